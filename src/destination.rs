@@ -14,6 +14,13 @@ pub trait Destinations: Debug + Send + Sync {
 
     /// An operator asks for a call to the one with this name now, although it is held back. Names of others are to be ignored.
     fn try_now(&self, name: &str);
+
+    /// Returns a short text by which what the handlers do is compared: operators are told of listeners of one topic that
+    /// differ, as after a URL was changed in one of two files. At most 64 bytes are reported; it may be a hash. By default
+    /// nothing is compared.
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// How one of them is.

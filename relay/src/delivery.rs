@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use crate::exec::Exec;
 use crate::forward::Forward;
-use crate::webhook::{Hosts, Webhook};
+use crate::webhook::{Hosts, Webhook, fingerprint};
 
 #[derive(Debug)]
 pub(crate) enum Delivery {
@@ -33,6 +33,17 @@ impl Delivery {
             Self::Webhook(webhook) => Some(webhook.hosts()),
             _ => None,
         }
+    }
+
+    /// By what it is compared with that of another program: a hash, as a URL may hold what nobody else is to read.
+    pub(crate) fn identity(&self) -> String {
+        let text = match self {
+            Self::Webhook(webhook) => format!("webhook {}", webhook.url()),
+            Self::Forward(forward) => format!("forward {forward:?}"),
+            #[cfg(unix)]
+            Self::Exec(exec) => format!("exec {:?}", exec.argv),
+        };
+        fingerprint(&text)
     }
 
     /// More than so many at once have no place anyway.

@@ -43,22 +43,28 @@ struct Present {
 #[derive(Clone, Debug)]
 pub struct RelayHealth(watch::Receiver<Present>);
 
-/// The hosts that a topic's webhooks call, for operators.
+/// What a topic's deliveries call, for operators.
 #[derive(Debug)]
 struct Called {
-    hosts: Arc<Hosts>,
+    /// Of webhooks.
+    hosts: Option<Arc<Hosts>>,
+    identity: String,
     topic: Topic<Bytes>,
     schedule: Schedule,
 }
 
 impl Destinations for Called {
     fn states(&self) -> Vec<Destination> {
-        self.hosts.states()
+        self.hosts.as_ref().map(|hosts| hosts.states()).unwrap_or_default()
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
     }
 
     /// Timers that wait for it come due now: the first of them is the trial.
     fn try_now(&self, name: &str) {
-        for key in self.hosts.try_now(name) {
+        for key in self.hosts.as_ref().map(|hosts| hosts.try_now(name)).unwrap_or_default() {
             let (schedule, topic) = (self.schedule.clone(), self.topic.clone());
             tokio::spawn(async move {
                 if let Err(error) = schedule.reschedule(&topic, Key(key), Duration::ZERO).await {
@@ -166,18 +172,18 @@ impl Relay {
         }
         for Relayed { name, source, delivery } in config.topics {
             let called = |topic: &Topic<Bytes>| {
-                let (topic, schedule) = (topic.clone(), schedule.clone());
-                delivery.hosts().map(|hosts| Arc::new(Called { hosts, topic, schedule }))
+                let (hosts, identity) = (delivery.hosts(), delivery.identity());
+                Arc::new(Called { hosts, identity, topic: topic.clone(), schedule: schedule.clone() })
             };
             let source = match source {
-                Source::Managed(topic) => match called(&topic) {
-                    Some(called) => Source::Managed(topic.destinations(called)),
-                    None => Source::Managed(topic),
-                },
-                Source::Attached(attached) => match called(attached.topic()) {
-                    Some(called) => Source::Attached(attached.destinations(called)),
-                    None => Source::Attached(attached),
-                },
+                Source::Managed(topic) => {
+                    let called = called(&topic);
+                    Source::Managed(topic.destinations(called))
+                }
+                Source::Attached(attached) => {
+                    let called = called(attached.topic());
+                    Source::Attached(attached.destinations(called))
+                }
             };
             let outlet = |topic| Arc::new(Outlet { name, topic, delivery, schedule: schedule.clone() });
             builder = match source {

@@ -47,6 +47,8 @@ pub enum AlarmKind {
     Failing,
     /// Dead letters were trimmed within the last hour.
     Trimmed,
+    /// Listeners of a topic do different things with what is due, such as calls of other URLs.
+    Different,
     /// A listener has ended without a word, stands still, or cannot reach the server.
     Silent,
     /// The handlers of a listener block all threads of their runtime.
@@ -55,7 +57,7 @@ pub enum AlarmKind {
 
 impl AlarmKind {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Unreadable,
         Self::Closed,
         Self::Paused,
@@ -63,6 +65,7 @@ impl AlarmKind {
         Self::HeldBack,
         Self::Failing,
         Self::Trimmed,
+        Self::Different,
         Self::Silent,
         Self::Stalled,
     ];
@@ -77,6 +80,7 @@ impl AlarmKind {
             Self::HeldBack => "held-back",
             Self::Failing => "failing",
             Self::Trimmed => "trimmed",
+            Self::Different => "different",
             Self::Silent => "silent",
             Self::Stalled => "stalled",
         }
@@ -123,7 +127,7 @@ impl TopicStatus {
     pub fn alarms(&self) -> Vec<Alarm> {
         let alarm = |kind, says| Alarm { kind, topic: Some(self.topic.name().to_owned()), says };
         if let Some(problem) = &self.problem {
-            return vec![alarm(AlarmKind::Unreadable, problem.clone())];
+            return vec![alarm(AlarmKind::Unreadable, format!("it cannot be read: {problem}"))];
         }
         let held = &self.overview;
         let mut found = Vec::new();
@@ -135,6 +139,13 @@ impl TopicStatus {
         let is_failing = self.standing() == TopicStanding::Failing;
         add(AlarmKind::Failing, is_failing.then(|| self.failures()).flatten());
         add(AlarmKind::Trimmed, trimmed(held));
+        let different = self.different_handlers;
+        let says = || {
+            format!(
+                "its listeners do {different} different things: their files have other URLs, lists or programs"
+            )
+        };
+        add(AlarmKind::Different, (different > 1).then(says));
         found
     }
 

@@ -1,7 +1,7 @@
 //! How all topics are, and who serves them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -102,6 +102,8 @@ pub struct TopicStatus {
     /// The places that handlers call, such as hosts, the worst first: up to twenty of each listener. Of one that several
     /// listeners call, what is worst.
     pub destinations: Vec<Destination>,
+    /// How many different things its listeners do with what is due, such as calls of other URLs: more than one is a mistake.
+    pub different_handlers: usize,
 }
 
 /// Attempts of a span of time that ends now.
@@ -225,6 +227,11 @@ fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[Listene
         last_5m: recent(reports.iter().filter_map(|report| report.last_5m.as_ref())),
         last_1h: recent(reports.iter().filter_map(|report| report.last_1h.as_ref())),
         destinations: destinations(topic.name(), listeners),
+        different_handlers: reports
+            .iter()
+            .filter_map(|report| report.identity.as_ref())
+            .collect::<BTreeSet<_>>()
+            .len(),
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::destination::Destination;
 use crate::error::Result;
+use crate::escape::cut;
 use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::panics::contained;
@@ -234,10 +235,21 @@ fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
     let counts: BTreeMap<_, _> = counts.map(|(name, count)| (name.to_owned(), count)).collect();
     let (lateness, handler) = (topic.meter.lateness.snapshot(), topic.meter.handler.snapshot());
-    let destinations = topic.config.destinations.as_ref();
-    let destinations = destinations.and_then(|all| contained(|| all.states()).ok()).unwrap_or_default();
+    let called = topic.config.destinations.as_ref();
+    let asked = called.and_then(|all| contained(|| (all.states(), all.identity())).ok());
+    let (destinations, identity) = asked.unwrap_or_default();
     let destinations = Destination::reported(destinations);
-    TopicReport { running, limit, counts, lateness, handler, destinations, ..TopicReport::default() }
+    let identity = identity.map(|text| cut(&text, 64).to_owned());
+    TopicReport {
+        running,
+        limit,
+        counts,
+        lateness,
+        handler,
+        destinations,
+        identity,
+        ..TopicReport::default()
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT")]
     min_listeners: Option<usize>,
     /// Alarms that are tolerated, several with commas between: unreadable, closed, paused, unserved, held-back, failing,
-    /// trimmed, silent, stalled. All others are looked for in any case.
+    /// trimmed, different, silent, stalled. All others are looked for in any case.
     #[arg(long, value_name = "ALARM", value_delimiter = ',', value_parser = parse_alarm)]
     allow: Vec<AlarmKind>,
 }

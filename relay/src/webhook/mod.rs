@@ -27,6 +27,7 @@ use url::Url;
 pub(crate) use self::address::Allowed;
 pub(crate) use self::circuit::Limits;
 pub(crate) use self::hosts::Hosts;
+pub(crate) use self::sign::fingerprint;
 pub(crate) use self::template::Template;
 
 use self::answer::{Verdict, verdict};
@@ -103,6 +104,11 @@ impl Webhook {
 
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// Its URL, as it was written.
+    pub(crate) fn url(&self) -> String {
+        self.settings.template.to_string()
     }
 
     /// The hosts that it calls.

@@ -13,6 +13,13 @@ pub(crate) fn signatures(secrets: &[Secret], id: &str, at: i64, body: &[u8]) -> 
     secrets.iter().map(sign).collect::<Vec<_>>().join(" ")
 }
 
+/// A text that nobody can read, by which it can be compared with another.
+pub(crate) fn fingerprint(text: &str) -> String {
+    let webhook =
+        Webhook::from_bytes(b"keylapse compares files by this".to_vec()).expect("it takes any bytes");
+    webhook.sign("fingerprint", 0, text.as_bytes()).expect("a text is UTF-8")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

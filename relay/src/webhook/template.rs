@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
@@ -69,6 +70,19 @@ impl Template {
         match self {
             Self::Fixed(url) => Ok(url.clone()),
             Self::Built(built) => built.url(of),
+        }
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(url) => url.fmt(f),
+            Self::Built(built) => built.parts.iter().try_for_each(|part| match part {
+                Part::Text(fixed) => f.write_str(fixed),
+                Part::Capture(name) => write!(f, "{{{name}}}"),
+                Part::Field(name) => write!(f, "{{payload.{name}}}"),
+            }),
         }
     }
 }

@@ -99,6 +99,9 @@ pub struct TopicReport {
     /// Attempts of the last hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_1h: Option<RecentAttempts>,
+    /// By what its handlers are compared with those of other listeners: see [`Destinations::identity`](crate::Destinations::identity).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// The places that its handlers call, the worst first: up to twenty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<Destination>,

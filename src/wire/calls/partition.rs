@@ -4,6 +4,7 @@ use futures::future::join_all;
 use redis::{Value, cmd};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::plain;
 use crate::id::SlotId;
 use crate::lock::lock;
 use crate::log::{debug, warn};
@@ -231,13 +232,14 @@ impl Store {
         let doing = "registering the topic";
         match self.send(doing, registry.as_bytes(), cmd("HGET").arg(registry).arg(&topic.name)).await {
             Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
+            Ok(Value::BulkString(known)) => warn_of_another_pattern(topic, &known),
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 let error = error.at_key(registry.as_bytes());
                 warn!(%error, "the list of topics is for other programs to read; everything else works");
                 return Ok(());
             }
-            other => other?,
-        };
+            other => drop(other?),
+        }
         let set = cmd("HSET").arg(registry).arg(&topic.name).arg(entry).clone();
         self.send(doing, registry.as_bytes(), &set).await.map(drop)
     }
@@ -246,6 +248,20 @@ impl Store {
     pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
         let mut reply = self.call(&scripts::LEFT, at).arg(slot.as_bytes()).reply().await?;
         self.told(at, &mut reply).map(drop)
+    }
+}
+
+/// A topic keeps its timers when its pattern changes, and those of other keys are told to handlers without captures.
+fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
+    let Ok(before) = serde_json::from_slice::<TopicEntry>(known) else { return };
+    if before.pattern != topic.pattern {
+        warn!(
+            topic = %topic.name,
+            before = %plain(&before.pattern, 200),
+            pattern = %topic.pattern,
+            "the topic was registered with another pattern: timers with keys of that run without captures, and if \
+             another program still has it, one of the two is wrong"
+        );
     }
 }
 

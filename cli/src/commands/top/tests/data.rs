@@ -20,6 +20,7 @@ pub(super) fn busy() -> TopicRow {
         quarantined: 2,
         dead: 12,
         overdue: 3,
+        undelivered: 5,
         oldest_ms: 130_400,
         due_1m: 250,
         due_1h: 15_000,
@@ -38,15 +39,17 @@ pub(super) fn topics() -> TopicPage {
     let unserved = TopicRow {
         name: "mail.reminder".to_owned(),
         standing: TopicStanding::Unserved,
+        said: "no listener serves it".to_owned(),
         timers: 40,
         overdue: 40,
+        undelivered: 40,
         oldest_ms: 7_260_000,
         ..TopicRow::default()
     };
     let paused = TopicRow {
         name: "invoice.due".to_owned(),
         standing: TopicStanding::Paused,
-        said: "the bank is closed\u{1b}[0m until Monday".to_owned(),
+        said: "paused: the bank is closed\u{1b}[0m until Monday".to_owned(),
         timers: 5,
         limit: 8,
         listeners: 1,
@@ -64,7 +67,7 @@ pub(super) fn topics() -> TopicPage {
     let unreadable = TopicRow {
         name: "user.trial".to_owned(),
         standing: TopicStanding::Unreadable,
-        said: "WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
+        said: "it cannot be read: WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
         ..TopicRow::default()
     };
     TopicPage {

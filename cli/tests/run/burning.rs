@@ -1,0 +1,143 @@
+//! Everything burns at once, and each place that an operator looks at names all of it within ten seconds.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use keylapse_support::eventually;
+
+use crate::run::program::Scene;
+use crate::run::{Receiver, Then};
+
+/// How soon all of it is named.
+const SOON: Duration = Duration::from_secs(10);
+/// What is named of each fire, by all who show alarms.
+const FIRES: [(&str, &str); 6] = [
+    ("unreachable", "held back"),
+    ("busy", "429 Too Many Requests"),
+    ("trickling", "did not answer in time"),
+    ("stopped", "paused"),
+    ("trimmed", "trimmed and lost"),
+    ("listener", "no report for"),
+];
+
+fn file(busy: &Receiver, trickling: &Receiver) -> String {
+    let webhook = |topic: &str, host: &str| {
+        format!(
+            r#"[topics.{topic}]
+pattern = "{topic}:{{id}}"
+retry = {{ every = "200ms" }}
+max-attempts = 1000
+[topics.{topic}.webhook]
+url = "http://{host}/"
+allow = ["127.0.0.1"]
+secret = {{ file = "secret" }}
+timeout = "1s"
+circuit = {{ failures = 3, wait = "30s" }}
+"#
+        )
+    };
+    [
+        webhook("unreachable", "127.0.0.1:1"),
+        webhook("busy", &busy.host()),
+        webhook("trickling", &trickling.host()),
+        webhook("stopped", &busy.host()),
+        r#"[topics.trimmed]
+pattern = "trimmed:{id}"
+max-attempts = 1
+dead-letters = { count = 2, age = "1h" }
+[topics.trimmed.exec]
+argv = ["/bin/false"]
+"#
+        .to_owned(),
+    ]
+    .concat()
+}
+
+impl Scene {
+    /// What the program says, and its exit code.
+    fn says(&self, words: &[&str]) -> (String, Option<i32>) {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program.env("KEYLAPSE_URL", self.server.plain_url()).args(words);
+        let ended = program.output().expect("the program");
+        (String::from_utf8_lossy(&ended.stdout).into_owned(), ended.status.code())
+    }
+
+    async fn until_all_is_named(&self, since: Instant, words: &[&str]) {
+        let mut last = String::new();
+        let in_time = tokio::time::timeout_at((since + SOON).into(), async {
+            loop {
+                last = self.says(words).0;
+                if FIRES.iter().all(|(topic, said)| names(&last, topic, said)) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        assert!(in_time.await.is_ok(), "{words:?} does not name all of it within {SOON:?}:\n{last}");
+    }
+}
+
+/// Whether one line says this of that.
+fn names(text: &str, topic: &str, said: &str) -> bool {
+    text.lines().any(|line| line.trim_start_matches("! ").starts_with(topic) && line.contains(said))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_and_status_name_all_fires_within_ten_seconds() {
+    let busy = Receiver::start(|_, _| Then::status(429)).await;
+    let trickling = Receiver::start(|_, _| Then::Drip("HTTP/1.1 200 O")).await;
+    let scene = Scene::new().await;
+    scene.write("keylapse.toml", &file(&busy, &trickling));
+    let (_stays, goes) = (scene.run(), scene.run());
+    eventually(SOON * 6, "both to listen", async || scene.says(&["listeners"]).0.lines().count() == 3).await;
+    let (_, calm) = scene.says(&["check"]);
+    assert_eq!(calm, Some(0), "nothing burns yet");
+
+    let began = Instant::now();
+    scene.says(&["pause", "stopped", "--reason", "a test"]);
+    for topic in ["unreachable", "busy", "trickling", "stopped", "trimmed"] {
+        for id in 0..10 {
+            let armed = scene.says(&["arm", &format!("{topic}:{id}"), "--when", "0"]);
+            assert_eq!(armed.1, Some(0), "{armed:?}");
+        }
+    }
+    goes.kill();
+    scene.until_all_is_named(began, &["check"]).await;
+    scene.until_all_is_named(began, &["status"]).await;
+    let (said, code) = scene.says(&["check", "--max-undelivered", "1s", "--json"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(r#""what":"undelivered_ms""#), "{said}");
+    let (why, _) = scene.says(&["why", "unreachable:1"]);
+    assert!(why.contains("held back by 127.0.0.1:1: ") && why.contains("tried again in"), "{why}");
+    assert!(why.contains("undelivered for"), "{why}");
+    let (hosts, _) = scene.says(&["hosts"]);
+    assert!(hosts.contains("open") && hosts.contains("busy"), "{hosts}");
+}
+
+/// What holds a host back is lifted at once, on demand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_is_tried_at_once_when_an_operator_asks_for_it() {
+    let works = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let answer = works.clone();
+    let receiver = Receiver::start(move |_, _| {
+        Then::status(if answer.load(std::sync::atomic::Ordering::Relaxed) { 200 } else { 500 })
+    })
+    .await;
+    let scene = Scene::new().await;
+    let text = format!(
+        "[topics.orders]\npattern = \"order:{{id}}\"\nretry = {{ every = \"10ms\" }}\n[topics.orders.webhook]\n\
+         url = \"http://{}/\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n\
+         circuit = {{ failures = 3, wait = \"1h\" }}\n",
+        receiver.host()
+    );
+    scene.write("keylapse.toml", &text);
+    let program = scene.run();
+    scene.arm(0..5).await;
+    program.has_said("the host is not called for a while", 1).await;
+    eventually(SOON * 6, "the host to be listed", async || scene.says(&["hosts"]).0.contains("open")).await;
+    works.store(true, std::sync::atomic::Ordering::Relaxed);
+    let asked = scene.says(&["hosts", "orders", "--try", &receiver.host()]);
+    assert_eq!(asked.1, Some(0), "{asked:?}");
+    program.has_said("the host answers again", 1).await;
+    scene.none_left().await;
+}
