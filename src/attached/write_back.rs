@@ -13,11 +13,11 @@
 //! before its retry cannot be told from one that has expired, and is retried. The value is as it was last read. Where
 //! none is known, or fields of a hash were kept, none is written, and the retry runs all the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::error::Result;
@@ -120,13 +120,19 @@ fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
     }
 }
 
-/// The JSON object with this field set to the number of the attempt; none if it is no object.
+/// The JSON object with this field set to the number of the attempt; none if it is no object. All else stays as its writer
+/// wrote it.
 fn in_json(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
-    let Json::Object(mut object) = serde_json::from_slice(value).ok()? else { return None };
-    object.insert(field.to_owned(), attempt.into());
-    let mut copy = vec![STRING];
-    serde_json::to_writer(&mut copy, &object).ok()?;
-    Some(copy.into())
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(value).ok()?;
+    let (place, text) = if let Some(before) = fields.get(field) {
+        let begins = before.get().as_ptr().addr() - value.as_ptr().addr();
+        (begins..begins + before.get().len(), attempt.to_string())
+    } else {
+        let brace = value.trim_ascii_end().len() - 1;
+        let comma = if fields.is_empty() { "" } else { "," };
+        (brace..brace, format!("{comma}{}:{attempt}", serde_json::to_string(field).ok()?))
+    };
+    Some([&[STRING], &value[..place.start], text.as_bytes(), &value[place.end..]].concat().into())
 }
 
 #[cfg(test)]
@@ -145,6 +151,23 @@ mod tests {
         assert_eq!(json(b"\x00\x02{\"a\":1,\"z\":0}", Some("a")).unwrap(), b"\x02{\"a\":3,\"z\":0}");
         for other in [&b"\x00\x02[1]"[..], b"\x00\x02plain", b"\x00\x02"] {
             assert_eq!(json(other, Some("a")).unwrap(), other[1..], "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn all_else_of_the_object_stays_as_it_was_written() {
+        for (before, after) in [
+            (r#"{"n":1.10,"a":1}"#, r#"{"n":1.10,"a":3}"#),
+            (r#"{"a":"x","n":1234567890123456789012345}"#, r#"{"a":3,"n":1234567890123456789012345}"#),
+            (r#"{"z":1,"b":2,"b":1e400}"#, r#"{"z":1,"b":2,"b":1e400,"a":3}"#),
+            ("\n{ \"a\" : [1, {\"a\": 2}] }\n", "\n{ \"a\" : 3 }\n"),
+            // Readers take the last of two.
+            (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":3}"#),
+            (r#"{"\u0061":2}"#, r#"{"\u0061":3}"#),
+            ("{ }", "{ \"a\":3}"),
+        ] {
+            let copy = in_json(before.as_bytes(), "a", 3).unwrap();
+            assert_eq!(std::str::from_utf8(&copy[1..]), Ok(after), "{before}");
         }
     }
 

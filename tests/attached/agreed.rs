@@ -115,7 +115,7 @@ async fn who_follows_writes_back_as_the_policy_says() {
     harness.enrol("1", "{\"sofa\":true}", 1500).await;
     eventually(PATIENCE, "the key to be back", async || {
         harness.cmd(&["GET", &order("1")]).await
-            == redis::Value::BulkString(b"{\"attempt\":2,\"sofa\":true}".to_vec())
+            == redis::Value::BulkString(b"{\"sofa\":true,\"attempt\":2}".to_vec())
     })
     .await;
     eventually(PATIENCE, "the retry", async || harness.of("1").len() == 2).await;
