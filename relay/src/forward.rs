@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::{Done, Failure, ForwardTo, Forwarded, Outcome, Result, Schedule};
 
-use crate::message;
+use crate::message::{self, Form};
 use crate::metrics;
 use crate::occurrence::Occurrence;
 use crate::turns::Turns;
@@ -17,13 +17,14 @@ const SOON: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Forward {
     to: ForwardTo,
+    form: Form,
     /// Of those who find it full.
     turns: Mutex<Turns>,
 }
 
 impl Forward {
-    pub(crate) fn new(to: ForwardTo) -> Self {
-        Self { to, turns: Mutex::new(Turns::new()) }
+    pub(crate) fn new(to: ForwardTo, form: Form) -> Self {
+        Self { to, form, turns: Mutex::new(Turns::new()) }
     }
 
     pub(crate) async fn deliver(
@@ -32,7 +33,7 @@ impl Forward {
         of: &Occurrence,
         schedule: &Schedule,
     ) -> Result<Outcome, Failure> {
-        let ended = schedule.forward(&self.to, &of.id, message::json(topic, of)).await;
+        let ended = schedule.forward(&self.to, &of.id, message::json(topic, self.form, of)).await;
         metrics::forward(topic, word(&ended));
         match ended? {
             Forwarded::Full => Ok(Outcome::Snooze(self.turn())),

@@ -94,6 +94,7 @@ async fn check_and_status_name_all_fires_within_ten_seconds() {
     assert_eq!(calm, Some(0), "nothing burns yet");
 
     let began = Instant::now();
+    goes.kill();
     scene.says(&["pause", "stopped", "--reason", "a test"]);
     for topic in ["unreachable", "busy", "trickling", "stopped", "trimmed"] {
         for id in 0..10 {
@@ -101,7 +102,6 @@ async fn check_and_status_name_all_fires_within_ten_seconds() {
             assert_eq!(armed.1, Some(0), "{armed:?}");
         }
     }
-    goes.kill();
     scene.until_all_is_named(began, &["check"]).await;
     scene.until_all_is_named(began, &["status"]).await;
     let (said, code) = scene.says(&["check", "--max-undelivered", "1s", "--json"]);

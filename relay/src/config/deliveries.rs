@@ -16,6 +16,7 @@ use crate::delivery::Delivery;
 #[cfg(unix)]
 use crate::exec::Exec;
 use crate::forward::Forward;
+use crate::message::Form;
 use crate::secret::{Secret, SecretPlace};
 use crate::webhook::{Allowed, Limits, Settings, Template, Webhook, tls};
 
@@ -57,11 +58,15 @@ pub(super) fn delivery(
     span: &Range<usize>,
     table: &mut TopicTable,
 ) -> Result<Delivery, ConfigError> {
+    let form = table.value.unwrap_or_default();
     match (table.webhook.take(), table.forward.take(), table.exec.take()) {
-        (Some(webhook), None, None) => {
-            webhook_of(at, webhook, table.concurrency).map(|webhook| Delivery::Webhook(Box::new(webhook)))
-        }
-        (None, Some(forward), None) => forward_of(at, forward).map(Delivery::Forward),
+        (Some(webhook), None, None) => webhook_of(at, webhook, table.concurrency, form)
+            .map(|webhook| Delivery::Webhook(Box::new(webhook))),
+        (None, Some(forward), None) => forward_of(at, forward, form).map(Delivery::Forward),
+        (None, None, Some(_)) if table.value.is_some() => Err(at.refuse(
+            span,
+            "value is a setting of topics with .webhook or .forward: a program reads the bytes",
+        )),
         (None, None, Some(exec)) => exec_of(at, exec),
         _ => {
             let name = at.name;
@@ -77,6 +82,7 @@ fn webhook_of(
     at: &At<'_>,
     table: Spanned<WebhookTable>,
     at_once: Option<usize>,
+    form: Form,
 ) -> Result<Webhook, ConfigError> {
     let (span, table) = (table.span(), table.into_inner());
     let refuse = |why: String| at.refuse(&span, why);
@@ -97,6 +103,7 @@ fn webhook_of(
         circuit: table.circuit.as_ref().map_or(Ok(CIRCUIT), circuit).map_err(refuse)?,
         tls: tls::trusting(table.ca_file.map(|file| at.folder.join(file)).as_deref()).map_err(refuse)?,
         template,
+        form,
     };
     Webhook::new(at.name, settings).map_err(refuse)
 }
@@ -141,7 +148,7 @@ fn headers(table: &WebhookTable) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>) -> Result<Forward, ConfigError> {
+fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>, form: Form) -> Result<Forward, ConfigError> {
     let (span, table) = (table.span(), table.into_inner());
     let refuse = |why: String| at.refuse(&span, why);
     let to = match (table.list, table.stream) {
@@ -152,10 +159,11 @@ fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>) -> Result<Forward, Conf
     let room = if_within("max-length", table.max_length, 1..=MOST_MEMBERS).map_err(refuse)?;
     let remember = time("remember", table.remember, Duration::from_secs(60)..=DAY * 366).map_err(refuse)?;
     let to = to.max_length(room.unwrap_or_default());
-    Ok(Forward::new(match remember {
+    let to = match remember {
         Some(time) => to.remember_for(time),
         None => to,
-    }))
+    };
+    Ok(Forward::new(to, form))
 }
 
 #[cfg(not(unix))]

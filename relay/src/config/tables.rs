@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::values::{Size, Span};
+use crate::message::Form;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,8 @@ pub(super) struct TopicTable {
     pub(super) webhook: Option<Spanned<WebhookTable>>,
     pub(super) forward: Option<Spanned<ForwardTable>>,
     pub(super) exec: Option<Spanned<ExecTable>>,
+    /// How values stand in messages.
+    pub(super) value: Option<Form>,
 
     pub(super) retry: Option<RetryTable>,
     pub(super) max_attempts: Option<u32>,

@@ -69,6 +69,7 @@ fn values_of_another_kind_are_refused_with_their_line() {
         (webhook(attach, "timeout = \"5 parsecs\""), 6, "no length of time"),
         (webhook("attach = \"a:{id}\"\nkeep-values = \"4 furlongs\"", ""), 3, "no size"),
         (webhook("attach = \"a:{id}\"\nkeep-values = -1", ""), 3, "negative"),
+        (webhook("attach = \"a:{id}\"\nvalue = \"xml\"", ""), 3, "`json`, `text`, `base64`"),
         (webhook("attach = \"a:{id\"", ""), 2, "a:{id"),
         (webhook("attach = 5", ""), 2, "string"),
         ("[topics.a\n".to_owned(), 1, ""),
@@ -166,6 +167,10 @@ fn what_is_out_of_proportion_is_refused() {
         (other("forward = { list = \"a\", stream = \"b\" }"), "either `list` or `stream`"),
         (other("forward = { list = \"a\", max-length = 0 }"), "max-length = 0: write 1"),
         (other("forward = { list = \"a\", remember = \"1s\" }"), "remember = 1s: write 60s"),
+        (
+            other("value = \"text\"\nexec = { argv = [\"a\"] }"),
+            "value is a setting of topics with .webhook or .forward",
+        ),
         (other("exec = { argv = [] }"), "a program and its arguments"),
         (other("exec = { argv = [\"\"] }"), "a program and its arguments"),
         (other("exec = { argv = [\"a\\u0000\"] }"), "a program and its arguments"),
@@ -224,6 +229,7 @@ allow = ["10.0.0.0/8"]
 circuit = { failures = 3, wait = "1m" }
 [topics.jobs]
 pattern = "job:{id}"
+value = "text"
 triggers = false
 forward = { list = "jobs", max-length = 10, remember = "1h" }
 [topics.ends]

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::process::Command;
 
 use super::Exec;
-use crate::occurrence::Occurrence;
+use crate::occurrence::{Occurrence, Value};
 
 /// What a program gets of this one's environment. The rest may hold secrets.
 const PASSED_ON: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
@@ -28,6 +28,9 @@ impl Exec {
             command.env("KEYLAPSE_KEY_BASE64", STANDARD.encode(&of.key));
         } else {
             command.env("KEYLAPSE_KEY", OsStr::from_bytes(&of.key));
+        }
+        if matches!(&of.value, Value::Fields(fields) if fields.text().is_none()) {
+            command.env("KEYLAPSE_FIELDS_BASE64", "1");
         }
         if let Some(directory) = &self.directory {
             command.current_dir(directory);

@@ -87,7 +87,7 @@ async fn end_of(child: &mut Child, of: &Occurrence) -> std::io::Result<ExitStatu
 async fn feed(stdin: Option<ChildStdin>, of: &Occurrence) {
     if let Some(mut stdin) = stdin {
         // One that reads nothing is none the worse for it.
-        let _ = stdin.write_all(&of.payload()).await;
+        let _ = stdin.write_all(&of.value.input()).await;
     }
 }
 

@@ -7,6 +7,7 @@ use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
 use super::*;
+use crate::occurrence::{Fields, Value};
 
 /// A program that does this.
 fn program(folder: &TempDir, body: &str) -> Exec {
@@ -22,7 +23,7 @@ fn program(folder: &TempDir, body: &str) -> Exec {
 }
 
 fn order(value: &'static [u8]) -> Occurrence {
-    Occurrence { value: Some(value.into()), ..Occurrence::for_tests() }
+    Occurrence { value: Value::Bytes(value.into()), ..Occurrence::for_tests() }
 }
 
 /// What it has written into this file.
@@ -111,17 +112,21 @@ async fn a_key_with_a_nul_is_told_in_base64() {
 #[tokio::test]
 async fn fields_that_were_kept_are_its_input_as_json() {
     let folder = tempfile::tempdir().unwrap();
-    let fields = [("a".to_owned(), "1".to_owned())].into();
-    let of = Occurrence { value: None, fields, ..Occurrence::for_tests() };
-    program(&folder, "cat > stdin").deliver("orders", &of).await.unwrap();
-    assert_eq!(left(&folder, "stdin"), r#"{"a":"1"}"#);
+    let program = program(&folder, "cat > stdin; echo \"$KEYLAPSE_FIELDS_BASE64\" > encoded");
+    for (value, input, encoded) in
+        [(&b"1.10"[..], r#"{"a":"1.10"}"#, "\n"), (b"\xfe", r#"{"YQ==":"/g=="}"#, "1\n")]
+    {
+        let value = Value::Fields(Fields::for_tests(&[(b"a", value)]));
+        program.deliver("orders", &Occurrence { value, ..Occurrence::for_tests() }).await.unwrap();
+        assert_eq!((&*left(&folder, "stdin"), &*left(&folder, "encoded")), (input, encoded));
+    }
 }
 
 /// More than a pipe holds, both ways, and nobody waits for the other.
 #[tokio::test]
 async fn what_it_does_not_read_or_nobody_keeps_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let large = Occurrence { value: Some(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
+    let large = Occurrence { value: Value::Bytes(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
     let writes = program(&folder, "head -c 1000000 /dev/zero | tr '\\0' y; echo; echo last; exit 9");
     let failure = writes.deliver("orders", &large).await.unwrap_err();
     assert!(failure.message().starts_with("exit status: 9: yyyy"), "{}", failure.message());

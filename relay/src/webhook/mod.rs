@@ -33,7 +33,7 @@ pub(crate) use self::template::Template;
 use self::answer::{Verdict, verdict};
 use self::class::Class;
 use self::hosts::{Called, Refused};
-use crate::message;
+use crate::message::{self, Form};
 use crate::metrics;
 use crate::occurrence::Occurrence;
 use crate::secret::Secret;
@@ -48,6 +48,7 @@ const AGENT: &str = concat!("keylapse/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) template: Template,
+    pub(crate) form: Form,
     pub(crate) allowed: Allowed,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) headers: HeaderMap,
@@ -163,7 +164,7 @@ impl Webhook {
     }
 
     async fn ask(&self, url: Url, of: &Occurrence) -> reqwest::Result<Response> {
-        let body = message::json(&self.topic, of);
+        let body = message::json(&self.topic, self.settings.form, of);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let signatures = sign::signatures(&self.settings.secrets, &of.id, at, &body);

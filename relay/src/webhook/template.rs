@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::targets::Targets;
-use crate::occurrence::Occurrence;
+use crate::occurrence::{Occurrence, Value};
 
 /// What stands in a path or a query as it is (RFC 3986, 2.3).
 const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -197,15 +198,25 @@ fn parts_of(text: &str) -> Result<Vec<Part>, String> {
 impl Occurrence {
     /// The texts and numbers of its payload, where that is a JSON object; or the fields of a hash.
     fn object(&self) -> BTreeMap<String, String> {
-        let value = self.value.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok());
-        let Some(serde_json::Value::Object(object)) = value else { return self.fields.clone() };
-        let plain = |value: serde_json::Value| match value {
-            serde_json::Value::String(text) => Some(text),
-            serde_json::Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        };
-        object.into_iter().filter_map(|(name, value)| Some((name, plain(value)?))).collect()
+        match &self.value {
+            Value::Bytes(bytes) => fields(bytes),
+            Value::Fields(fields) => {
+                fields.texts().map(|(name, value)| (name.into(), value.into())).collect()
+            }
+            Value::Dump(_) | Value::Unknown => BTreeMap::new(),
+        }
     }
+}
+
+/// Numbers as they were written. Of two fields of one name the last holds, as to most parsers.
+fn fields(json: &[u8]) -> BTreeMap<String, String> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).unwrap_or_default();
+    let plain = |raw: &RawValue| match raw.get().as_bytes()[0] {
+        b'"' => serde_json::from_str(raw.get()).ok(),
+        b'-' | b'0'..=b'9' => Some(raw.get().to_owned()),
+        _ => None,
+    };
+    fields.into_iter().filter_map(|(name, raw)| Some((name, plain(raw)?))).collect()
 }
 
 #[cfg(test)]
@@ -225,7 +236,7 @@ mod tests {
     fn of(value: &str) -> Occurrence {
         let payload = serde_json::json!({ "a": value }).to_string();
         let captures = [("a".to_owned(), value.to_owned())].into();
-        Occurrence { value: Some(payload.into()), captures, ..Occurrence::for_tests() }
+        Occurrence { value: Value::Bytes(payload.into()), captures, ..Occurrence::for_tests() }
     }
 
     #[test]
@@ -248,6 +259,26 @@ mod tests {
                 Ok(leads_to),
                 "{text} {value}"
             );
+        }
+    }
+
+    #[test]
+    fn numbers_stand_in_the_url_as_they_were_written() {
+        let template = template("https://shop.example/x?of={payload.a}");
+        for (payload, stands) in [
+            (r#"{"a":1.10}"#, "1.10"),
+            (r#"{"a":1234567890123456789012345}"#, "1234567890123456789012345"),
+            (r#"{"a":100000000000000000.01}"#, "100000000000000000.01"),
+            (r#"{"a":1e400}"#, "1e400"),
+            (r#"{"a":-0}"#, "-0"),
+            // Of two the last holds, as to most parsers.
+            (r#"{"a":1,"a":2.0}"#, "2.0"),
+            (r#" { "b": {"a": 3}, "a" : "1.10" } "#, "1.10"),
+            (r#"{"b":"\ud800","a":1}"#, "1"),
+        ] {
+            let of = Occurrence { value: Value::Bytes(payload.into()), ..Occurrence::for_tests() };
+            let url = template.url(&of).map(String::from);
+            assert_eq!(url, Ok(format!("https://shop.example/x?of={stands}")), "{payload}");
         }
     }
 

@@ -72,6 +72,7 @@ impl Pair {
         let template = Template::read(&format!("http://shop.example:{}/", self.port), &[]).unwrap();
         let settings = Settings {
             template,
+            form: Form::Json,
             allowed: Allowed::read(["127.0.0.1"]).unwrap(),
             secrets: vec![Secret::parse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap()],
             headers: HeaderMap::new(),

@@ -11,7 +11,7 @@ use crate::rig::SECRET;
 use crate::{Heard, Receiver, Rig, Then};
 
 const FAST: &str = "retry = { every = \"50ms\" }";
-const ALLOW: &str = "allow = [\"127.0.0.1\"]";
+pub(crate) const ALLOW: &str = "allow = [\"127.0.0.1\"]";
 
 fn verify(call: &Heard, secret: &str) {
     let mut headers = HeaderMap::new();

@@ -12,6 +12,7 @@ mod receiver;
 mod refused;
 mod rig;
 mod trusted;
+mod written;
 
 use self::receiver::{Heard, Receiver, Then};
 use self::rig::Rig;

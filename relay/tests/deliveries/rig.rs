@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 pub(crate) const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rig {
     pub(crate) server: Server,
@@ -72,13 +72,12 @@ impl Rig {
     }
 
     /// Due at once.
-    pub(crate) async fn arm(&self, id: &str, payload: impl Into<String>) {
+    pub(crate) async fn arm(&self, id: &str, payload: impl Into<Bytes>) {
         self.arm_of(&topic("orders"), id, payload).await;
     }
 
-    pub(crate) async fn arm_of(&self, topic: &Topic<Bytes>, id: &str, payload: impl Into<String>) {
-        let payload = payload.into().into();
-        let armed = self.schedule.arm(topic, id, Duration::ZERO, &payload).await;
+    pub(crate) async fn arm_of(&self, topic: &Topic<Bytes>, id: &str, payload: impl Into<Bytes>) {
+        let armed = self.schedule.arm(topic, id, Duration::ZERO, &payload.into()).await;
         assert!(armed.expect("the server is there").is_armed());
     }
 

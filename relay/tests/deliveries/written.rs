@@ -1,0 +1,81 @@
+//! Values as they were written: to receivers, lists, streams and programs.
+
+use keylapse_support::eventually;
+use redis::from_redis_value;
+
+use crate::delivered::ALLOW;
+use crate::rig::PATIENCE;
+use crate::{Receiver, Rig, Then};
+
+/// JSON that a parser would write otherwise.
+const VALUES: [&str; 7] = [
+    "1234567890123456789012345",
+    r#"{"amount":100000000000000000.01}"#,
+    "1.10",
+    "1e400",
+    r#"{"b":1,"a":2,"b":3}"#,
+    " {\"a\" :\t1}\n",
+    r#""\ud800""#,
+];
+
+fn has(message: &[u8], value: &str) -> bool {
+    let text = format!("\"value\":{value}");
+    message.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+#[tokio::test]
+async fn payloads_and_values_reach_receivers_as_they_were_written() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let timers = Rig::of_timers(&receiver.url(), "", ALLOW).await;
+    let keys = Rig::of_keys(&receiver.url(), "keep-values = \"1KiB\"", ALLOW).await;
+    keys.enrolling().await;
+    for (number, value) in VALUES.iter().enumerate() {
+        timers.arm(&number.to_string(), *value).await;
+        keys.server.cmd(&["SET", &format!("order:{number}"), value, "PX", "300"]).await;
+    }
+    let calls = receiver.calls(2 * VALUES.len()).await;
+    for value in VALUES {
+        let with_it = calls.iter().filter(|call| has(&call.body, value)).count();
+        assert_eq!(with_it, 2, "{value}: {calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn payloads_reach_lists_and_streams_as_they_were_written() {
+    for (to, read) in [("list", &["LRANGE", "jobs", "0", "-1"]), ("stream", &["XRANGE", "jobs", "-", "+"])] {
+        let text = format!("[topics.orders]\npattern = \"order:{{id}}\"\nforward = {{ {to} = \"jobs\" }}\n");
+        let rig = Rig::with_secrets(&text, &[]).await;
+        for (number, value) in VALUES.iter().enumerate() {
+            rig.arm(&number.to_string(), *value).await;
+        }
+        rig.none_left().await;
+        let messages = match to {
+            "list" => from_redis_value::<Vec<Vec<u8>>>(rig.server.cmd(read).await).unwrap(),
+            _ => {
+                let entries: Vec<(String, Vec<(String, Vec<u8>)>)> =
+                    from_redis_value(rig.server.cmd(read).await).unwrap();
+                entries.into_iter().flat_map(|(_, fields)| fields).map(|(_, value)| value).collect()
+            }
+        };
+        for value in VALUES {
+            assert!(messages.iter().any(|message| has(message, value)), "{to}: {value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn payloads_reach_programs_byte_for_byte() {
+    let exec = "exec = { argv = [\"/bin/sh\", \"program\"], directory = \".\" }";
+    let text = format!("[topics.orders]\npattern = \"order:{{id}}\"\n{exec}\n");
+    let program = "cat > part.$KEYLAPSE_KEY; mv part.$KEYLAPSE_KEY told.$KEYLAPSE_KEY";
+    let rig = Rig::with_secrets(&text, &[("program", program)]).await;
+    let values: Vec<_> = VALUES.iter().map(|value| value.as_bytes()).chain([&b"\xff\0\n"[..], b""]).collect();
+    for (number, value) in values.iter().enumerate() {
+        rig.arm(&number.to_string(), *value).await;
+    }
+    for (number, value) in values.iter().enumerate() {
+        let file = rig.folder().join(format!("told.order:{number}"));
+        eventually(PATIENCE, "the program's input", async || file.exists()).await;
+        assert_eq!(std::fs::read(&file).unwrap(), *value, "{}", value.escape_ascii());
+    }
+}
