@@ -59,12 +59,14 @@ impl Exec {
         let output = Output::of(&mut child, self.max_output);
         let ended = timeout(self.timeout, end_of(&mut child, of)).await;
         group.kill();
-        let text = output.text().await;
-        if !text.is_empty() {
-            info!(topic, id = of.id, output = text, "the program said");
+        let [stdout, stderr] = output.heard().await;
+        for (from, text) in [("stdout", stdout.text()), ("stderr", stderr.text())] {
+            if !text.is_empty() {
+                info!(topic, id = of.id, from, output = text, "the program said");
+            }
         }
         match ended {
-            Ok(Ok(status)) => verdict(status, &text),
+            Ok(Ok(status)) => verdict(status, || stderr.last_line().or_else(|| stdout.last_line())),
             Ok(Err(error)) => Err(Failure::retry(format!("the program cannot be waited for: {error}"))),
             Err(_) => {
                 Err(Failure::retry(format!("it had not ended after {:?}, and was killed", self.timeout)))
@@ -91,17 +93,14 @@ async fn feed(stdin: Option<ChildStdin>, of: &Occurrence) {
     }
 }
 
-fn verdict(status: ExitStatus, text: &str) -> Result<Outcome, Failure> {
+/// Errors come first: what else it says may be about anything.
+fn verdict(status: ExitStatus, last_line: impl FnOnce() -> Option<String>) -> Result<Outcome, Failure> {
     match status.code() {
         Some(0) => Ok(Done.into()),
         Some(TRY_AGAIN) => Ok(Outcome::Snooze(PUT_OFF)),
-        _ => {
-            let last = text.lines().last().unwrap_or_default();
-            Err(Failure::retry(if last.is_empty() {
-                status.to_string()
-            } else {
-                format!("{status}: {last}")
-            }))
-        }
+        _ => Err(Failure::retry(match last_line() {
+            Some(last) => format!("{status}: {last}"),
+            None => status.to_string(),
+        })),
     }
 }

@@ -74,6 +74,23 @@ async fn how_it_ends_is_how_the_attempt_ends() {
     assert!(ended(&folder, "kill -9 $$").await.unwrap_err().contains("signal: 9"));
 }
 
+/// Whichever it wrote last, and however much it wrote.
+#[tokio::test]
+async fn its_error_is_the_last_line_of_its_errors_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for (body, said) in [
+        ("echo why >&2; echo so; exit 1", "why"),
+        ("echo so; echo why >&2; exit 1", "why"),
+        ("echo before >&2; echo why >&2; echo >&2; echo ' ' >&2; echo so; exit 1", "why"),
+        ("echo >&2; echo so; exit 1", "so"),
+        ("head -c 100000 /dev/zero | tr '\\0' y; echo why >&2; exit 1", "why"),
+        ("for i in $(seq 1000); do echo line $i; done; exit 1", "line 1000"),
+        ("printf 'no end' >&2; exit 1", "no end"),
+    ] {
+        assert_eq!(ended(&folder, body).await.unwrap_err(), format!("exit status: 1: {said}"), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn it_is_told_by_its_environment_and_input_and_by_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,8 +146,12 @@ async fn what_it_does_not_read_or_nobody_keeps_stops_nothing() {
     let large = Occurrence { value: Value::Bytes(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
     let writes = program(&folder, "head -c 1000000 /dev/zero | tr '\\0' y; echo; echo last; exit 9");
     let failure = writes.deliver("orders", &large).await.unwrap_err();
-    assert!(failure.message().starts_with("exit status: 9: yyyy"), "{}", failure.message());
-    assert!(failure.message().len() < 1100, "{}", failure.message().len());
+    assert_eq!(failure.message(), "exit status: 9: last");
+    let writes = program(&folder, "head -c 1000000 /dev/zero | tr '\\0' y; exit 9");
+    let failure = writes.deliver("orders", &large).await.unwrap_err();
+    assert_eq!(failure.message(), format!("exit status: 9: {}", "y".repeat(1000)));
+    let silenced = Exec { max_output: 0, ..writes };
+    assert_eq!(silenced.deliver("orders", &large).await.unwrap_err().message(), "exit status: 9");
     let reads = program(&folder, "wc -c > count");
     reads.deliver("orders", &large).await.unwrap();
     assert_eq!(left(&folder, "count").trim(), "1048576");
