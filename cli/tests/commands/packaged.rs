@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use keylapse_support::skipped;
+use keylapse_support::{Program, Server, skipped};
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
@@ -68,6 +68,31 @@ fn the_compose_file_starts_what_there_is() {
     is_fine(&read("keylapse.toml"), folder().path());
 }
 
+/// What is shown to be tried has the value that it shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_order_of_the_compose_file_reaches_the_receiver_with_its_value() {
+    let (server, folder) =
+        (Server::builder().config("notify-keyspace-events", "KExg$").start().await, folder());
+    let mut receiver = Command::new("python3");
+    receiver.arg(file("receiver.py")).arg("0").current_dir(folder.path());
+    let receiver = Program::talking(&mut receiver).expect("python3");
+    let heard = receiver.says("listening at").await;
+    let (_, address) = heard.split_once("listening at ").expect("its address");
+    let config = read("keylapse.toml").replace("receiver:8000", address);
+    let config = config.replace("allow = [", "allow = [\"127.0.0.1\", ");
+    fs::write(folder.path().join("keylapse.toml"), config).expect("a file");
+    let mut relay = keylapse();
+    relay.arg("run").current_dir(folder.path()).env("WEBHOOK_SECRET", SECRET);
+    let relay = Program::logging(relay.env("KEYLAPSE_URL", server.plain_url())).expect("the program");
+    relay.says("attached keys: expiries and changes are heard").await;
+    let text = read("compose.yaml");
+    let (_, order) = text.split_once("exec redis redis-cli ").expect("an order");
+    let words = order.lines().next().expect("a line").split(' ').map(|word| word.trim_matches('\''));
+    server.cmd(&words.collect::<Vec<_>>()).await;
+    let told = receiver.says("order:unpaid:1 attempt 1").await;
+    assert_eq!(told, r#"200 order:unpaid:1 attempt 1 {"cents": 1999}"#);
+}
+
 #[test]
 fn the_manifest_starts_what_there_is() {
     let text = read("kubernetes.yaml");
@@ -82,7 +107,9 @@ fn the_manifest_starts_what_there_is() {
         .map(str::trim_start)
         .collect();
     let folder = folder();
-    is_fine(&config.join("\n").replace("/run/secrets/keylapse/secret", "secret"), folder.path());
+    let config = config.join("\n").replace("/run/secrets/keylapse/secret", "secret");
+    assert!(config.contains("\nkeep-values = "), "orders come with their values");
+    is_fine(&config, folder.path());
 }
 
 #[test]
