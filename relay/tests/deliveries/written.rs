@@ -41,6 +41,38 @@ async fn payloads_and_values_reach_receivers_as_they_were_written() {
 }
 
 #[tokio::test]
+async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let settings = "keep-values = \"1KiB\"\nkeep-fields = [\"a\", \"b\"]";
+    let rig = Rig::of_keys(&receiver.url(), settings, ALLOW).await;
+    rig.enrolling().await;
+    let fields: [(&str, &[(&str, &[u8])], &str); 3] = [
+        (
+            "order:text",
+            &[("a", b"1.10"), ("b", b"x"), ("c", b"3")],
+            r#""value_is":"fields","value":{"a":"1.10","b":"x"}"#,
+        ),
+        (
+            "order:odd",
+            &[("a", b"\xff"), ("b", b"1")],
+            r#""fields_base64":{"YQ==":"/w==","Yg==":"MQ=="},"value":null"#,
+        ),
+        ("order:none", &[("c", b"3")], r#""value_is":"fields","value":{}"#),
+    ];
+    for (key, fields, _) in fields {
+        let mut conn = rig.server.conn().await;
+        let () =
+            redis::pipe().hset_multiple(key, fields).pexpire(key, 500).query_async(&mut conn).await.unwrap();
+    }
+    let calls = receiver.calls(3).await;
+    for (key, _, told) in fields {
+        let call = calls.iter().find(|call| call.json()["data"]["key"] == key).expect(key);
+        let text = std::str::from_utf8(&call.body).unwrap();
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn payloads_reach_lists_and_streams_as_they_were_written() {
     for (to, read) in [("list", &["LRANGE", "jobs", "0", "-1"]), ("stream", &["XRANGE", "jobs", "-", "+"])] {
         let text = format!("[topics.orders]\npattern = \"order:{{id}}\"\nforward = {{ {to} = \"jobs\" }}\n");
