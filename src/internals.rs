@@ -18,8 +18,8 @@ pub use crate::wire::{
     Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds,
     LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter,
     RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
-    SettleReply, Shape, Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet,
-    names, record, scripts,
+    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger,
+    TriggersSet, names, record, scripts,
 };
 
 #[cfg(feature = "console")]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -21,13 +22,7 @@ pub(crate) struct Secret(Vec<u8>);
 impl Secret {
     /// `whsec_` and base64, or base64 alone.
     pub(crate) fn read(place: &SecretPlace) -> Result<Self, String> {
-        let text = match place {
-            SecretPlace::File(path) => read_secret_file(path)?,
-            SecretPlace::Env(name) => {
-                std::env::var(name).map_err(|_| format!("the environment has no {name}"))?
-            }
-        };
-        Self::parse(text.trim()).map_err(|why| format!("{place}: {why}"))
+        Self::parse(&place.read()?).map_err(|why| format!("{place}: {why}"))
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -51,6 +46,17 @@ impl fmt::Debug for Secret {
     }
 }
 
+impl SecretPlace {
+    /// What lies there, without white space around it.
+    pub(crate) fn read(&self) -> Result<String, String> {
+        let text = match self {
+            Self::File(path) => read_secret_file(path)?,
+            Self::Env(name) => std::env::var(name).map_err(|_| format!("the environment has no {name}"))?,
+        };
+        Ok(text.trim().to_owned())
+    }
+}
+
 impl fmt::Display for SecretPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,21 +76,23 @@ pub fn read_secret_file(path: &Path) -> Result<String, String> {
 }
 
 /// A secret that everybody can read is none.
-#[cfg(unix)]
 fn check_mode(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-    let at = |error| format!("{}: {error}", path.display());
-    let mode = fs::metadata(path).map_err(at)?.permissions().mode();
-    if mode & 0o007 != 0 {
-        let shown = path.display();
-        return Err(format!("{shown}: everybody on this machine can read it: chmod o= {shown}"));
+    let shown = path.display();
+    match everybody_reads(path).map_err(|error| format!("{shown}: {error}"))? {
+        true => Err(format!("{shown}: everybody on this machine can read it: chmod o= {shown}")),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+#[cfg(unix)]
+pub(crate) fn everybody_reads(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::metadata(path)?.permissions().mode() & 0o007 != 0)
 }
 
 #[cfg(not(unix))]
-fn check_mode(_: &Path) -> Result<(), String> {
-    Ok(())
+pub(crate) fn everybody_reads(_: &Path) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -8,13 +8,17 @@ use keylapse_relay::{Config, Relay, RelayHealth, describe_metrics};
 use keylapse_web::{Readiness, Web};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::args::Connect;
 use crate::exit::{Exit, Failed};
 use crate::listen::Listen;
 use crate::output::Output;
 use crate::{log, recorder, signals};
+
+/// Of a header that seems to hold a secret.
+const EXPOSED: &str = "everybody on this machine can read the file, and with it this header: \
+                       write { file = \"…\" } or { env = \"…\" } as its value, or chmod o= the file";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -37,7 +41,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let mut relay = Relay::new(connect.client()?);
     if args.check {
-        relay.check(read(args)?).map_err(|error| Failed::Usage(in_file(args, error)))?;
+        let config = read(args)?;
+        let exposed =
+            config.exposed_headers().iter().map(|header| in_file(args, format!("{header}: {EXPOSED}")));
+        exposed.for_each(|note| out.note(note));
+        relay.check(config).map_err(|error| Failed::Usage(in_file(args, error)))?;
         out.say(in_file(args, "fine"))?;
         return Ok(Exit::Fine);
     }
@@ -46,7 +54,7 @@ pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Res
     // Before the file is read: what it names has metrics from the start.
     let recorded = args.listen.map(|_| recorder::install()).transpose()?;
     // Before anything is claimed: what is wrong with the command line ends it.
-    let config = read(args)?;
+    let config = read_and_warn(args)?;
     let door = match args.listen.zip(recorded) {
         Some((address, recorded)) => {
             Some(Door::open(connect, &args.http, address, relay.health(), recorded).await?)
@@ -85,7 +93,7 @@ async fn until(
 
 /// What the file says now, if it can be done.
 async fn follow(relay: &mut Relay, args: &Args) {
-    let followed = async { Ok::<_, Failed>(relay.follow(read(args)?).await?) };
+    let followed = async { Ok::<_, Failed>(relay.follow(read_and_warn(args)?).await?) };
     match followed.await {
         Ok(()) => info!(file = %args.config.display(), "the file was read again, and holds from now on"),
         Err(error) => error!(%error, "the file was read again, and is refused: all goes on as before"),
@@ -125,6 +133,14 @@ impl Door {
         drop(self.close);
         _ = self.served.await;
     }
+}
+
+fn read_and_warn(args: &Args) -> Result<Config, Failed> {
+    let config = read(args)?;
+    for header in config.exposed_headers() {
+        warn!(file = %args.config.display(), header, "{EXPOSED}");
+    }
+    Ok(config)
 }
 
 fn read(args: &Args) -> Result<Config, Failed> {

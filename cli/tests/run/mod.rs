@@ -3,10 +3,12 @@
 mod burning;
 mod killed;
 mod program;
+mod programs;
 #[path = "../../../relay/tests/deliveries/receiver.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod receiver;
 mod reloaded;
+mod secrets;
 mod stopped;
 
 use self::program::Scene;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,6 +36,14 @@ impl Scene {
         let file = self.folder.path().join(name);
         fs::write(&file, text).expect("it is ours");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn show_everybody(&self, name: &str) {
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o644)).expect("it is ours");
     }
 
     pub(crate) fn remove(&self, name: &str) {

@@ -1,5 +1,6 @@
 //! Where a topic's table sends what is due.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use toml::Spanned;
 use super::AT_ONCE;
 use super::bounds::{DAY, if_within, time, within};
 use super::fault::ConfigError;
-use super::tables::{CircuitTable, ExecTable, ForwardTable, SecretTable, TopicTable, WebhookTable};
+use super::tables::{
+    CircuitTable, ExecTable, ForwardTable, HeaderTable, SecretTable, TopicTable, WebhookTable,
+};
 use super::topics::At;
 use crate::delivery::Delivery;
 #[cfg(unix)]
@@ -93,11 +96,12 @@ fn webhook_of(
         return Err(refuse("`hosts` is for a url with {…} in it".to_owned()));
     }
     let secrets = std::iter::once(&table.secret).chain(&table.previous_secret);
-    let secrets = secrets.map(|place| secret(at, place)).collect::<Result<_, _>>().map_err(refuse)?;
+    let secrets =
+        secrets.map(|table| Secret::read(&place(at, table)?)).collect::<Result<_, _>>().map_err(refuse)?;
     let settings = Settings {
         allowed: Allowed::read(table.allow.iter().map(|one| one.get_ref().as_str())).map_err(refuse)?,
         secrets,
-        headers: headers(&table).map_err(refuse)?,
+        headers: headers(at, &table.headers).map_err(refuse)?,
         timeout: time("timeout", table.timeout, SHORTEST..=LONGEST).map_err(refuse)?.unwrap_or(TIMEOUT),
         per_host: per_host(&table, template.is_fixed(), at_once).map_err(refuse)?,
         circuit: table.circuit.as_ref().map_or(Ok(CIRCUIT), circuit).map_err(refuse)?,
@@ -119,33 +123,43 @@ fn circuit(table: &CircuitTable) -> Result<Limits, String> {
     Ok(Limits { failures, wait: within("circuit.wait", table.wait.0, SHORTEST..=DAY)? })
 }
 
-fn secret(at: &At<'_>, table: &SecretTable) -> Result<Secret, String> {
-    let place = match (&table.file, &table.env) {
-        (Some(file), None) => SecretPlace::File(at.folder.join(file)),
-        (None, Some(name)) => SecretPlace::Env(name.clone()),
-        _ => return Err("a secret is { file = \"…\" } or { env = \"…\" }".to_owned()),
-    };
-    Secret::read(&place)
+fn place(at: &At<'_>, table: &SecretTable) -> Result<SecretPlace, String> {
+    match (&table.file, &table.env) {
+        (Some(file), None) => Ok(SecretPlace::File(at.folder.join(file))),
+        (None, Some(name)) => Ok(SecretPlace::Env(name.clone())),
+        _ => Err("a secret is { file = \"…\" } or { env = \"…\" }".to_owned()),
+    }
 }
 
-fn headers(table: &WebhookTable) -> Result<HeaderMap, String> {
-    let bytes: usize = table.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if table.headers.len() > HEADERS || bytes > HEADER_BYTES {
-        return Err("`headers` are at most 32, of 8 KiB together".to_owned());
-    }
-    let mut headers = HeaderMap::new();
-    for (name, value) in &table.headers {
+fn headers(at: &At<'_>, table: &BTreeMap<String, HeaderTable>) -> Result<HeaderMap, String> {
+    let (mut headers, mut bytes) = (HeaderMap::new(), 0);
+    for (name, value) in table {
         let read: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
         if OURS.contains(&read.as_str()) {
             return Err(format!("the header {read} is keylapse's own"));
         }
-        let mut value =
-            HeaderValue::from_str(value).map_err(|_| format!("the header {read} cannot have this value"))?;
+        let mut value = HeaderValue::from_str(&text(at, value)?)
+            .map_err(|_| format!("the header {read} cannot have this value"))?;
         // It may be a token.
         value.set_sensitive(true);
+        bytes += name.len() + value.len();
         headers.insert(read, value);
     }
+    if table.len() > HEADERS || bytes > HEADER_BYTES {
+        return Err("`headers` are at most 32, of 8 KiB together".to_owned());
+    }
     Ok(headers)
+}
+
+fn text(at: &At<'_>, value: &HeaderTable) -> Result<String, String> {
+    match value {
+        HeaderTable::Text(text) => Ok(text.clone()),
+        HeaderTable::Elsewhere(table) => {
+            let place = place(at, table)?;
+            let text = place.read()?;
+            if text.is_empty() { Err(format!("{place}: it is empty")) } else { Ok(text) }
+        }
+    }
 }
 
 fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>, form: Form) -> Result<Forward, ConfigError> {

@@ -15,8 +15,9 @@ use keylapse::{Attached, Topic};
 
 use self::bounds::{if_within, time};
 pub use self::fault::ConfigError;
-use self::tables::File;
+use self::tables::{File, HeaderTable, TopicTable};
 use crate::delivery::Delivery;
+use crate::secret::everybody_reads;
 
 /// So many attempts at a time, of all topics.
 const AT_ONCE: usize = 100_000;
@@ -30,6 +31,7 @@ pub struct Config {
     pub(crate) manage_notifications: bool,
     pub(crate) save_requests: bool,
     pub(crate) topics: Vec<Relayed>,
+    exposed_headers: Vec<String>,
 }
 
 /// A topic, and what becomes of what is due.
@@ -57,7 +59,15 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| ConfigError::whole(format!("it cannot be read: {error}")))?;
-        Self::parse(&text, path.parent().unwrap_or(Path::new(".")))
+        // One that cannot be looked at could not be read either.
+        let is_exposed = everybody_reads(path).unwrap_or_default();
+        Self::of(&text, path.parent().unwrap_or(Path::new(".")), is_exposed)
+    }
+
+    /// Headers that seem to hold secrets, as `topic: header`, where the values stand in a file that everybody on this machine
+    /// can read.
+    pub fn exposed_headers(&self) -> &[String] {
+        &self.exposed_headers
     }
 
     /// Reads a text; files that it names are looked for from this folder.
@@ -65,6 +75,10 @@ impl Config {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        Self::of(text, folder, false)
+    }
+
+    fn of(text: &str, folder: &Path, is_exposed: bool) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         if file.topics.is_empty() {
             return Err(ConfigError::whole("there is no topic: write [topics.NAME]"));
@@ -72,6 +86,9 @@ impl Config {
         let concurrency =
             if_within("concurrency", file.concurrency, 1..=AT_ONCE).map_err(ConfigError::whole)?;
         let grace = time("grace", file.grace, Duration::ZERO..=GRACE).map_err(ConfigError::whole)?;
+        let tables = file.topics.iter().filter(|_| is_exposed);
+        let exposed_headers =
+            tables.flat_map(|(name, table)| inline_secrets(name, table.get_ref())).collect();
         let topics = file.topics.into_iter().map(|(name, table)| topics::relayed(&name, table, text, folder));
         Ok(Self {
             concurrency,
@@ -79,8 +96,21 @@ impl Config {
             manage_notifications: file.manage_notifications,
             save_requests: file.save_requests,
             topics: topics.collect::<Result<_, _>>()?,
+            exposed_headers,
         })
     }
+}
+
+/// Parts of names of headers that hold what nobody else is to know.
+const SECRETS: [&str; 7] = ["authorization", "api-key", "apikey", "cookie", "password", "secret", "token"];
+
+/// Headers with secrets whose values stand in the file.
+fn inline_secrets(topic: &str, table: &TopicTable) -> Vec<String> {
+    let Some(webhook) = &table.webhook else { return Vec::new() };
+    let is_secret = |name: &str| SECRETS.iter().any(|part| name.to_ascii_lowercase().contains(part));
+    let headers = webhook.get_ref().headers.iter();
+    let inline = headers.filter(|(name, value)| is_secret(name) && matches!(value, HeaderTable::Text(_)));
+    inline.map(|(name, _)| format!("{topic}: {name}")).collect()
 }
 
 #[cfg(test)]

@@ -100,12 +100,20 @@ pub(super) struct WebhookTable {
     pub(super) previous_secret: Option<SecretTable>,
     pub(super) timeout: Option<Span>,
     #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
+    pub(super) headers: BTreeMap<String, HeaderTable>,
     #[serde(default)]
     pub(super) allow: Vec<Spanned<String>>,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) per_host: Option<usize>,
     pub(super) circuit: Option<CircuitTable>,
+}
+
+/// What stands in a header.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "the value of a header is a text, { file = \"…\" } or { env = \"…\" }")]
+pub(super) enum HeaderTable {
+    Text(String),
+    Elsewhere(SecretTable),
 }
 
 /// Where a secret lies: never in this file.

@@ -116,6 +116,13 @@ fn what_can_never_work_is_refused() {
         (webhook(attach, "headers = { Transfer-Encoding = \"chunked\" }"), "keylapse's own"),
         (webhook(attach, "headers = { \"a b\" = \"a\" }"), "no name of a header"),
         (webhook(attach, "headers = { a = \"a\\nb\" }"), "cannot have this value"),
+        (webhook(attach, "headers = { a = { } }"), "{ file"),
+        (webhook(attach, "headers = { a = { file = \"secret\", env = \"A\" } }"), "{ file"),
+        (webhook(attach, "headers = { a = { fiel = \"secret\" } }"), "{ file"),
+        (webhook(attach, "headers = { a = 5 }"), "{ file"),
+        (webhook(attach, "headers = { a = { file = \"nowhere\" } }"), "nowhere"),
+        (webhook(attach, "headers = { a = { env = \"KEYLAPSE_NO_SUCH\" } }"), "KEYLAPSE_NO_SUCH"),
+        (webhook(attach, "headers = { host = { file = \"secret\" } }"), "keylapse's own"),
         (webhook(attach, "previous-secret = { }"), "{ file"),
         (webhook(attach, "previous-secret = { file = \"nowhere\" }"), "nowhere"),
         (webhook(attach, "previous-secret = { env = \"KEYLAPSE_NO_SUCH\" }"), "KEYLAPSE_NO_SUCH"),
@@ -133,6 +140,45 @@ fn a_secret_that_everybody_reads_is_refused() {
     secret(&folder, 0o644);
     let error = Config::parse(&webhook("attach = \"a:{id}\"", ""), folder.path()).unwrap_err();
     assert!(error.to_string().contains("chmod o="), "{error}");
+}
+
+#[test]
+fn what_stands_in_a_header_comes_from_a_file_that_not_everybody_reads() {
+    let text = webhook(
+        "attach = \"a:{id}\"",
+        "headers = { authorization = { file = \"token\" }, x-path = { env = \"PATH\" }, x-shop = \"1\" }",
+    );
+    let (folder, path) = (folder(), |folder: &tempfile::TempDir| folder.path().join("token"));
+    let parse = |token: &str, mode: u32| {
+        fs::write(path(&folder), token).unwrap();
+        fs::set_permissions(path(&folder), fs::Permissions::from_mode(mode)).unwrap();
+        Config::parse(&text, folder.path()).map_err(|error| error.to_string())
+    };
+    let config = parse("Bearer hunter2\n", 0o640).unwrap();
+    assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
+    for (token, mode, said) in [
+        ("Bearer hunter2\n", 0o644, "chmod o="),
+        ("Bearer\nhunter2\n", 0o640, "the header authorization cannot have this value"),
+        ("\n", 0o640, "token: it is empty"),
+    ] {
+        let error = parse(token, mode).unwrap_err();
+        assert!(error.contains(said) && !error.contains("hunter2"), "{error}");
+    }
+    let long = parse(&"a".repeat(9000), 0o640).unwrap_err();
+    assert!(long.contains("8 KiB"), "{long}");
+}
+
+/// A file of settings is mostly for everybody to read, and then no place for a secret.
+#[test]
+fn headers_that_hold_secrets_are_named_where_everybody_reads_the_file() {
+    let headers = "headers = { Authorization = \"Bearer hunter2\", x-shop = \"1\", X-Api-Key = \"hunter2\", cookie = { env = \"PATH\" } }";
+    let (folder, text) = (folder(), webhook("attach = \"a:{id}\"", headers));
+    let path = folder.path().join("keylapse.toml");
+    fs::write(&path, text).unwrap();
+    for (mode, named) in [(0o600, &[][..]), (0o640, &[]), (0o644, &["a: Authorization", "a: X-Api-Key"])] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(Config::read(&path).unwrap().exposed_headers(), named, "{mode:o}");
+    }
 }
 
 #[test]
