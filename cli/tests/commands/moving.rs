@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keylapse::console::{Console, text};
 use keylapse_support::eventually;
 
 use crate::commands::scene::{Do, PATIENCE, Scene};
@@ -48,6 +49,68 @@ async fn what_is_exported_comes_back_as_it_was_and_once() {
     assert!(third.out.contains("has ended lately: 1"), "{third:?}");
     let fourth = scene.schedule.look_up(&scene.orders, "later").await.expect("a look");
     assert!(fourth.is_none());
+}
+
+/// Bytes that a parser would write otherwise, or not at all.
+const PAYLOADS: [&[u8]; 9] = [
+    b"1234567890123456789012345",
+    br#"{"amount":100000000000000000.01}"#,
+    b"1.10",
+    b"1e400",
+    br#"{"b":1,"a":2,"b":3}"#,
+    b" {\"a\" :\t1}\n",
+    br#""\ud800""#,
+    b"\xff\0\r\n\\x41\\",
+    b"",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_are_armed_shown_exported_and_imported_byte_for_byte() {
+    let mut scene = Scene::new().await;
+    scene.arm(b"first", HOUR, Do::Succeed).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, payload) in PAYLOADS.iter().enumerate() {
+        let file = folder.path().join("payload");
+        std::fs::write(&file, payload).expect("a file");
+        let way = match std::str::from_utf8(payload) {
+            Ok(text) if !text.contains('\0') => format!("--payload={text}"),
+            _ => format!("--payload-file={}", file.display()),
+        };
+        let armed = scene.run(&["arm", &key(number), "--when", "2h", &way]);
+        assert_eq!(armed.code, 0, "{armed:?}");
+    }
+    all_are_there(&scene).await;
+    let lines = scene.run(&["export", "order.unpaid"]).out;
+    assert_eq!(scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]).code, 0);
+    scene.schedule = keylapse::Schedule::connect(&scene.server.plain_url()).await.expect("a schedule");
+    scene.schedule.resume(&scene.orders).await.expect("the topic");
+    let imported = scene.run_with(&["import"], lines.as_bytes());
+    assert!(imported.out.ends_with("imported=10 skipped=0\n"), "{imported:?}");
+    all_are_there(&scene).await;
+}
+
+fn key(number: usize) -> String {
+    format!("order:unpaid:{number}")
+}
+
+/// In Redis, and as the program shows them.
+async fn all_are_there(scene: &Scene) {
+    let console = Console::connect(&*scene.server.plain_url()).await.expect("the server is there");
+    let topic = console.topic("order.unpaid").await.expect("the topic");
+    let lines = scene.lines(&["ls", "order.unpaid", "--payloads"]);
+    for (number, payload) in PAYLOADS.iter().enumerate() {
+        let timer = topic.timer(key(number).as_bytes(), Some(1000)).await.expect("a look");
+        assert_eq!(
+            timer.expect("a timer").payload.expect("its payload"),
+            *payload,
+            "{}",
+            payload.escape_ascii()
+        );
+        let shown = text::escape(payload);
+        let ran = scene.run(&["show", &key(number), "--payloads"]);
+        assert!(ran.out.lines().any(|line| line.trim() == shown.trim()), "{shown}: {}", ran.out);
+        assert!(lines.iter().any(|line| line["payload"] == *shown), "{shown}: {lines:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,3 +16,4 @@ mod site;
 mod slow;
 mod tail;
 mod tls;
+mod written;
