@@ -211,9 +211,9 @@ impl Occurrence {
 /// Numbers as they were written. Of two fields of one name the last holds, as to most parsers.
 fn fields(json: &[u8]) -> BTreeMap<String, String> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).unwrap_or_default();
-    let plain = |raw: &RawValue| match raw.get().as_bytes()[0] {
-        b'"' => serde_json::from_str(raw.get()).ok(),
-        b'-' | b'0'..=b'9' => Some(raw.get().to_owned()),
+    let plain = |raw: &RawValue| match raw.get().as_bytes() {
+        [b'"', ..] => serde_json::from_str(raw.get()).ok(),
+        [b'-' | b'0'..=b'9', ..] => Some(raw.get().to_owned()),
         _ => None,
     };
     fields.into_iter().filter_map(|(name, raw)| Some((name, plain(raw)?))).collect()

@@ -73,6 +73,22 @@ async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
 }
 
 #[tokio::test]
+async fn captures_that_are_no_text_are_written_as_in_the_key() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let rig = Rig::of_keys(&receiver.url(), "", ALLOW).await;
+    rig.enrolling().await;
+    let mut conn = rig.server.conn().await;
+    for key in [b"order:\xfe", b"order:\xff"] {
+        let () = redis::cmd("SET").arg(key).arg("1").arg("PX").arg(300).query_async(&mut conn).await.unwrap();
+    }
+    for call in receiver.calls(2).await {
+        let data = &call.json()["data"];
+        let key = data["key"].as_str().unwrap();
+        assert_eq!(data["captures"]["id"], *key.strip_prefix("order:").unwrap(), "{data}");
+    }
+}
+
+#[tokio::test]
 async fn payloads_reach_lists_and_streams_as_they_were_written() {
     for (to, read) in [("list", &["LRANGE", "jobs", "0", "-1"]), ("stream", &["XRANGE", "jobs", "-", "+"])] {
         let text = format!("[topics.orders]\npattern = \"order:{{id}}\"\nforward = {{ {to} = \"jobs\" }}\n");
