@@ -75,7 +75,9 @@ pub(crate) fn json(topic: &str, form: Form, of: &Occurrence) -> Vec<u8> {
         },
     });
     message.truncate(message.len() - "}}".len());
-    message.extend([b",\"value\":", &*shown.value, b"}}"].concat());
+    message.extend_from_slice(b",\"value\":");
+    message.extend_from_slice(&shown.value);
+    message.extend_from_slice(b"}}");
     message
 }
 

@@ -17,7 +17,7 @@ async fn rig(forward: &str) -> Rig {
 }
 
 /// Of a stream: its id, and its fields.
-type Entry<T> = (String, Vec<(String, T)>);
+pub(crate) type Entry<T> = (String, Vec<(String, T)>);
 
 async fn read<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
     from_redis_value(server.cmd(words).await).unwrap()

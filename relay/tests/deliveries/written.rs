@@ -4,6 +4,7 @@ use keylapse_support::eventually;
 use redis::from_redis_value;
 
 use crate::delivered::ALLOW;
+use crate::forwarded::Entry;
 use crate::rig::PATIENCE;
 use crate::{Receiver, Rig, Then};
 
@@ -17,6 +18,8 @@ const VALUES: [&str; 7] = [
     " {\"a\" :\t1}\n",
     r#""\ud800""#,
 ];
+
+type Fields = &'static [(&'static str, &'static [u8])];
 
 fn has(message: &[u8], value: &str) -> bool {
     let text = format!("\"value\":{value}");
@@ -46,7 +49,7 @@ async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
     let settings = "keep-values = \"1KiB\"\nkeep-fields = [\"a\", \"b\"]";
     let rig = Rig::of_keys(&receiver.url(), settings, ALLOW).await;
     rig.enrolling().await;
-    let fields: [(&str, &[(&str, &[u8])], &str); 3] = [
+    let hashes: [(&str, Fields, &str); 3] = [
         (
             "order:text",
             &[("a", b"1.10"), ("b", b"x"), ("c", b"3")],
@@ -59,13 +62,13 @@ async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
         ),
         ("order:none", &[("c", b"3")], r#""value_is":"fields","value":{}"#),
     ];
-    for (key, fields, _) in fields {
+    for (key, fields, _) in hashes {
         let mut conn = rig.server.conn().await;
         let () =
             redis::pipe().hset_multiple(key, fields).pexpire(key, 500).query_async(&mut conn).await.unwrap();
     }
     let calls = receiver.calls(3).await;
-    for (key, _, told) in fields {
+    for (key, _, told) in hashes {
         let call = calls.iter().find(|call| call.json()["data"]["key"] == key).expect(key);
         let text = std::str::from_utf8(&call.body).unwrap();
         assert!(text.contains(told), "{told}: {text}");
@@ -100,8 +103,7 @@ async fn payloads_reach_lists_and_streams_as_they_were_written() {
         let messages = match to {
             "list" => from_redis_value::<Vec<Vec<u8>>>(rig.server.cmd(read).await).unwrap(),
             _ => {
-                let entries: Vec<(String, Vec<(String, Vec<u8>)>)> =
-                    from_redis_value(rig.server.cmd(read).await).unwrap();
+                let entries: Vec<Entry<Vec<u8>>> = from_redis_value(rig.server.cmd(read).await).unwrap();
                 entries.into_iter().flat_map(|(_, fields)| fields).map(|(_, value)| value).collect()
             }
         };
