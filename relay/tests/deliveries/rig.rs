@@ -61,6 +61,15 @@ impl Rig {
         Self { server, schedule, folder, relay }
     }
 
+    /// Has a key expire whose value is known.
+    pub(crate) async fn expire(&self, key: &str) {
+        eventually(PATIENCE, "the key to be enrolled", async || {
+            self.server.cmd(&["HEXISTS", "keylapse:{orders/0}:watch", key]).await == redis::Value::Int(1)
+        })
+        .await;
+        self.server.cmd(&["PEXPIRE", key, "100"]).await;
+    }
+
     /// Returns once keys are enrolled as they are written.
     pub(crate) async fn enrolling(&self) {
         eventually(PATIENCE, "the listener to enrol a key", async || {

@@ -34,7 +34,10 @@ async fn payloads_and_values_reach_receivers_as_they_were_written() {
     keys.enrolling().await;
     for (number, value) in VALUES.iter().enumerate() {
         timers.arm(&number.to_string(), *value).await;
-        keys.server.cmd(&["SET", &format!("order:{number}"), value, "PX", "300"]).await;
+        keys.server.cmd(&["SET", &format!("order:{number}"), value, "EX", "1000"]).await;
+    }
+    for number in 0..VALUES.len() {
+        keys.expire(&format!("order:{number}")).await;
     }
     let calls = receiver.calls(2 * VALUES.len()).await;
     for value in VALUES {
@@ -65,7 +68,8 @@ async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
     for (key, fields, _) in hashes {
         let mut conn = rig.server.conn().await;
         let () =
-            redis::pipe().hset_multiple(key, fields).pexpire(key, 500).query_async(&mut conn).await.unwrap();
+            redis::pipe().hset_multiple(key, fields).expire(key, 1000).query_async(&mut conn).await.unwrap();
+        rig.expire(key).await;
     }
     let calls = receiver.calls(3).await;
     for (key, _, told) in hashes {
