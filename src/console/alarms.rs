@@ -189,7 +189,7 @@ fn paused(reason: &str, held: &Overview) -> String {
         0 => String::new(),
         count => format!(" ({})", counted(count, "undelivered timer")),
     };
-    format!("paused{waiting}: {}", plain(reason, 200))
+    format!("paused: {}{waiting}", plain(reason, 200))
 }
 
 fn trimmed(held: &Overview) -> Option<String> {

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use keylapse::{Destination, DestinationState, Destinations};
 use keylapse_support::eventually;
 use serde_json::{Map, Value};
 
@@ -21,6 +23,26 @@ const UNSEEN: [(&str, &str); 8] = [
     ("tail", "missed"),
     ("tail", "count"),
 ];
+
+/// What handlers here would call.
+#[derive(Debug)]
+struct Bank;
+
+impl Destinations for Bank {
+    fn states(&self) -> Vec<Destination> {
+        let mut bank = Destination::new("bank.example:443", DestinationState::Open);
+        (bank.failures, bank.retry_in_ms) = (10, Some(12_000));
+        bank.last_answer = Some("503 Service Unavailable".to_owned());
+        bank.last_error = Some("the receiver answered 503 Service Unavailable".to_owned());
+        vec![bank]
+    }
+
+    fn try_now(&self, _: &str) {}
+
+    fn identity(&self) -> Option<String> {
+        Some("a bank".to_owned())
+    }
+}
 
 /// The fields of a type: whether each is always there, and whose fields it has in turn.
 type Fields = BTreeMap<String, Field>;
@@ -159,6 +181,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
         &["topics"][..],
         &["status"],
         &["listeners"],
+        &["hosts"],
         &["ls", "order.unpaid"],
         &["show", "order:unpaid:dead-0", "--payloads"],
         &["why", "order:unpaid:failed"],
@@ -208,7 +231,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_line_of_json_has_the_fields_that_are_documented() {
     let mut scene = Scene::new().await;
-    scene.orders = scene.orders.clone().journal(100, HOUR);
+    scene.orders = scene.orders.clone().journal(100, HOUR).destinations(Arc::new(Bank));
     let mut scene = scene.listening().await;
     let mut judge = Judge { types: documented(), seen: BTreeSet::new(), faults: BTreeSet::new() };
     for line in lines(&mut scene).await {

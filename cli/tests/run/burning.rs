@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keylapse_support::eventually;
 
-use crate::run::program::Scene;
+use crate::run::program::{Scene, get};
 use crate::run::{Receiver, Then};
 
 /// How soon all of it is named.
@@ -112,6 +112,53 @@ async fn check_and_status_name_all_fires_within_ten_seconds() {
     assert!(why.contains("undelivered for"), "{why}");
     let (hosts, _) = scene.says(&["hosts"]);
     assert!(hosts.contains("open") && hosts.contains("busy"), "{hosts}");
+}
+
+/// They are made when the file is read, before anything is recorded, unless that is begun first.
+#[tokio::test(flavor = "multi_thread")]
+async fn circuits_and_classes_are_measured_from_the_start() {
+    let scene = Scene::new().await;
+    let text = "[topics.orders]\npattern = \"order:{id}\"\nretry = { every = \"10ms\" }\n[topics.orders.webhook]\n\
+                url = \"http://127.0.0.1:1/\"\nallow = [\"127.0.0.1\"]\nsecret = { file = \"secret\" }\n\
+                circuit = { failures = 3, wait = \"1h\" }\n";
+    scene.write("keylapse.toml", text);
+    let (_program, at) = scene.listening("run").await;
+    let has = |line: &str| get(&at, "/metrics").lines().any(|one| one == line);
+    for line in [
+        "keylapse_webhook_circuits_open{topic=\"orders\"} 0",
+        "keylapse_webhooks_total{topic=\"orders\",class=\"unreachable\"} 0",
+    ] {
+        assert!(has(line), "{line} in {}", get(&at, "/metrics"));
+    }
+    scene.arm(0..5).await;
+    let open = "keylapse_webhook_circuits_open{topic=\"orders\"} 1";
+    eventually(SOON * 6, "a circuit that is open", async || has(open)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_calls_another_url_is_named() {
+    let scene = Scene::new().await;
+    let text = |path: &str| {
+        format!(
+            "[topics.orders]\npattern = \"order:{{id}}\"\n[topics.orders.webhook]\nurl = \"http://127.0.0.1:1/{path}\"\n\
+             allow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n"
+        )
+    };
+    scene.write("keylapse.toml", &text("old"));
+    let (_one, _alike) = (scene.run(), scene.run());
+    let listeners = async |count: usize| {
+        eventually(SOON * 6, "all to listen", async || {
+            scene.says(&["listeners"]).0.lines().count() == 1 + count
+        })
+        .await;
+    };
+    listeners(2).await;
+    assert_eq!(scene.says(&["check"]).1, Some(0));
+    scene.write("keylapse.toml", &text("new"));
+    let _other = scene.run();
+    listeners(3).await;
+    let (said, code) = scene.says(&["check"]);
+    assert!(code == Some(1) && said.contains("orders: its listeners do 2 different things"), "{said}");
 }
 
 /// What holds a host back is lifted at once, on demand.

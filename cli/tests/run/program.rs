@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -76,10 +78,34 @@ impl Scene {
     }
 
     pub(crate) fn run(&self) -> Program {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-        program.env("KEYLAPSE_URL", self.server.plain_url()).args(["run", "--config"]);
-        Program::logging(program.arg(self.folder.path().join("keylapse.toml"))).expect("the program")
+        self.start(&["run"])
     }
+
+    /// The same, or `serve`, which listens, and where.
+    pub(crate) async fn listening(&self, command: &str) -> (Program, String) {
+        let program = self.start(&[command, "--listen", "127.0.0.1:0"]);
+        let line = program.says("listening at").await;
+        let (_, at) = line.split_once("http://").expect("an address");
+        let at = at.trim_end().trim_end_matches('/').to_owned();
+        (program, at)
+    }
+
+    fn start(&self, words: &[&str]) -> Program {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        // As its file is called unless another is named.
+        program.env("KEYLAPSE_URL", self.server.plain_url()).current_dir(self.folder.path()).args(words);
+        Program::logging(&mut program).expect("the program")
+    }
+}
+
+/// What answers there.
+pub(crate) fn get(at: &str, path: &str) -> String {
+    let mut line = TcpStream::connect(at).expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+    line.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 /// The ids under which each key was delivered, one for each call.
