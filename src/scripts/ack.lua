@@ -26,7 +26,7 @@ for i, key in ipairs(asked) do
   if state and sub(state, 3, 10) == ARGV[4 + 2 * i] then
     done[#done + 1] = key
     places[#places + 1] = i
-    if sub(state, 11, 17) ~= UNTRIED then
+    if sub(state, 11) ~= UNTRIED then
       if (byte(state, 15) or QUARANTINE_AT) >= QUARANTINE_AT then redis.call('ZREM', quarantine, key) end
       retried[#retried + 1], retried[#retried + 2] = '<' .. key, '>' .. key
     end

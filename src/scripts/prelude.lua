@@ -35,8 +35,9 @@ local MAX_DEADLINE = 8796093022208
 -- A timer with this many lost leases waits in `quarantine` to run in a group, which
 -- is smaller after each further one. The last of them is lost alone: a dead letter.
 local QUARANTINE_AT, DEAD_AT = 2, 5
--- What a state says of a timer whose first attempt has not ended: attempt, lost leases, snoozes.
-local UNTRIED = '\0\0\0\1\0\0\0'
+-- What a state says behind its token of a timer whose first attempt has not ended: attempt, lost leases, snoozes, and that
+-- the deadline is the record's.
+local UNTRIED = '\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0'
 local byte, sub, char = string.byte, string.sub, string.char
 
 -- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier

@@ -19,7 +19,7 @@ for i, state in ipairs(redis.call('HMGET', run, unpack(asked))) do
   local key = asked[i]
   if state and byte(state, 2) == 1 and sub(state, 3, 10) == ARGV[4 + 2 * i] then
     redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, expires, key)
-    if sub(state, 11, 17) ~= UNTRIED then redis.call('ZADD', tried, 'XX', expires, '>' .. key) end
+    if sub(state, 11) ~= UNTRIED then redis.call('ZADD', tried, 'XX', expires, '>' .. key) end
   else
     lost[#lost + 1] = i
   end

@@ -35,7 +35,10 @@ local function move(key, record, state, at, text)
   if known(record) and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
     -- Nothing has happened to it yet: its age is to count from the new deadline.
     add(fields, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
-    if had then cleared[#cleared + 1] = key end
+    if had then
+      cleared[#cleared + 1] = key
+      if is_tried(had) then forget_tried(key) end
+    end
   else
     move_tried(key, at)
     add(held, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))

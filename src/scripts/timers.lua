@@ -48,7 +48,7 @@ end
 -- deadline, behind '>' where its index has it. So it can be counted how many should have ended by now, without reading
 -- them; and timers that end at their first attempt cost nothing.
 local tried = sub(KEYS[1], 1, -5) .. 'tried'
-local function is_tried(state) return sub(state, 11, 17) ~= UNTRIED end
+local function is_tried(state) return sub(state, 11) ~= UNTRIED end
 local function note_tried(key, record, at)
   local first = #record >= 17 and struct.unpack('>I8', record, 10) or now
   redis.call('ZADD', tried, -first, '<' .. key, at, '>' .. key)

@@ -56,6 +56,22 @@ async fn a_failed_attempt_says_when_it_is_retried_and_how_many_are_left_and_a_de
     }
 }
 
+#[tokio::test]
+async fn a_topic_that_is_registered_with_another_pattern_is_named() {
+    let (log, _guard) = Capture::start();
+    let server = Server::start().await;
+    for pattern in ["app:mail:{id}", "app:mail:{id}", "app:mail:{of}:{id}"] {
+        let topic = Topic::<String>::named("mail", pattern).unwrap();
+        let running = Running::start(listener(&server).on(topic, refuse));
+        running.until_anchored().await;
+        running.stop().await.unwrap();
+    }
+    let said = only(&log, "the topic was registered with another pattern");
+    for word in ["WARN", "topic=mail", "before=app:mail:{id}", "pattern=app:mail:{of}:{id}"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
 /// Whatever notices it first: a claim, a sweep, the subscription, a settlement.
 #[tokio::test]
 async fn a_lost_server_is_named_once_and_so_is_its_return() {

@@ -17,7 +17,7 @@ const fn secs(secs: u64) -> Duration {
 
 const DAY: Duration = secs(86_400);
 
-fn topic() -> [Row; 16] {
+fn topic() -> [Row; 17] {
     let config = Topic::<u32>::new("a:{id}").expect("a pattern").config;
     let retry = Backoff::exponential(secs(1), secs(600));
     let table = Topic::<u32>::new("a:{id}").expect("a pattern").retry(Backoff::table([secs(1); 3])).config;
@@ -50,6 +50,7 @@ fn topic() -> [Row; 16] {
             (config.letters.count, u128::from(config.letters.age_ms)) == (10_000, (DAY * 90).as_millis()),
         ),
         ("journal", "nothing is kept", config.journal.is_none()),
+        ("destinations", "nothing is reported", config.destinations.is_none()),
     ]
 }
 
@@ -103,7 +104,7 @@ fn servers() -> [Row; 9] {
     ]
 }
 
-fn attached() -> [Row; 11] {
+fn attached() -> [Row; 12] {
     let topic = Attached::new(Topic::<u32>::new("a:{id}").expect("a pattern")).into_topic();
     let Some(policy) = topic.config.attach else { panic!("it is attached") };
     let Policy {
@@ -131,6 +132,7 @@ fn attached() -> [Row; 11] {
         ("cap", "1,000,000", cap == 1_000_000),
         ("scan_rate", "50,000", scan_rate == 50_000),
         ("scan_every", "5 min", scan_every == secs(300)),
+        ("destinations", "nothing is reported", topic.config.destinations.is_none()),
     ]
 }
 

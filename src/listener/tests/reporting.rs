@@ -52,7 +52,7 @@ async fn who_serves_a_topic_is_known_until_it_stops_or_says_nothing_for_15_s() {
     beat(3).await;
     assert_eq!((serving(&topic()).await, serving(&other).await), (1, 0));
     assert_eq!(bed.command(["HLEN", LISTENERS]), Reply::Int(2), "it is not forgotten yet");
-    beat(50).await;
+    beat(590).await;
     assert_eq!(bed.command(["HLEN", LISTENERS]), Reply::Int(1));
     two.stop().await.expect("in order");
     assert_eq!(bed.command(["EXISTS", LISTENERS]), Reply::Int(0));
