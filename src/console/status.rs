@@ -153,9 +153,10 @@ impl TopicStatus {
         self.overview.timers + self.overview.enrolled > 0 && self.listeners == 0
     }
 
-    /// The destinations that timers wait for.
+    /// The destinations that timers wait for; none where nothing is undelivered.
     pub fn held_back(&self) -> impl Iterator<Item = &Destination> {
-        self.destinations.iter().filter(|one| one.state.holds_back())
+        let waits = self.overview.undelivered > 0;
+        self.destinations.iter().filter(move |one| waits && one.state.holds_back())
     }
 
     /// The share of the attempts of the last five minutes that failed.

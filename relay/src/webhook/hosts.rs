@@ -70,6 +70,8 @@ pub(crate) enum Refused {
 
 /// How soon one asks again who found no place: places of a host that answers are free again by then.
 const SOON: Duration = Duration::from_millis(100);
+/// One that asked to be called later counts as busy for so long after that time, unless it has answered otherwise since.
+const BUSY: Duration = Duration::from_secs(60);
 /// So many of the keys that wait for a host are remembered.
 const WAITING: usize = 10;
 
@@ -137,7 +139,8 @@ impl Host {
 
     fn state(&self, name: &str) -> Destination {
         let now = Instant::now();
-        let busy = self.busy.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero());
+        let busy =
+            self.busy.filter(|until| now < *until + BUSY).map(|until| until.saturating_duration_since(now));
         let state = match (self.circuit.is_open(), busy, self.circuit.failures()) {
             (true, ..) => DestinationState::Open,
             (false, Some(_), _) => DestinationState::Busy,
@@ -169,6 +172,7 @@ impl Host {
             }
             Called::Failed(answer, error) => {
                 self.circuit.fail(now);
+                self.busy = None;
                 self.last_answer = answer.or_else(|| self.last_answer.take());
                 self.last_error = Some(error);
             }
@@ -259,6 +263,8 @@ mod tests {
         call(&hosts, "a", Called::Busy("429 Too Many Requests".to_owned(), WAIT));
         assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(30_000)));
         tokio::time::advance(WAIT).await;
+        assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(0)), "nobody has called it since");
+        tokio::time::advance(BUSY).await;
         assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
         (0..3).for_each(|_| call(&hosts, "a", failed()));
         assert_eq!(state(&hosts), (DestinationState::Open, 3, Some(30_000)));

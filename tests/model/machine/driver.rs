@@ -208,7 +208,10 @@ impl Sight {
     /// Compares the count with what records and states say of each timer.
     fn counts_what_is_undelivered(&self, now: u64) -> Verdict {
         let is_late = |look: &&Look| {
-            let was_tried = look.state.as_ref().is_some_and(|state| state[10..] != [&[0, 0, 0, 1][..], &[0; 11]].concat());
+            let was_tried = look
+                .state
+                .as_ref()
+                .is_some_and(|state| state[10..] != [&[0, 0, 0, 1][..], &[0; 11]].concat());
             let first = look.record[9..17].try_into().map(u64::from_be_bytes).expect("it is whole");
             if was_tried { first < now } else { look.score.is_some_and(|score| score < now) }
         };
