@@ -1,14 +1,19 @@
 //! Whether this program lives, and whether it can do its work: for probes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use crate::web::Shared;
+
+/// Many probes wait for a second, and are to read why it is not ready.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Whether a program can do its work.
 #[derive(Clone, Debug, Serialize)]
@@ -34,18 +39,23 @@ async fn live() -> &'static str {
 async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<Readiness>) {
     let readiness = match &shared.ready {
         Some(ready) => ready(),
-        // Whoever asks needs no token, and is to cost the server nothing.
-        None => shared.readiness.get(server_answers(&shared)).await,
+        None => of_server(&shared).await,
     };
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness))
 }
 
-/// Of a program that only looks.
+/// Whether the server answers: within a second, and at hardly any cost for it, as whoever asks needs no token.
+pub(crate) async fn of_server(shared: &Shared) -> Readiness {
+    shared.readiness.get(server_answers(shared)).await
+}
+
 async fn server_answers(shared: &Shared) -> Readiness {
-    match shared.console.listeners().await {
-        Ok(_) => Readiness { ready: true, notes: Vec::new() },
-        // What exactly is amiss is for those with a token.
-        Err(error) => Readiness { ready: false, notes: vec![format!("Redis: {:?}", error.kind())] },
-    }
+    // What exactly is wrong is for those with a token.
+    let why = match timeout(PATIENCE, shared.console.listeners()).await {
+        Ok(Ok(_)) => return Readiness { ready: true, notes: Vec::new() },
+        Ok(Err(error)) => format!("Redis: {:?}", error.kind()),
+        Err(_) => format!("Redis: no answer within {} ms", PATIENCE.as_millis()),
+    };
+    Readiness { ready: false, notes: vec![why] }
 }

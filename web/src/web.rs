@@ -139,7 +139,8 @@ impl Web {
         let prefix = self.0.prefix.clone();
         let shared = Shared::new(self.0);
         let closed = guard::closed(shared.closed_routes(), &shared);
-        let routes = guard::around(closed.merge(shared.open_routes()), &shared).with_state(shared);
+        let open = guard::open(shared.open_routes());
+        let routes = guard::around(closed.merge(open), &shared).with_state(shared);
         if prefix.is_empty() {
             return routes;
         }

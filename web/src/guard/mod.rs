@@ -22,6 +22,11 @@ pub(crate) fn closed(routes: Router<Shared>, shared: &Shared) -> Router<Shared> 
     routes.layer(from_fn_with_state(shared.clone(), identity::check))
 }
 
+/// Before a token is shown.
+pub(crate) fn open(routes: Router<Shared>) -> Router<Shared> {
+    limits::before_login(routes)
+}
+
 /// Around all routes: the last one here is the first that a request meets.
 pub(crate) fn around(routes: Router<Shared>, shared: &Shared) -> Router<Shared> {
     let routes = limits::around(routes, shared);

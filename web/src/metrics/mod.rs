@@ -12,6 +12,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
 
+use crate::health;
 use crate::recent::Recent;
 use crate::web::Shared;
 
@@ -21,7 +22,7 @@ pub(crate) type Render = Arc<dyn Fn() -> String + Send + Sync>;
 /// How the topics are, as it was rendered last.
 pub(crate) type Metrics = Recent<Arc<str>>;
 
-/// Prometheus waits for 10 s: it is to hear in time that Redis does not answer.
+/// Prometheus waits for 10 s: it is to read in time that Redis does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Router<Shared> {
@@ -29,7 +30,12 @@ pub(crate) fn routes() -> Router<Shared> {
 }
 
 async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
-    let fleet = shared.metrics.get(fleet::render(&shared.console, PATIENCE)).await;
+    let fleet = shared.metrics.get(async {
+        // A server that is away is not waited for as long as one with many topics.
+        let is_there = health::of_server(&shared).await.ready;
+        fleet::render(&shared.console, if is_there { PATIENCE } else { Duration::ZERO }).await
+    });
+    let fleet = fleet.await;
     let mut text = shared.recorded.as_ref().map(|render| render()).unwrap_or_default();
     text.push_str(&fleet);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::{Extension, Router};
 use http_body_util::BodyExt;
@@ -21,6 +20,7 @@ use tower::{Layer, ServiceExt};
 use tracing::debug;
 
 use crate::patience::Patience;
+use crate::serve::arriving::Underway;
 use crate::serve::seats::Seat;
 
 /// The largest head of a request.
@@ -71,15 +71,21 @@ impl Connection {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         let Self { routes, from, seat, closed, patience } = self;
         let routes = Extension(closed.clone()).layer(Extension(ConnectInfo(from)).layer(routes));
-        let busy = seat.busy();
+        let routes = Extension(seat.clone()).layer(routes);
+        let its_seat = seat.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
-            let (routes, busy) = (routes.clone(), busy());
+            let (routes, seat) = (routes.clone(), its_seat.clone());
             async move {
-                let response = routes.oneshot(request.map(Body::new)).await?;
+                if !is_probe(request.uri().path()) {
+                    seat.is_no_probe().await;
+                }
+                let (request, underway) = Underway::begin(request, seat);
+                let response = routes.oneshot(request).await?;
+                underway.has_come();
                 // Its body has it, until it is written or given up.
                 Ok::<_, Infallible>(response.map(|body| {
                     body.map_frame(move |frame| {
-                        let _ = &busy;
+                        let _ = &underway;
                         frame
                     })
                 }))
@@ -91,7 +97,7 @@ impl Connection {
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = &mut connection => ended,
-            () = seat.is_wanted() => return debug!(%from, "an idle connection gives way to another"),
+            () = seat.is_wanted() => return debug!(%from, "a connection that is waited for gives way to another"),
             () = closed.begins() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -101,4 +107,10 @@ impl Connection {
             debug!(%error, %from, "a connection has ended early");
         }
     }
+}
+
+/// Whether this is asked for by those who watch the program: also while it has no place for anybody else.
+fn is_probe(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    ["livez", "readyz", "metrics"].contains(&last) && !path.contains("/api/")
 }

@@ -1,5 +1,6 @@
 //! Serves routes at an address, to a bounded number of connections.
 
+mod arriving;
 mod certificate;
 mod connection;
 mod seats;

@@ -1,21 +1,26 @@
-//! Who has a connection. When all places are taken, whoever has asked for nothing for longest gives way.
+//! Who has a connection. When all places are taken, whoever has been waited for longest gives way.
 //!
-//! So a crowd that connects and says nothing, or says it slowly, keeps nobody out: a newcomer has until as many others have
-//! come after it.
+//! A client is waited for until it has said all that it wants, and once it has its answer. So a crowd that says nothing, or
+//! says it slowly, keeps nobody out: a newcomer has until as many others have come after it. Some places more are kept for
+//! probes: whoever has one of these and wants something else changes it for one of the others first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// Places that are kept for probes.
+const KEPT: usize = 16;
+
 /// All places.
 #[derive(Clone)]
 pub(super) struct Seats {
     free: Arc<Semaphore>,
+    kept: Arc<Semaphore>,
     idle: Arc<Idle>,
 }
 
-/// The connections that have no request under way, since when by a count.
+/// The connections whose clients are waited for, since when by a count.
 #[derive(Default)]
 struct Idle {
     all: Mutex<Waiting>,
@@ -27,58 +32,88 @@ struct Idle {
 struct Waiting {
     next: u64,
     /// By when they became idle, the longest first.
-    since: BTreeMap<u64, Arc<Notify>>,
+    since: BTreeMap<u64, Waiter>,
 }
 
-/// One connection's place.
-pub(super) struct Seat {
-    _free: OwnedSemaphorePermit,
-    idle: Arc<Idle>,
+/// How one that is idle is told to go.
+struct Waiter {
     gives_way: Arc<Notify>,
-    standing: Arc<Mutex<Standing>>,
+    is_kept: bool,
 }
 
-/// A connection's requests that are under way, of which there is one at a time; and its place among the idle.
-#[derive(Default)]
+/// One connection's place. Clones are one.
+#[derive(Clone)]
+pub(crate) struct Seat(Arc<Place>);
+
+struct Place {
+    seats: Seats,
+    gives_way: Arc<Notify>,
+    standing: Mutex<Standing>,
+}
+
+/// What a connection does, and its place among the idle.
 struct Standing {
+    permit: OwnedSemaphorePermit,
+    is_kept: bool,
+    /// Requests that are under way, of which there is one at a time.
     busy: u32,
+    /// Even so the client is waited for, or has to wait.
+    waits: bool,
     idle: Option<u64>,
-    has_left: bool,
 }
 
-/// While it lives, its connection is not idle.
-pub(super) struct Busy {
-    idle: Arc<Idle>,
-    gives_way: Arc<Notify>,
-    standing: Arc<Mutex<Standing>>,
-}
+/// While it lives, a request of this connection is under way.
+pub(super) struct Busy(Seat);
 
 impl Seats {
     pub(super) fn new(connections: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(connections)), idle: Arc::default() }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { free: places(connections), kept: places(KEPT), idle: Arc::default() }
     }
 
-    /// A place for a newcomer: a free one, or the one of the longest idle. While all are busy it waits.
+    /// A place for a newcomer: a free one, or one that is kept, or the one of the longest idle. While all are busy it waits.
     pub(super) async fn take(&self) -> Seat {
-        let free = loop {
+        loop {
             // Before the look, so that nobody who becomes idle meanwhile is missed.
             let news = self.idle.news.notified();
-            if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
-                break free;
+            if let Some(permit) = at_once(&self.free) {
+                return self.sit(permit, false);
             }
-            self.idle.send_away();
+            if let Some(permit) = at_once(&self.kept) {
+                return self.sit(permit, true);
+            }
+            self.idle.send_away(|_| true);
             tokio::select! {
-                free = Arc::clone(&self.free).acquire_owned() => break free.expect("nobody closes it"),
+                permit = acquire(&self.kept) => return self.sit(permit, true),
+                permit = acquire(&self.free) => return self.sit(permit, false),
                 () = news => {}
             }
-        };
-        let seat = Seat {
-            _free: free,
-            idle: Arc::clone(&self.idle),
+        }
+    }
+
+    /// A place that is not kept for probes.
+    async fn take_free(&self) -> OwnedSemaphorePermit {
+        loop {
+            let news = self.idle.news.notified();
+            if let Some(permit) = at_once(&self.free) {
+                return permit;
+            }
+            self.idle.send_away(|waiter| !waiter.is_kept);
+            tokio::select! {
+                permit = acquire(&self.free) => return permit,
+                () = news => {}
+            }
+        }
+    }
+
+    fn sit(&self, permit: OwnedSemaphorePermit, is_kept: bool) -> Seat {
+        let standing = Standing { permit, is_kept, busy: 0, waits: false, idle: None };
+        let seat = Seat(Arc::new(Place {
+            seats: self.clone(),
             gives_way: Arc::default(),
-            standing: Arc::default(),
-        };
-        seat.idle.sit(&mut lock(&seat.standing), &seat.gives_way);
+            standing: Mutex::new(standing),
+        }));
+        seat.change(|_| {});
         seat
     }
 }
@@ -88,74 +123,113 @@ impl Idle {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the longest idle to go.
-    fn send_away(&self) {
-        let longest = self.all().since.pop_first();
-        longest.into_iter().for_each(|(_, gives_way)| gives_way.notify_one());
+    /// Tells the longest idle of these to go.
+    fn send_away(&self, of: impl Fn(&Waiter) -> bool) {
+        let mut all = self.all();
+        let longest = all.since.iter().find(|(_, waiter)| of(waiter)).map(|(place, _)| *place);
+        let longest = longest.and_then(|place| all.since.remove(&place));
+        longest.into_iter().for_each(|waiter| waiter.gives_way.notify_one());
     }
 
-    fn sit(&self, standing: &mut Standing, gives_way: &Arc<Notify>) {
+    fn sit(&self, waiter: Waiter) -> u64 {
         let mut all = self.all();
         let place = all.next;
         all.next += 1;
-        all.since.insert(place, Arc::clone(gives_way));
-        standing.idle = Some(place);
+        all.since.insert(place, waiter);
         self.news.notify_waiters();
+        place
     }
 
-    fn stand_up(&self, standing: &mut Standing) {
-        if let Some(place) = standing.idle.take() {
-            self.all().since.remove(&place);
-        }
+    fn stand_up(&self, place: u64) {
+        self.all().since.remove(&place);
+    }
+}
+
+impl Standing {
+    fn is_idle(&self) -> bool {
+        self.busy == 0 || self.waits
     }
 }
 
 impl Seat {
-    /// Completes when the place is wanted by somebody else, while nothing is under way.
+    /// Completes when the place is wanted by somebody else, while the client is waited for.
     pub(super) async fn is_wanted(&self) {
         loop {
-            self.gives_way.notified().await;
+            self.0.gives_way.notified().await;
             // A request may have come in the same moment.
-            if lock(&self.standing).busy == 0 {
+            if self.0.standing().is_idle() {
                 return;
             }
         }
     }
 
-    /// A request is under way for as long as what this returns lives.
-    pub(super) fn busy(&self) -> impl Fn() -> Busy + Clone + Send + use<> {
-        let (idle, gives_way) = (Arc::clone(&self.idle), Arc::clone(&self.gives_way));
-        let standing = Arc::clone(&self.standing);
-        move || {
-            let mut now = lock(&standing);
-            now.busy += 1;
-            idle.stand_up(&mut now);
-            drop(now);
-            Busy { idle: idle.clone(), gives_way: gives_way.clone(), standing: standing.clone() }
+    /// A request is under way, and not waited for, for as long as what this returns lives.
+    pub(super) fn busy(&self) -> Busy {
+        self.change(|standing| standing.busy += 1);
+        Busy(self.clone())
+    }
+
+    /// Whether the client is waited for although its request is under way, or has to wait.
+    pub(crate) fn waits(&self, waits: bool) {
+        self.change(|standing| standing.waits = waits);
+    }
+
+    /// Changes a place that is kept for probes for one that is not. Meanwhile it is idle.
+    pub(super) async fn is_no_probe(&self) {
+        if self.0.standing().is_kept {
+            let permit = self.0.seats.take_free().await;
+            // It counts from now on as idle.
+            self.change(|standing| standing.busy += 1);
+            self.change(|standing| {
+                (standing.permit, standing.is_kept) = (permit, false);
+                standing.busy -= 1;
+            });
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Standing)) {
+        let Place { seats, gives_way, .. } = &*self.0;
+        let mut standing = self.0.standing();
+        change(&mut standing);
+        match (standing.is_idle(), standing.idle) {
+            (true, None) => {
+                let waiter = Waiter { gives_way: Arc::clone(gives_way), is_kept: standing.is_kept };
+                standing.idle = Some(seats.idle.sit(waiter));
+            }
+            (false, Some(place)) => {
+                seats.idle.stand_up(place);
+                standing.idle = None;
+            }
+            _ => {}
         }
     }
 }
 
-impl Drop for Seat {
+impl Place {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut standing = lock(&self.standing);
-        standing.has_left = true;
-        self.idle.stand_up(&mut standing);
+        let idle = self.standing().idle.take();
+        idle.into_iter().for_each(|place| self.seats.idle.stand_up(place));
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut standing = lock(&self.standing);
-        standing.busy -= 1;
-        if standing.busy == 0 && !standing.has_left {
-            self.idle.sit(&mut standing, &self.gives_way);
-        }
+        self.0.change(|standing| standing.busy -= 1);
     }
 }
 
-fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    standing.lock().unwrap_or_else(PoisonError::into_inner)
+fn at_once(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(places).try_acquire_owned().ok()
+}
+
+async fn acquire(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(places).acquire_owned().await.expect("nobody closes it")
 }
 
 #[cfg(test)]
@@ -164,36 +238,66 @@ mod tests {
 
     use super::*;
 
+    /// All places that are kept, by connections that say nothing.
+    async fn silent(seats: &Seats) -> Vec<Seat> {
+        let mut all = Vec::new();
+        while all.len() < KEPT {
+            all.push(seats.take().await);
+        }
+        all
+    }
+
     #[tokio::test]
     async fn the_longest_idle_gives_way_and_the_busy_stay() {
         let seats = Seats::new(3);
         let (busy, first, second) = (seats.take().await, seats.take().await, seats.take().await);
-        let request = busy.busy()();
+        let request = busy.busy();
         // One who has asked for something since has been idle for less long.
-        drop(first.busy()());
-        let newcomer = tokio::spawn({
-            let seats = seats.clone();
-            async move { seats.take().await }
-        });
+        drop(first.busy());
+        let newcomer = seats.take().await;
+        let mut place = Box::pin(newcomer.is_no_probe());
+        assert!(place.as_mut().now_or_never().is_none());
         second.is_wanted().await;
         assert!(first.is_wanted().now_or_never().is_none() && busy.is_wanted().now_or_never().is_none());
         drop(second);
-        let newcomer = newcomer.await.unwrap();
-        let (_, _) = (first.busy()(), newcomer.busy()());
+        place.await;
         drop(request);
     }
 
     #[tokio::test]
-    async fn while_all_are_busy_a_newcomer_waits_for_the_first_who_is_idle() {
+    async fn one_that_has_to_wait_gives_way_though_its_request_is_under_way() {
         let seats = Seats::new(1);
         let seat = seats.take().await;
-        let request = seat.busy()();
+        let _request = seat.busy();
+        let silent = silent(&seats).await;
+        seat.waits(true);
         let mut newcomer = Box::pin(seats.take());
         assert!(newcomer.as_mut().now_or_never().is_none());
-        drop(request);
-        assert!(newcomer.as_mut().now_or_never().is_none());
-        seat.is_wanted().await;
-        drop(seat);
-        newcomer.await;
+        assert!(silent[0].is_wanted().now_or_never().is_some(), "it has been idle for longer");
+        drop(silent);
+        _ = newcomer.await;
+        seat.0.seats.idle.send_away(|_| true);
+        assert!(seat.is_wanted().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn while_all_are_busy_probes_find_places_and_the_rest_waits() {
+        let seats = Seats::new(1);
+        let seat = seats.take().await;
+        let request = seat.busy();
+        let mut crowd = silent(&seats).await;
+        // Whoever wants something else does not take the place of one that is kept, nor gives up its own.
+        let asks = crowd.pop().unwrap();
+        let mut place = Box::pin(asks.is_no_probe());
+        assert!(place.as_mut().now_or_never().is_none());
+        assert!(crowd.iter().all(|one| one.is_wanted().now_or_never().is_none()));
+        assert!(asks.is_wanted().now_or_never().is_none());
+        let mut probe = Box::pin(seats.take());
+        assert!(probe.as_mut().now_or_never().is_none());
+        crowd[0].is_wanted().await;
+        drop(crowd.remove(0));
+        probe.await;
+        drop((request, seat));
+        place.await;
     }
 }

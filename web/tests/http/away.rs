@@ -74,3 +74,29 @@ async fn a_server_that_hangs_is_waited_for_in_bounds() {
     shop.server.cont();
     eventually(PATIENCE, "an answer", async || site.get(LOOKING[0]).await.status == 200).await;
 }
+
+#[tokio::test]
+async fn probes_and_metrics_say_within_a_second_that_redis_refuses_or_hangs() {
+    let shop = Shop::open().await;
+    let patient = |url: &str| Client::new(url).expect("a client").patience(Duration::from_secs(5));
+    let refuses = Site::open(&Console::new(patient("redis://127.0.0.1:1/"))).await;
+    let hangs = Site::open(&Console::new(patient(&shop.server.plain_url()))).await;
+    let soon = async |site: &Site, path: &str| {
+        let began = Instant::now();
+        let answer = site.get(path).await;
+        assert!(began.elapsed() < Duration::from_secs(1), "{path}: {:?}", began.elapsed());
+        answer
+    };
+    assert_eq!(hangs.get("/readyz").await.status, 200);
+    shop.server.stop();
+    for site in [refuses, hangs] {
+        eventually(PATIENCE, "that it is not ready", async || soon(&site, "/readyz").await.status == 503)
+            .await;
+        eventually(PATIENCE, "that it is gone", async || {
+            soon(&site, "/metrics").await.body.contains("keylapse_up 0\n")
+        })
+        .await;
+        assert_eq!(soon(&site, "/livez").await.status, 200);
+    }
+    shop.server.cont();
+}

@@ -15,5 +15,6 @@ mod shop;
 mod site;
 mod slow;
 mod tail;
+mod throngs;
 mod tls;
 mod written;
