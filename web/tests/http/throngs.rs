@@ -8,6 +8,7 @@ use keylapse_web::{Access, Patience, Web};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::http::shop::Shop;
 use crate::http::site::{FORM, Site, TOKEN, guarded, nowhere};
@@ -46,26 +47,40 @@ async fn trickle(mut stream: TcpStream) {
     }
 }
 
+/// How long answers take that were asked for in a row: mostly less than a second, on a machine that has much else to do.
+#[derive(Default)]
+struct Taken(Vec<Duration>);
+
+impl Taken {
+    async fn ask(&mut self, site: &Site, method: &str, path: &str, body: &str, status: u16) {
+        let began = Instant::now();
+        let answer = timeout(PATIENCE / 2, site.ask(method, path, &[FORM], body)).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer to {path}"));
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        self.0.push(began.elapsed());
+    }
+
+    fn were_short(mut self, beside: &str) {
+        self.0.sort_unstable();
+        assert!(self.0[self.0.len() * 9 / 10] < SOON, "beside {beside}: {:?}", self.0);
+    }
+}
+
 /// Probes are answered in time, and so is one who logs in.
 async fn others_are_answered(site: &Site, crowd: &str) {
-    let login = format!("token={TOKEN}");
     // Until all of the crowd has been let in, the system itself may drop who connects.
     let live = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     eventually(PATIENCE, "the crowd to be in", async || {
         site.send(live).await.is_some_and(|answer| answer.status == 200)
     })
     .await;
+    let (login, mut taken) = (format!("token={TOKEN}"), Taken::default());
     for _ in 0..10 {
-        for (method, path, body, status) in
-            [("GET", "/livez", "", 200), ("GET", "/readyz", "", 503), ("POST", "/login", &*login, 303)]
-        {
-            let began = Instant::now();
-            let answer = tokio::time::timeout(SOON, site.ask(method, path, &[FORM], body)).await;
-            let answer = answer.unwrap_or_else(|_| panic!("{path} beside {crowd}: nothing in {SOON:?}"));
-            assert_eq!(answer.status, status, "{path} beside {crowd}");
-            assert!(began.elapsed() < SOON, "{path} beside {crowd}: {:?}", began.elapsed());
-        }
+        taken.ask(site, "GET", "/livez", "", 200).await;
+        taken.ask(site, "GET", "/readyz", "", 503).await;
+        taken.ask(site, "POST", "/login", &login, 303).await;
     }
+    taken.were_short(crowd);
 }
 
 fn body(line: &str, head: &str) -> String {
@@ -129,10 +144,11 @@ async fn probes_have_places_that_nobody_else_can_take() {
         stream
     }));
     let waiting = waiting.await;
-    for path in ["/livez", "/readyz", "/metrics"].repeat(3) {
-        let answer = tokio::time::timeout(SOON, site.get(path)).await;
-        answer.unwrap_or_else(|_| panic!("{path}: nothing in {SOON:?}"));
+    let mut taken = Taken::default();
+    for (path, status) in [("/livez", 200), ("/readyz", 503), ("/metrics", 200)].repeat(5) {
+        taken.ask(&site, "GET", path, "", status).await;
     }
+    taken.were_short("those who wait for Redis");
     shop.server.cont();
     for stream in working {
         stream.readable().await.expect("an answer");
