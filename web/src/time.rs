@@ -9,6 +9,11 @@ pub fn ms_of(at: SystemTime) -> u64 {
     u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Now, in seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    ms_of(SystemTime::now()) / 1000
+}
+
 /// A time in ms since 1970, in UTC, to the millisecond: `2026-11-25T09:30:00.000Z`.
 pub fn moment(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::response::Redirect;
 use axum::routing::get;
 use keylapse::console::Console;
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, AccessError};
-use crate::api::For;
+use crate::api::{Fault, For};
 use crate::doctor::Doctor;
+use crate::guard::{Guesses, Who};
 use crate::health::{Readiness, Ready};
 use crate::metrics::{Metrics, Render};
 use crate::pages::{self, Samples};
@@ -43,6 +45,9 @@ pub(crate) struct State {
     pub(crate) recorded: Option<Render>,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Recent<Readiness>,
+    pub(crate) guesses: Guesses,
+    /// Which topics the API is for, if not for all.
+    topics: Option<IsFor>,
     /// Actions under way, those on many entries, and live tails.
     pub(crate) acts: Arc<Semaphore>,
     pub(crate) bulks: Arc<Semaphore>,
@@ -55,6 +60,9 @@ const ACTS: usize = 64;
 const BULKS: usize = 4;
 /// Whoever asks for what takes the server some work is shown what is this recent.
 const RECENT: Duration = Duration::from_secs(2);
+
+/// Says of a topic's name whether it is among those that are meant.
+type IsFor = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// How much of it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +90,8 @@ impl Web {
             recorded: None,
             metrics: Metrics::new(RECENT),
             readiness: Recent::new(RECENT),
+            guesses: Guesses::default(),
+            topics: None,
             acts: Arc::new(Semaphore::new(ACTS)),
             bulks: Arc::new(Semaphore::new(BULKS)),
             tails: Arc::new(Semaphore::new(Patience::default().tails)),
@@ -91,6 +101,11 @@ impl Web {
     /// Nothing but what arms and cancels timers, health and metrics.
     pub fn arming_only(self) -> Self {
         Self(State { face: Face::Arming, ..self.0 })
+    }
+
+    /// The API is for topics alone whose names this lets pass, whoever asks. Default: for all.
+    pub fn topics(self, is_for: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(State { topics: Some(Arc::new(is_for)), ..self.0 })
     }
 
     /// Below a path of another program's server, such as `/timers`.
@@ -180,6 +195,20 @@ impl State {
     /// Whether there are pages to send a person to.
     pub(crate) fn has_pages(&self) -> bool {
         self.face == Face::Whole
+    }
+
+    /// Whether somebody may look at a topic or act on it, as far as that is allowed here.
+    pub(crate) fn check(&self, who: &Who, topic: &str) -> Result<(), Fault> {
+        let refuse = |why: &str| Err(Fault::new(StatusCode::FORBIDDEN, why));
+        if !who.may(topic) {
+            return refuse("this token is not for this topic");
+        }
+        match &self.topics {
+            Some(is_for) if !is_for(topic) => refuse(
+                "this topic is none of this program's: keylapse run --any-topic is for all of the namespace",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Where a path is that begins with `/`.

@@ -1,61 +1,125 @@
-//! What a browser keeps in the place of a token: that somebody had shown it, until when that holds, and proof of it.
+//! What a browser keeps in the place of a token: which visit it is, until when that holds, and proof of it.
 //!
-//! The proof is made with the token, so a new token ends all visits, and nothing has to be remembered here.
+//! The proof is made with the token, so a new token ends all visits, and several programs with one token share them.
 
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::access::{Role, Token};
+use crate::access::{Pass, Role};
 
-pub(crate) const COOKIE: &str = "keylapse";
 /// A shift; then the token has to be shown again.
 pub(crate) const LIFE: Duration = Duration::from_secs(12 * 3600);
 
-pub(super) fn sign(token: &Token, role: Role, until_s: u64) -> String {
-    let proof = hmac::sign(&key(token), said(role, until_s).as_bytes());
-    format!("{until_s}.{}", URL_SAFE_NO_PAD.encode(proof))
+/// A visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cookie {
+    pub(super) until_s: u64,
+    pub(super) id: [u8; 16],
 }
 
-pub(super) fn is(cookie: &str, token: &Token, role: Role, now_s: u64) -> bool {
-    let Some((until, proof)) = cookie.split_once('.') else { return false };
-    let (Ok(until_s), Ok(proof)) = (until.parse(), URL_SAFE_NO_PAD.decode(proof)) else { return false };
-    // Written in one way only, and proved before its time is believed.
-    hmac::verify(&key(token), said(role, until_s).as_bytes(), &proof).is_ok() && now_s < until_s
+impl Cookie {
+    /// None where the system has no random numbers.
+    pub(super) fn new(until_s: u64) -> Option<Self> {
+        let mut id = [0; 16];
+        SystemRandom::new().fill(&mut id).ok()?;
+        Some(Self { until_s, id })
+    }
+
+    pub(super) fn sign(self, pass: &Pass) -> String {
+        let proof = hmac::sign(&key(pass), self.said(pass).as_bytes());
+        format!("{}.{}.{}", self.until_s, URL_SAFE_NO_PAD.encode(self.id), URL_SAFE_NO_PAD.encode(proof))
+    }
+
+    /// What is written there, if this pass has signed it and it still holds.
+    pub(super) fn read(text: &str, pass: &Pass, now_s: u64) -> Option<Self> {
+        let (until, rest) = text.split_once('.')?;
+        let (id, proof) = rest.split_once('.')?;
+        let cookie =
+            Self { until_s: until.parse().ok()?, id: URL_SAFE_NO_PAD.decode(id).ok()?.try_into().ok()? };
+        let proof = URL_SAFE_NO_PAD.decode(proof).ok()?;
+        // Written in one way only, and proved before its time is believed.
+        hmac::verify(&key(pass), cookie.said(pass).as_bytes(), &proof).ok()?;
+        (now_s < cookie.until_s).then_some(cookie)
+    }
+
+    /// What is proved. The first word keeps it apart from anything else that a token may ever prove.
+    fn said(self, Pass { name, role, .. }: &Pass) -> String {
+        let role = match role {
+            Role::Read => "read",
+            Role::Act => "act",
+        };
+        let id = URL_SAFE_NO_PAD.encode(self.id);
+        format!("keylapse-cookie.{name}.{role}.{}.{id}", self.until_s)
+    }
 }
 
-fn key(token: &Token) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, token.bytes())
+/// The name of a cookie: that of a page at another port of the same host is another, as browsers tell cookies by hosts alone.
+pub(crate) fn name(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("keylapse-{port}")
+        }
+        _ => "keylapse".to_owned(),
+    }
 }
 
-/// What is proved. The first word keeps it apart from anything else that a token may ever prove.
-fn said(role: Role, until_s: u64) -> String {
-    let role = match role {
-        Role::Read => "read",
-        Role::Act => "act",
-    };
-    format!("keylapse-cookie.{role}.{until_s}")
+fn key(pass: &Pass) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, pass.token.bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Token;
 
     #[test]
-    fn a_cookie_holds_for_its_token_role_and_time() {
-        let token = Token::new("0123456789abcdef0123456789abcdef").unwrap();
-        let other = Token::new("0123456789abcdef0123456789abcdeX").unwrap();
-        let cookie = sign(&token, Role::Act, 1000);
-        assert!(is(&cookie, &token, Role::Act, 999));
-        assert!(!is(&cookie, &token, Role::Act, 1000));
-        assert!(!is(&cookie, &token, Role::Read, 999));
-        assert!(!is(&cookie, &other, Role::Act, 999));
-        assert!(!is(&cookie.replace("1000", "9000"), &token, Role::Act, 999));
-        for forged in ["", ".", "1000", "1000.", "x.y", "99999999999999999999.AAAA"] {
-            assert!(!is(forged, &token, Role::Act, 0), "{forged}");
+    fn a_cookie_holds_for_its_pass_and_time() {
+        let pass = |name, token, role| Pass::new(name, Token::new(token).unwrap(), role);
+        let shop = pass("shop", "0123456789abcdef0123456789abcdef", Role::Act);
+        let cookie = Cookie::new(1000).unwrap();
+        let text = cookie.sign(&shop);
+        assert_eq!(Cookie::read(&text, &shop, 999), Some(cookie));
+        assert_eq!(Cookie::read(&text, &shop, 1000), None);
+        for other in [
+            pass("shop", "0123456789abcdef0123456789abcdef", Role::Read),
+            pass("shops", "0123456789abcdef0123456789abcdef", Role::Act),
+            pass("shop", "0123456789abcdef0123456789abcdeX", Role::Act),
+        ] {
+            assert_eq!(Cookie::read(&text, &other, 999), None, "{other:?}");
         }
-        assert!(!cookie.contains("0123456789abcdef"));
+        let another = Cookie::new(1000).unwrap().sign(&shop);
+        let (id, proof) = (another.split('.').nth(1).unwrap(), text.split('.').nth(2).unwrap());
+        let mixed = format!("1000.{id}.{proof}");
+        for forged in [
+            "",
+            ".",
+            "1000",
+            "1000.",
+            "x.y",
+            "..",
+            "99999999999999999999.AAAA.AAAA",
+            &mixed,
+            &text.replace("1000", "9000"),
+        ] {
+            assert_eq!(Cookie::read(forged, &shop, 0), None, "{forged}");
+        }
+        assert!(!text.contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn each_port_has_a_cookie_of_its_own() {
+        for (host, is) in [
+            ("localhost", "keylapse"),
+            ("localhost:7117", "keylapse-7117"),
+            ("[::1]:80", "keylapse-80"),
+            ("[::1]", "keylapse"),
+            ("", "keylapse"),
+        ] {
+            assert_eq!(name(host), is, "{host}");
+        }
     }
 }

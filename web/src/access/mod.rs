@@ -2,14 +2,25 @@
 
 mod cookie;
 mod hosts;
+mod pass;
 mod token;
+mod visits;
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-pub(crate) use self::cookie::{COOKIE, LIFE};
+pub(crate) use self::cookie::{LIFE, name as cookie_name};
+pub(crate) use self::pass::Pass;
 pub use self::token::Token;
 
+use self::cookie::Cookie;
 use self::hosts::Hosts;
+use self::visits::Visits;
+use crate::time::now_s;
+
+/// How tokens are called that have no name.
+const TOKEN: &str = "token";
+const READ_TOKEN: &str = "read-token";
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +31,21 @@ pub(crate) enum Role {
     Act,
 }
 
-/// Who may come in: by which names, and with which tokens.
+/// Who may come in: by which names, and with which tokens. Clones are one.
 #[derive(Clone, Debug)]
 pub struct Access {
     hosts: Hosts,
-    /// None of them: whoever reaches the address may do everything.
-    token: Option<Token>,
-    read_token: Option<Token>,
+    doors: Arc<Doors>,
     is_tls: bool,
+    has_proxy: bool,
+}
+
+/// What changes while a server runs.
+#[derive(Debug)]
+struct Doors {
+    /// None of them: whoever reaches the address may do everything.
+    passes: RwLock<Vec<Arc<Pass>>>,
+    visits: Mutex<Visits>,
 }
 
 /// Why an [`Access`] makes no sense.
@@ -37,7 +55,7 @@ pub struct AccessError(pub(crate) String);
 impl Access {
     /// For programs of this machine: called `localhost`, `127.0.0.1` or `::1`, and without a token.
     pub fn to_loopback() -> Self {
-        Self { hosts: Hosts::loopback(), token: None, read_token: None, is_tls: false }
+        Self { hosts: Hosts::loopback(), doors: Doors::of(Vec::new()), is_tls: false, has_proxy: false }
     }
 
     /// Called by these names alone, each with a port or for all ports: a page elsewhere that has its own name point here
@@ -53,16 +71,48 @@ impl Access {
         Ok(access)
     }
 
-    /// Who has this token may do everything, and nobody comes in without one.
+    /// Who has this token may do everything, and nobody comes in without one. The log names it `token`.
     #[must_use]
     pub fn token(self, token: Token) -> Self {
-        Self { token: Some(token), ..self }
+        self.and(vec![Pass::new(TOKEN, token, Role::Act)])
     }
 
-    /// Who has this token may look.
+    /// Who has this token may look. The log names it `read-token`.
     #[must_use]
     pub fn read_token(self, token: Token) -> Self {
-        Self { read_token: Some(token), ..self }
+        self.and(vec![Pass::new(READ_TOKEN, token, Role::Read)])
+    }
+
+    /// Who has a token of this text comes in: it is one token, as for [`token`](Self::token), or has a line for each.
+    /// Such a line is `NAME act TOKEN` or `NAME look TOKEN`; behind it may stand names of topics, to which the token is
+    /// limited, each with `*` at its end for all that begin so. The log shows the name. Lines that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// When a line cannot be read, or a name or a token is there twice.
+    pub fn tokens(self, text: &str) -> Result<Self, AccessError> {
+        self.and_read(Pass::read_all(text, TOKEN, Role::Act)?)
+    }
+
+    /// The same for those who may look, and no more.
+    ///
+    /// # Errors
+    /// As for [`tokens`](Self::tokens), and when somebody may act.
+    pub fn read_tokens(self, text: &str) -> Result<Self, AccessError> {
+        self.and_read(Pass::read_all(text, READ_TOKEN, Role::Read)?)
+    }
+
+    /// Lets those in who have another's tokens, in place of its own, from now on. Visits of tokens that are gone end.
+    ///
+    /// # Errors
+    /// When one of them has tokens and the other has none: nothing is changed.
+    pub fn take_tokens_of(&self, other: &Self) -> Result<(), AccessError> {
+        if self.has_tokens() != other.has_tokens() {
+            return Err(AccessError(
+                "a server that asks for tokens goes on asking, until it is started again".to_owned(),
+            ));
+        }
+        *self.doors.passes.write().unwrap_or_else(PoisonError::into_inner) = other.passes();
+        Ok(())
     }
 
     /// Browsers reach this over HTTPS, by this program or a proxy before it: their cookies are sent over nothing else.
@@ -71,38 +121,83 @@ impl Access {
         Self { is_tls, ..self }
     }
 
+    /// A proxy is before this: the last address of `X-Forwarded-For` is where a request comes from. Without a proxy anybody
+    /// could write there what he likes. Default: false.
+    #[must_use]
+    pub fn behind_proxy(self, has_proxy: bool) -> Self {
+        Self { has_proxy, ..self }
+    }
+
     /// Whether nobody comes in without a token.
     pub fn has_tokens(&self) -> bool {
-        self.token.is_some() || self.read_token.is_some()
+        !self.passes().is_empty()
     }
 
     pub(crate) fn is_host(&self, said: &str) -> bool {
         self.hosts.has(said)
     }
 
-    /// What this token lets one do.
-    pub(crate) fn role_of(&self, said: &[u8]) -> Option<Role> {
-        self.roles().find(|(token, _)| token.is(said)).map(|(_, role)| role)
+    /// Whose token this is.
+    pub(crate) fn pass_of(&self, said: &[u8]) -> Option<Arc<Pass>> {
+        self.passes().into_iter().find(|pass| pass.token.is(said))
     }
 
-    /// The cookie of somebody who has shown a token of this role.
-    pub(crate) fn cookie_for(&self, role: Role, now_s: u64) -> Option<String> {
-        let (token, _) = self.roles().find(|(_, of)| *of == role)?;
-        Some(cookie::sign(token, role, now_s + LIFE.as_secs()))
+    /// A cookie for somebody who has shown a token.
+    pub(crate) fn cookie_for(&self, pass: &Pass) -> Option<String> {
+        let now_s = now_s();
+        self.doors.visits().begin(now_s);
+        Some(Cookie::new(now_s + LIFE.as_secs())?.sign(pass))
     }
 
-    /// What this cookie lets one do now.
-    pub(crate) fn role_of_cookie(&self, said: &str, now_s: u64) -> Option<Role> {
-        self.roles().find(|(token, role)| cookie::is(said, token, *role, now_s)).map(|(_, role)| role)
+    /// Who this cookie was given to.
+    pub(crate) fn pass_of_cookie(&self, said: &str) -> Option<Arc<Pass>> {
+        self.read(said).map(|(pass, _)| pass)
+    }
+
+    /// The visit of this cookie is over.
+    pub(crate) fn end(&self, said: &str) {
+        if let Some((_, cookie)) = self.read(said) {
+            self.doors.visits().end(cookie, now_s());
+        }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    fn roles(&self) -> impl Iterator<Item = (&Token, Role)> {
-        let act = self.token.iter().map(|token| (token, Role::Act));
-        act.chain(self.read_token.iter().map(|token| (token, Role::Read)))
+    pub(crate) fn has_proxy(&self) -> bool {
+        self.has_proxy
+    }
+
+    fn read(&self, said: &str) -> Option<(Arc<Pass>, Cookie)> {
+        let read = |pass: Arc<Pass>| Cookie::read(said, &pass, now_s()).map(|cookie| (pass, cookie));
+        let found = self.passes().into_iter().find_map(read)?;
+        self.doors.visits().has(found.1).then_some(found)
+    }
+
+    fn passes(&self) -> Vec<Arc<Pass>> {
+        self.doors.passes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn and(self, more: Vec<Pass>) -> Self {
+        let all = self.passes().into_iter().chain(more.into_iter().map(Arc::new));
+        Self { doors: Doors::of(all.collect()), ..self }
+    }
+
+    fn and_read(self, more: Vec<Pass>) -> Result<Self, AccessError> {
+        let all = self.and(more);
+        Pass::check(all.passes().iter().map(|pass| &**pass))?;
+        Ok(all)
+    }
+}
+
+impl Doors {
+    fn of(passes: Vec<Arc<Pass>>) -> Arc<Self> {
+        Arc::new(Self { passes: RwLock::new(passes), visits: Mutex::new(Visits::new(now_s())) })
+    }
+
+    fn visits(&self) -> std::sync::MutexGuard<'_, Visits> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the doctor has found, and whether topics are as they should be.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use keylapse::console::doctor::Diagnosis;
 use keylapse::console::{Breach, Limits, Status, parse_span};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Fault;
 use crate::api::ask::{MOST, Query, bad};
 use crate::api::topics;
+use crate::guard::Who;
 use crate::web::Shared;
 
 /// What the doctor has found, and how many of each.
@@ -41,20 +42,23 @@ pub(super) struct Checked {
     breaches: Vec<Breach>,
 }
 
-pub(super) async fn doctor(State(shared): State<Shared>) -> Json<Found> {
+pub(super) async fn doctor(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+) -> Result<Json<Found>, Fault> {
+    who.check_all()?;
     let diagnosis = Diagnosis::clone(&*shared.doctor.look(&shared.console).await);
-    Json(Found { errors: diagnosis.errors(), warnings: diagnosis.warnings(), diagnosis })
+    Ok(Json(Found { errors: diagnosis.errors(), warnings: diagnosis.warnings(), diagnosis }))
 }
 
 pub(super) async fn check(
     State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
     Query(tolerated): Query<Tolerated>,
 ) -> Result<Json<Checked>, Fault> {
     let limits = tolerated.limits()?;
-    let Status { topics, unreadable, more_topics, .. } = match tolerated.topic.is_empty() {
-        true => shared.console.status(MOST).await?,
-        false => topics::named(&shared, &tolerated.topic).await?,
-    };
+    let Status { topics, unreadable, more_topics, .. } =
+        topics::look(&shared, &who, &tolerated.topic, MOST).await?;
     let mut breaches: Vec<Breach> = topics.iter().flat_map(|topic| limits.breaches(topic)).collect();
     breaches.extend(unreadable.iter().map(Breach::from));
     Ok(Json(Checked { topics: topics.len() + unreadable.len(), more_topics, breaches }))

@@ -18,6 +18,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Fault;
 use crate::api::ask::{Query, bad};
+use crate::api::topics::registry;
+use crate::guard::Who;
 use crate::serve::Closing;
 use crate::web::Shared;
 
@@ -44,11 +46,15 @@ struct Onlooker {
 
 pub(super) async fn tail(
     State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
     closing: Option<Extension<Closing>>,
-    Query(Which { topic: topics }): Query<Which>,
+    Query(Which { topic: mut topics }): Query<Which>,
 ) -> Result<impl IntoResponse, Fault> {
     if topics.len() > TOPICS {
         return Err(bad(format!("at most {TOPICS} topics can be named")));
+    }
+    for topic in &topics {
+        shared.check(&who, topic)?;
     }
     let place = shared.tails.clone().try_acquire_owned().map_err(|_| {
         let why =
@@ -56,8 +62,14 @@ pub(super) async fn tail(
         Fault::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
     })?;
     let console = shared.console.clone();
-    if topics.is_empty() && console.topics().await?.is_empty() {
-        return Err(Fault::new(StatusCode::NOT_FOUND, "no topic is registered that could be heard"));
+    if topics.is_empty() {
+        let all = registry(&shared, &who).await?.topics;
+        if all.is_empty() {
+            return Err(Fault::new(StatusCode::NOT_FOUND, "no topic is registered that could be heard"));
+        }
+        if !who.may_all() {
+            topics = all.iter().map(|topic| topic.name().to_owned()).collect();
+        }
     }
     let tail = console.tail(&topics).await.map_err(|error| Fault::absent(&error))?;
     let closing = closing.map(|closing| closing.0);

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use keylapse::ListenerReport;
-use keylapse::console::{Became, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
+use keylapse::console::{Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
@@ -46,29 +46,62 @@ pub(super) struct Pause {
 
 pub(super) async fn status(
     State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
     Query(Which { topic, count }): Query<Which>,
 ) -> Result<Json<Status>, Fault> {
     let count = ask::count(count, MOST)?;
-    Ok(Json(match topic.is_empty() {
-        true => shared.console.status(count).await?,
-        false => named(&shared, &topic).await?,
-    }))
+    Ok(Json(look(&shared, &who, &topic, count).await?))
 }
 
-/// How the topics with these names are.
-pub(super) async fn named(shared: &Shared, topics: &[String]) -> Result<Status, Fault> {
-    if topics.len() > MOST {
+/// How the topics with these names are; or else so many of all that somebody may look at.
+pub(super) async fn look(
+    shared: &Shared,
+    who: &Who,
+    named: &[String],
+    count: usize,
+) -> Result<Status, Fault> {
+    if named.len() > MOST {
         return Err(bad(format!("at most {MOST} topics can be named")));
     }
-    shared.console.status_named(topics).await.map_err(|error| Fault::absent(&error))
+    for topic in named {
+        shared.check(who, topic)?;
+    }
+    let console = &shared.console;
+    let mut status = match (named.is_empty(), who.may_all()) {
+        (true, true) => console.status(count).await?,
+        (true, false) => some(console, registry(shared, who).await?, count).await?,
+        (false, _) => console.status_named(named).await.map_err(|error| Fault::absent(&error))?,
+    };
+    status.listeners.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
+    Ok(status)
+}
+
+async fn some(console: &Console, registry: Registry, count: usize) -> Result<Status, Fault> {
+    let Registry { mut topics, mut unreadable, .. } = registry;
+    let mut status = console.status(0).await?;
+    status.more_topics = (topics.len().saturating_sub(count) + unreadable.len().saturating_sub(count)) as u64;
+    topics.truncate(count);
+    unreadable.truncate(count);
+    status.topics = console.status_of(&topics, &status.listeners).await;
+    status.unreadable = unreadable;
+    Ok(status)
+}
+
+/// What is registered, as far as somebody may look at it.
+pub(super) async fn registry(shared: &Shared, who: &Who) -> Result<Registry, Fault> {
+    let mut registry = shared.console.registry().await?;
+    registry.topics.retain(|topic| who.may(topic.name()));
+    registry.unreadable.retain(|topic| who.may(&topic.name));
+    Ok(registry)
 }
 
 pub(super) async fn list(
     State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
     Query(From { after, count }): Query<From>,
 ) -> Result<Json<Topics>, Fault> {
     let count = ask::count(count, MOST)?;
-    let Registry { mut topics, mut unreadable, .. } = shared.console.registry().await?;
+    let Registry { mut topics, mut unreadable, .. } = registry(&shared, &who).await?;
     if let Some(after) = &after {
         topics.retain(|topic| topic.name() > after.as_str());
         unreadable.clear();
@@ -90,8 +123,13 @@ pub(super) async fn one(
     status.map(Json).ok_or_else(|| bad("the topic is gone"))
 }
 
-pub(super) async fn listeners(State(shared): State<Shared>) -> Result<Json<Listeners>, Fault> {
-    Ok(Json(Listeners { listeners: shared.console.listeners().await? }))
+pub(super) async fn listeners(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+) -> Result<Json<Listeners>, Fault> {
+    let mut listeners = shared.console.listeners().await?;
+    listeners.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
+    Ok(Json(Listeners { listeners }))
 }
 
 pub(super) async fn pause(

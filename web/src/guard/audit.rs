@@ -1,8 +1,8 @@
-//! What was done through this server, and by whom: a line of the log for each action.
+//! What was done through this server, and by whom: a line of the log for each action, and for each wrong token.
 
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::guard::Who;
+use crate::guard::{Origin, Who};
 
 /// An action.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,19 @@ impl Who {
     /// Writes down that this was done.
     pub(crate) fn did(&self, deed: Deed<'_>) {
         let Deed { verb, topic, what, outcome, count } = deed;
-        let from = self.from.map(|from| from.to_string()).unwrap_or_default();
-        info!(target: "keylapse::audit", verb, topic, what, outcome, count, by = self.by, from, "an action");
+        let (by, name, from, forwarded) = (self.by, self.name(), self.origin.from(), self.origin.forwarded());
+        info!(target: "keylapse::audit", verb, topic, what, outcome, count, by, name, from, forwarded, "an action");
+    }
+}
+
+impl Origin {
+    pub(super) fn was_wrong(&self, by: &'static str) {
+        let (from, forwarded) = (self.from(), self.forwarded());
+        warn!(target: "keylapse::audit", by, from, forwarded, "a wrong token was shown");
+    }
+
+    pub(super) fn was_refused(&self, by: &'static str) {
+        let (from, forwarded) = (self.from(), self.forwarded());
+        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: the next of this address are refused without a look");
     }
 }

@@ -1,13 +1,20 @@
 //! What every request passes before anything is done for it, and every answer before it leaves.
 
 mod audit;
+mod guesses;
 mod headers;
 mod host;
 mod identity;
 mod limits;
+mod origin;
+mod shown;
 
 pub(crate) use self::audit::Deed;
-pub(crate) use self::identity::{Who, now_s};
+pub(crate) use self::guesses::Guesses;
+pub(crate) use self::host::said_host;
+pub(crate) use self::identity::{Who, cookie};
+pub(crate) use self::origin::Origin;
+pub(crate) use self::shown::{Refused, Showing};
 
 use axum::Router;
 use axum::http::StatusCode;

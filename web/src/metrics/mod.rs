@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
 
+use crate::api::Fault;
+use crate::guard::Who;
 use crate::health;
 use crate::recent::Recent;
 use crate::web::Shared;
@@ -29,7 +31,11 @@ pub(crate) fn routes() -> Router<Shared> {
     Router::new().route("/metrics", get(metrics))
 }
 
-async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+async fn metrics(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+) -> Result<impl IntoResponse, Fault> {
+    who.check_all()?;
     let fleet = shared.metrics.get(async {
         // A server that is away is not waited for as long as one with many topics.
         let is_there = health::of_server(&shared).await.ready;
@@ -38,5 +44,5 @@ async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
     let fleet = fleet.await;
     let mut text = shared.recorded.as_ref().map(|render| render()).unwrap_or_default();
     text.push_str(&fleet);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }

@@ -134,7 +134,7 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     }
     let (samples, console) = (&visit.shared.samples, &visit.shared.console);
     let look = async {
-        let found = samples.topics(console, "", 0, TOPICS).await?;
+        let found = samples.topics(console, &visit.who, "", 0, TOPICS).await?;
         let scanned = scan_first(&found.standings, wanted).await?;
         Ok((found, scanned))
     };

@@ -83,7 +83,21 @@ impl Visit {
         act: Act,
         deed: impl Future<Output = Result<Did<T>>> + Send + 'static,
     ) -> Result<T, Trouble> {
-        act.take(&self.shared, self.who, deed).await.map_err(|error| self.trouble(&error))
+        act.take(&self.shared, self.who.clone(), deed).await.map_err(|error| self.trouble(&error))
+    }
+
+    /// Only somebody who may look at this topic goes on.
+    pub(super) fn may(&self, topic: &str) -> Result<(), Trouble> {
+        self.allow(self.who.may(topic))
+    }
+
+    /// Only somebody who may look at all topics does.
+    pub(super) fn may_all(&self) -> Result<(), Trouble> {
+        self.allow(self.who.may_all())
+    }
+
+    fn allow(&self, is_allowed: bool) -> Result<(), Trouble> {
+        is_allowed.then_some(()).ok_or_else(|| Trouble::not_for(self.frame("")))
     }
 
     pub(super) fn trouble(&self, error: &Error) -> Trouble {

@@ -42,14 +42,15 @@ struct Node {
 pub(super) async fn show(visit: Visit) -> Result<Response, Trouble> {
     let listeners = visit.ask(visit.shared.samples.listeners(&visit.shared.console)).await?;
     let frame = visit.frame("listeners");
-    let rows = listeners.iter().take(LISTENERS).map(|report| row(report, &frame)).collect();
+    let rows = listeners.iter().take(LISTENERS).map(|report| row(report, &visit, &frame)).collect();
     let all = counted(listeners.len() as u64, "listener");
     let more = listeners.len().saturating_sub(LISTENERS);
     let more = if more > 0 { counted(more as u64, "more listener") } else { String::new() };
     Ok(answer(&Page { frame, rows, all, more }))
 }
 
-fn row(report: &ListenerReport, frame: &Frame) -> Row {
+fn row(report: &ListenerReport, visit: &Visit, frame: &Frame) -> Row {
+    let names: Vec<_> = report.topics.keys().filter(|name| visit.who.may(name)).collect();
     let node = |node: &keylapse::NodeReport| Node {
         name: short(&node.node, 120),
         mode: short(&node.mode, 40),
@@ -62,7 +63,7 @@ fn row(report: &ListenerReport, frame: &Frame) -> Row {
         version: short(&report.version, 20),
         running: report.places(),
         nodes: report.nodes.iter().map(node).collect(),
-        topics: report.topics.keys().take(TOPICS).map(topic).collect(),
-        more_topics: report.topics.len().saturating_sub(TOPICS),
+        topics: names.iter().take(TOPICS).map(|name| topic(name)).collect(),
+        more_topics: names.len().saturating_sub(TOPICS),
     }
 }

@@ -3,21 +3,22 @@
 use askama::Template;
 use axum::Form;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use serde::Deserialize;
-use tracing::info;
 
 use super::frame::{Frame, answer};
-use crate::access::{COOKIE, LIFE};
-use crate::guard::now_s;
+use crate::access::{LIFE, cookie_name};
+use crate::guard::{self, Refused, Showing, said_host};
 use crate::web::Shared;
 
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Page {
     frame: Frame,
-    is_wrong: bool,
+    /// Why somebody was not let in, if that is so.
+    refused: &'static str,
     needs_token: bool,
 }
 
@@ -27,40 +28,50 @@ pub(super) struct Shown {
 }
 
 pub(super) async fn show(State(shared): State<Shared>) -> Response {
-    page(&shared, false)
+    page(&shared, "")
 }
 
-pub(super) async fn enter(State(shared): State<Shared>, Form(shown): Form<Shown>) -> Response {
-    let role = shared.access.role_of(shown.token.trim().as_bytes());
-    let cookie = role.and_then(|role| shared.access.cookie_for(role, now_s()));
-    let Some(cookie) = cookie else {
-        info!(target: "keylapse::audit", "a wrong token was shown");
-        return (StatusCode::FORBIDDEN, page(&shared, true)).into_response();
-    };
-    keep(&shared, &cookie, LIFE.as_secs(), "/topics")
+pub(super) async fn enter(State(shared): State<Shared>, parts: Parts, Form(shown): Form<Shown>) -> Response {
+    let (status, refused) =
+        match Showing::of(&shared, &parts).token(shown.token.trim().as_bytes(), "login").await {
+            Ok(pass) => match shared.access.cookie_for(&pass) {
+                Some(cookie) => return keep(&shared, &parts, &cookie, LIFE.as_secs(), "/topics"),
+                None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            },
+            Err(Refused::Wrong) => (StatusCode::FORBIDDEN, "This is no token of this server."),
+            Err(Refused::TooMany) => {
+                let why = "Too many wrong tokens have come from this address: try again in some seconds.";
+                (StatusCode::TOO_MANY_REQUESTS, why)
+            }
+        };
+    (status, page(&shared, refused)).into_response()
 }
 
-pub(super) async fn leave(State(shared): State<Shared>) -> Response {
-    keep(&shared, "", 0, "/login")
+/// Ends the visit, for all who may have its cookie.
+pub(super) async fn leave(State(shared): State<Shared>, parts: Parts) -> Response {
+    if let Some(cookie) = guard::cookie(&parts) {
+        shared.access.end(&cookie);
+    }
+    keep(&shared, &parts, "", 0, "/login")
 }
 
 /// Has the browser keep a cookie, and go on.
-fn keep(shared: &Shared, value: &str, life_s: u64, to: &str) -> Response {
+fn keep(shared: &Shared, parts: &Parts, value: &str, life_s: u64, to: &str) -> Response {
     let path = match shared.path("") {
         path if path.is_empty() => "/".to_owned(),
         path => path,
     };
     let secure = if shared.access.is_tls() { "; Secure" } else { "" };
-    let cookie =
-        format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path={path}; Max-Age={life_s}{secure}");
-    // Value, path and numbers are of letters that a header can carry.
+    let name = cookie_name(said_host(parts).unwrap_or_default());
+    let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path={path}; Max-Age={life_s}{secure}");
+    // Name, value, path and numbers are of letters that a header can carry.
     let Ok(cookie) = HeaderValue::try_from(cookie) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     (AppendHeaders([(header::SET_COOKIE, cookie)]), Redirect::to(&shared.path(to))).into_response()
 }
 
-fn page(shared: &Shared, is_wrong: bool) -> Response {
+fn page(shared: &Shared, refused: &'static str) -> Response {
     let needs_token = shared.access.has_tokens();
-    answer(&Page { frame: Frame::around(shared, "").still(), is_wrong, needs_token })
+    answer(&Page { frame: Frame::around(shared, "").still(), refused, needs_token })
 }

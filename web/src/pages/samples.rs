@@ -8,6 +8,7 @@ use keylapse::console::{Console, KnownTopic, Rates, Registry, TopicStatus, Unrea
 use keylapse::{ListenerReport, Result};
 use tokio::sync::Mutex;
 
+use crate::guard::Who;
 use crate::recent::Last;
 
 /// What is as new as this is not asked for again.
@@ -70,25 +71,26 @@ pub(crate) struct TopicPage {
 }
 
 impl Samples {
-    /// The topics whose names contain this, as many as these behind so many.
+    /// The topics whose names contain this, as many as these behind so many, of those that this one may look at.
     pub(crate) async fn topics(
         &self,
         console: &Console,
+        who: &Who,
         containing: &str,
         skip: usize,
         most: usize,
     ) -> Result<TopicPage> {
         let mut kept = self.0.lock().await;
         let registry = kept.registry(console).await?;
-        let topics: Vec<_> =
-            registry.topics.iter().filter(|topic| topic.name().contains(containing)).collect();
-        let broken: Vec<_> =
-            registry.unreadable.iter().filter(|topic| topic.name.contains(containing)).collect();
+        let topics: Vec<_> = registry.topics.iter().filter(|topic| who.may(topic.name())).collect();
+        let broken: Vec<_> = registry.unreadable.iter().filter(|topic| who.may(&topic.name)).collect();
+        let all = topics.len() + broken.len();
+        let topics: Vec<_> = topics.into_iter().filter(|topic| topic.name().contains(containing)).collect();
+        let broken: Vec<_> = broken.into_iter().filter(|topic| topic.name.contains(containing)).collect();
         let page: Vec<_> = topics.iter().skip(skip).take(most).map(|topic| (*topic).clone()).collect();
         let behind = broken.iter().skip(skip.saturating_sub(topics.len())).take(most - page.len());
         let unreadable = behind.map(|topic| (*topic).clone()).collect();
-        let (matching, all) =
-            (topics.len() + broken.len(), registry.topics.len() + registry.unreadable.len());
+        let matching = topics.len() + broken.len();
         let listeners = kept.listeners(console).await?;
         let standings = kept.standings(console, &page, &listeners).await;
         Ok(TopicPage { standings, unreadable, matching, all, listeners: listeners.len() })

@@ -36,6 +36,7 @@ struct Group {
 }
 
 pub(super) async fn show(visit: Visit) -> Result<Response, Trouble> {
+    visit.may_all()?;
     let shared = &visit.shared;
     let look = timeout(PATIENCE, shared.doctor.look(&shared.console));
     let diagnosis = look.await.map_err(|_| Trouble::silent(visit.frame("servers"), PATIENCE))?;

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse::console::{JournalEntry, text};
+use keylapse::console::{JournalEntry, KnownTopic, text};
 use serde::Deserialize;
 
 use super::entries;
@@ -43,6 +43,9 @@ struct Ended {
 }
 
 pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
+    if !asked.topic.is_empty() {
+        visit.may(&asked.topic)?;
+    }
     let shared = &visit.shared;
     let look = async {
         let registry = shared.samples.registry(&shared.console).await?;
@@ -57,7 +60,8 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     };
     let (registry, journal) = visit.ask(look).await?;
     let frame = visit.frame("tail").still();
-    let topics = registry.topics.iter().take(TOPICS).map(|topic| topic.name().to_owned()).collect();
+    let topics = registry.topics.iter().map(KnownTopic::name).filter(|name| visit.who.may(name));
+    let topics = topics.take(TOPICS).map(str::to_owned).collect();
     let source = frame.link("/api/v1/tail", &[("topic", &asked.topic)]);
     let named =
         if asked.topic.is_empty() { String::new() } else { format!(" {}", text::quoted(&asked.topic)) };

@@ -72,6 +72,7 @@ pub(super) async fn show(
     Query(asked): Query<Asked>,
     Query(said): Query<Said>,
 ) -> Result<Response, Trouble> {
+    visit.may(&asked.topic)?;
     let key = text::unescape(&asked.key).map_err(|error| visit.trouble(&error))?;
     let shared = &visit.shared;
     let look = async {

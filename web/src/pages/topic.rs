@@ -61,6 +61,7 @@ pub(super) async fn show(
     Query(asked): Query<Asked>,
     Query(said): Query<Said>,
 ) -> Result<Response, Trouble> {
+    visit.may(&asked.name)?;
     let (state, filter) = (state_of(&visit, &asked.state)?, filter_of(&visit, &asked.filter)?);
     let after = cursor_of(&visit, &asked.after)?;
     let shared = &visit.shared;

@@ -75,7 +75,7 @@ pub(super) async fn home(State(shared): State<Shared>) -> Redirect {
 pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
     let filter: String = asked.filter.trim().chars().take(LONGEST).collect();
     let shared = &visit.shared;
-    let look = shared.samples.topics(&shared.console, &filter, asked.skip, TOPICS);
+    let look = shared.samples.topics(&shared.console, &visit.who, &filter, asked.skip, TOPICS);
     let found = visit.ask(look).await?;
     let frame = visit.frame("topics");
     let skip = asked.skip.min(found.matching);

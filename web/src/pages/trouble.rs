@@ -69,6 +69,12 @@ impl Trouble {
         Self::lasting(frame, StatusCode::BAD_REQUEST, "This cannot be shown", text)
     }
 
+    /// It is of topics that the token is not for.
+    pub(super) fn not_for(frame: Frame) -> Self {
+        let text = "The token that you have shown is for other topics.".to_owned();
+        Self::lasting(frame, StatusCode::FORBIDDEN, "This is not for you", text)
+    }
+
     pub(super) fn absent(frame: Frame, text: String) -> Self {
         Self::lasting(frame, StatusCode::NOT_FOUND, "There is no such page", text)
     }

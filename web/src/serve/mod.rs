@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 pub use self::certificate::Certificate;
 
 pub(crate) use self::connection::Closing;
+pub(crate) use self::seats::Seat;
 
 use self::connection::Connection;
 use self::seats::Seats;

@@ -57,13 +57,16 @@ struct Standing {
     is_kept: bool,
     /// Requests that are under way, of which there is one at a time.
     busy: u32,
-    /// Even so the client is waited for, or has to wait.
+    /// The one that is has to wait.
     waits: bool,
     idle: Option<u64>,
 }
 
 /// While it lives, a request of this connection is under way.
 pub(super) struct Busy(Seat);
+
+/// While it lives, a request of this connection has to wait.
+pub(crate) struct Waits(Seat);
 
 impl Seats {
     pub(super) fn new(connections: usize) -> Self {
@@ -169,9 +172,10 @@ impl Seat {
         Busy(self.clone())
     }
 
-    /// Whether the client is waited for although its request is under way, or has to wait.
-    pub(crate) fn waits(&self, waits: bool) {
-        self.change(|standing| standing.waits = waits);
+    /// The client has to wait although its request is under way, for as long as what this returns lives.
+    pub(crate) fn waiting(&self) -> Waits {
+        self.change(|standing| standing.waits = true);
+        Waits(self.clone())
     }
 
     /// Changes a place that is kept for probes for one that is not. Meanwhile it is idle.
@@ -215,6 +219,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let idle = self.standing().idle.take();
         idle.into_iter().for_each(|place| self.seats.idle.stand_up(place));
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.change(|standing| standing.waits = false);
     }
 }
 
@@ -270,7 +280,7 @@ mod tests {
         let seat = seats.take().await;
         let _request = seat.busy();
         let silent = silent(&seats).await;
-        seat.waits(true);
+        let _waits = seat.waiting();
         let mut newcomer = Box::pin(seats.take());
         assert!(newcomer.as_mut().now_or_never().is_none());
         assert!(silent[0].is_wanted().now_or_never().is_some(), "it has been idle for longer");

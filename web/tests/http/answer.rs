@@ -6,6 +6,8 @@ use serde_json::Value;
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
+    /// The same as it was sent, but for the case of names.
+    pub(crate) lines: Vec<String>,
     pub(crate) body: String,
 }
 
@@ -15,7 +17,9 @@ impl Answer {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some(Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+        let lines = head.lines().filter_map(|line| line.split_once(": "));
+        let lines = lines.map(|(name, value)| format!("{}: {value}", name.to_ascii_lowercase())).collect();
+        Some(Self { status, head: head.to_ascii_lowercase(), lines, body: body.to_owned() })
     }
 
     #[track_caller]

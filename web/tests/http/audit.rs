@@ -18,7 +18,7 @@ fn heard() -> String {
 }
 
 /// One for the whole program, whose tests tell their lines apart by their words.
-fn hear() {
+pub(crate) fn hear() {
     static BEGIN: Once = Once::new();
     BEGIN.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).init());
 }
@@ -37,7 +37,7 @@ impl io::Write for Log {
 }
 
 /// The lines that have these words.
-fn lines(words: &str) -> Vec<String> {
+pub(crate) fn lines(words: &str) -> Vec<String> {
     heard()
         .lines()
         .filter(|line| line.contains("keylapse::audit") && line.contains(words))

@@ -17,4 +17,5 @@ mod slow;
 mod tail;
 mod throngs;
 mod tls;
+mod visits;
 mod written;

@@ -88,7 +88,7 @@ pub(in crate::pages) async fn bulk(
     let busy = || visit.refuse("enough such actions are under way: try again in some seconds");
     let place = Place::take(&visit.shared).ok_or_else(busy)?;
     let agreed = Many { limit: counted.matched, ..many.clone() };
-    let acted = agreed.act(place, &visit.shared, visit.who, closing.map(|closing| closing.0));
+    let acted = agreed.act(place, &visit.shared, visit.who.clone(), closing.map(|closing| closing.0));
     let report = acted.await.map_err(|error| visit.trouble(&error))?;
     visit.shared.samples.changed(many.topic.name()).await;
     if report.failed > 0 || report.end != BulkEnd::Whole {
@@ -106,6 +106,7 @@ async fn count(visit: &Visit, many: &Many) -> Result<BulkReport, Trouble> {
 }
 
 async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
+    visit.may(&wanted.name)?;
     let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
     let (state, filter) = (state_of(visit, &wanted.state)?, filter_of(visit, &wanted.filter)?);
     let to = match wanted.to.trim() {

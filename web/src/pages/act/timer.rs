@@ -29,6 +29,7 @@ pub(in crate::pages) struct Wanted {
 }
 
 pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
+    visit.may(&wanted.topic)?;
     let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
     let key = text::unescape(&wanted.key).map_err(|error| visit.trouble(&error))?;
     let to = match verb {

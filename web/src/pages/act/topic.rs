@@ -20,6 +20,7 @@ pub(in crate::pages) struct Wanted {
 }
 
 pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
+    visit.may(&wanted.topic)?;
     let (verb, became) = match wanted.verb.as_str() {
         "pause" => ("pause", Became::PAUSED),
         "resume" => ("resume", Became::RESUMED),
