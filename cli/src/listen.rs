@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use keylapse_web::{Access, Certificate, Server, Token};
-use tracing::info;
+use keylapse_web::{Access, Certificate, Server};
+use tracing::{error, info};
 
 use crate::exit::Failed;
 
@@ -15,11 +15,12 @@ pub(crate) struct Listen {
     /// A name by which this server may be called beside localhost, with its port or for all. May be given more than once.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// A file with a token of at least 32 bytes: whoever shows it may do everything, and nobody comes in without one.
-    /// Without it KEYLAPSE_TOKEN in the environment is the token, if there is one.
+    /// A file with a token of at least 32 bytes: whoever shows it may do everything, and nobody comes in without one. Or a
+    /// file with a line for each who comes in: NAME, `act` or `look`, TOKEN and, if not all, the TOPICs. Without it
+    /// KEYLAPSE_TOKEN in the environment is the token, if there is one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A file with another: whoever shows that may look. Without it, KEYLAPSE_READ_TOKEN.
+    /// Another such file, for those who may look and no more. Without it, KEYLAPSE_READ_TOKEN.
     #[arg(long, value_name = "FILE")]
     read_token_file: Option<PathBuf>,
     /// A file with the certificate to show, to serve HTTPS.
@@ -28,48 +29,78 @@ pub(crate) struct Listen {
     /// The file with its key.
     #[arg(long, value_name = "FILE", requires = "listen_cert")]
     listen_key: Option<PathBuf>,
-    /// Browsers reach this over HTTPS by a proxy: their cookies are sent over nothing else.
+    /// Browsers reach this over HTTPS by a proxy: their cookies are sent over nothing else, and the last address of
+    /// X-Forwarded-For is where they come from.
     #[arg(long)]
     behind_tls: bool,
 }
 
+/// By what others come in, and what they are shown.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    pub(crate) access: Access,
+    certificate: Option<Certificate>,
+}
+
 impl Listen {
-    /// Who may come in.
-    pub(crate) fn access(&self) -> Result<Access, Failed> {
+    /// Reads who may come in, and the certificate.
+    pub(crate) fn read(&self) -> Result<Entrance, Failed> {
         let mut access =
             Access::to_hosts(&self.host).map_err(|error| Failed::Usage(format!("--host: {error}")))?;
-        if let Some(token) = token(self.token_file.as_deref(), "KEYLAPSE_TOKEN")? {
-            access = access.token(token);
+        if let Some((of, said)) = token(self.token_file.as_deref(), "KEYLAPSE_TOKEN")? {
+            access = access.tokens(&said).map_err(|error| Failed::Usage(format!("{of}: {error}")))?;
         }
-        if let Some(token) = token(self.read_token_file.as_deref(), "KEYLAPSE_READ_TOKEN")? {
-            access = access.read_token(token);
+        if let Some((of, said)) = token(self.read_token_file.as_deref(), "KEYLAPSE_READ_TOKEN")? {
+            access = access.read_tokens(&said).map_err(|error| Failed::Usage(format!("{of}: {error}")))?;
         }
-        Ok(access.over_tls(self.behind_tls || self.listen_cert.is_some()))
-    }
-
-    /// Takes the address.
-    pub(crate) async fn bind(&self, address: SocketAddr, access: &Access) -> Result<Server, Failed> {
         let certificate = match (&self.listen_cert, &self.listen_key) {
             (Some(certificate), Some(key)) => Some(Certificate::read(certificate, key).map_err(usage)?),
             _ => None,
         };
-        let scheme = if certificate.is_some() { "https" } else { "http" };
-        let server = Server::bind(address, access, certificate).await.map_err(usage)?;
-        info!("listening at {scheme}://{}/", server.address()?);
-        Ok(server)
+        let access = access.over_tls(self.behind_tls || certificate.is_some()).behind_proxy(self.behind_tls);
+        Ok(Entrance { access, certificate })
+    }
+
+    /// Reads them again, and lets those in who may come in now.
+    pub(crate) fn follow(&self, entrance: &Entrance) {
+        match self.read().and_then(|other| entrance.take(&other)) {
+            Ok(()) => info!("tokens and certificate were read again, and hold from now on"),
+            Err(error) => {
+                error!(%error, "tokens and certificate were read again, and are refused: all goes on as before");
+            }
+        }
     }
 }
 
-/// From the file, or else the environment. It is in no option: those are seen by everybody who may list the processes.
-fn token(file: Option<&Path>, variable: &str) -> Result<Option<Token>, Failed> {
-    let (of, said) = match (file, std::env::var(variable)) {
-        (Some(file), _) => {
-            (file.display().to_string(), keylapse_relay::read_secret_file(file).map_err(Failed::Usage)?)
+impl Entrance {
+    /// Takes the address.
+    pub(crate) async fn bind(&self, address: SocketAddr) -> Result<Server, Failed> {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        let server = Server::bind(address, &self.access, self.certificate.clone()).await.map_err(usage)?;
+        info!("listening at {scheme}://{}/", server.address()?);
+        Ok(server)
+    }
+
+    fn take(&self, other: &Self) -> Result<(), Failed> {
+        self.access.take_tokens_of(&other.access).map_err(usage)?;
+        if let (Some(certificate), Some(other)) = (&self.certificate, &other.certificate) {
+            certificate.take(other);
         }
-        (None, Ok(said)) if !said.is_empty() => (variable.to_owned(), said),
-        (None, _) => return Ok(None),
-    };
-    Token::new(said).map(Some).map_err(|error| Failed::Usage(format!("{of}: {error}")))
+        Ok(())
+    }
+}
+
+/// From the file, or else the environment; and which it is of. It is in no option: those are seen by everybody who may list
+/// the processes.
+fn token(file: Option<&Path>, variable: &str) -> Result<Option<(String, String)>, Failed> {
+    match (file, std::env::var(variable)) {
+        (Some(file), _) => {
+            let said = keylapse_relay::read_secret_file(file).map_err(Failed::Usage)?;
+            Ok(Some((file.display().to_string(), said)))
+        }
+        (None, Ok(said)) if !said.is_empty() => Ok(Some((variable.to_owned(), said))),
+        (None, _) => Ok(None),
+    }
 }
 
 fn usage(error: impl std::fmt::Display) -> Failed {

@@ -37,6 +37,8 @@ struct Present {
     health: Option<Health>,
     /// Whether it waits for keys of other programs.
     is_attached: bool,
+    /// The names of all topics of its file.
+    topics: Vec<String>,
 }
 
 /// A view of how a [`Relay`] is. It follows it through reloads, and asks nothing of the server.
@@ -112,6 +114,7 @@ impl Relay {
     /// latter kind are those of [`ended`](Self::ended).
     pub async fn follow(&mut self, config: Config) -> Result<()> {
         let is_attached = config.topics.iter().any(|topic| matches!(topic.source, Source::Attached(_)));
+        let topics = config.topics.iter().map(|topic| topic.name.clone()).collect();
         let listener = self.listener(config)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let health = listener.health();
@@ -123,7 +126,7 @@ impl Relay {
             }
         }
         self.running.spawn(listening);
-        self.present.send_replace(Present { health: Some(health), is_attached });
+        self.present.send_replace(Present { health: Some(health), is_attached, topics });
         if let Some(before) = self.stop.replace(stop) {
             let _ = before.send(());
         }
@@ -229,6 +232,11 @@ impl RelayHealth {
             faults.push("expired keys are not announced: `keylapse doctor` says why".to_owned());
         }
         faults
+    }
+
+    /// Whether the file that holds now has a topic of this name.
+    pub fn has_topic(&self, name: &str) -> bool {
+        self.0.borrow().topics.iter().any(|topic| topic == name)
     }
 }
 

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use crate::args::Connect;
 use crate::exit::{Exit, Failed};
-use crate::listen::Listen;
+use crate::listen::{Entrance, Listen};
 use crate::output::Output;
 use crate::{log, recorder, signals};
 
@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// is listened at.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Arm and cancel over HTTP timers of each topic of the namespace, in place of those of the file's topics alone.
+    #[arg(long, requires = "listen")]
+    any_topic: bool,
     #[command(flatten)]
     http: Listen,
     #[command(flatten)]
@@ -57,12 +60,12 @@ pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Res
     let config = read_and_warn(args)?;
     let door = match args.listen.zip(recorded) {
         Some((address, recorded)) => {
-            Some(Door::open(connect, &args.http, address, relay.health(), recorded).await?)
+            Some(Door::open(connect, args, address, relay.health(), recorded).await?)
         }
         None => None,
     };
     relay.follow(config).await.map_err(|error| Failed::Usage(in_file(args, error)))?;
-    until(&mut relay, args, reload, stop).await?;
+    until(&mut relay, args, door.as_ref(), reload, stop).await?;
     info!("stopping: what runs is finished or handed back");
     relay.stop().await?;
     if let Some(door) = door {
@@ -75,6 +78,7 @@ pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Res
 async fn until(
     relay: &mut Relay,
     args: &Args,
+    door: Option<&Door>,
     mut reload: signals::Reload,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failed> {
@@ -83,10 +87,16 @@ async fn until(
         tokio::select! {
             () = &mut stop => return Ok(()),
             ended = relay.ended() => ended?,
-            () = reload.asked() => tokio::select! {
-                () = &mut stop => return Ok(()),
-                () = follow(relay, args) => {}
-            },
+            () = reload.asked() => {
+                // At once: whose token is not to hold any more is not let in while a server is waited for.
+                if let Some(door) = door {
+                    args.http.follow(&door.entrance);
+                }
+                tokio::select! {
+                    () = &mut stop => return Ok(()),
+                    () = follow(relay, args) => {}
+                }
+            }
         }
     }
 }
@@ -102,6 +112,7 @@ async fn follow(relay: &mut Relay, args: &Args) {
 
 /// Where others ask.
 struct Door {
+    entrance: Entrance,
     close: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
@@ -109,14 +120,18 @@ struct Door {
 impl Door {
     async fn open(
         connect: &Connect,
-        http: &Listen,
+        args: &Args,
         address: SocketAddr,
         health: RelayHealth,
         recorded: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<Self, Failed> {
-        let access = http.access()?;
-        let server = http.bind(address, &access).await?;
-        let web = Web::new(Console::new(connect.client()?), access).arming_only();
+        let entrance = args.http.read()?;
+        let server = entrance.bind(address).await?;
+        let mut web = Web::new(Console::new(connect.client()?), entrance.access.clone()).arming_only();
+        if !args.any_topic {
+            let health = health.clone();
+            web = web.topics(move |topic| health.has_topic(topic));
+        }
         let web = web.recorded(recorded);
         describe_metrics();
         let web = web.ready(move || {
@@ -126,7 +141,7 @@ impl Door {
         let (close, closed) = oneshot::channel::<()>();
         // It closes when it is told to, or this is dropped.
         let served = tokio::spawn(server.run(web.router(), async { drop(closed.await) }));
-        Ok(Self { close, served })
+        Ok(Self { entrance, close, served })
     }
 
     async fn close(self) {

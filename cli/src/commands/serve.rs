@@ -8,7 +8,7 @@ use keylapse_web::Web;
 use crate::args::Connect;
 use crate::exit::{Exit, Failed};
 use crate::listen::Listen;
-use crate::{log, recorder};
+use crate::{log, recorder, signals};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -31,11 +31,21 @@ pub(crate) async fn run(connect: &Connect, args: &Args) -> Result<Exit, Failed> 
     // A server that is away is something to show.
     let console = Console::new(connect.client()?);
     log::start(&args.log);
-    let stop = keylapse::shutdown_signal();
-    let access = args.http.access()?;
-    let server = args.http.bind(args.listen, &access).await?;
-    let web = Web::new(console, access).read_only(args.read_only).show_payloads(args.show_payloads);
+    let (mut reload, stop) = (signals::to_reload(), keylapse::shutdown_signal());
+    let entrance = args.http.read()?;
+    let server = entrance.bind(args.listen).await?;
+    let web = Web::new(console, entrance.access.clone())
+        .read_only(args.read_only)
+        .show_payloads(args.show_payloads);
     let web = web.recorded(recorder::install()?);
-    server.run(web.router(), stop).await;
-    Ok(Exit::Fine)
+    let follow = async {
+        loop {
+            reload.asked().await;
+            args.http.follow(&entrance);
+        }
+    };
+    tokio::select! {
+        () = server.run(web.router(), stop) => Ok(Exit::Fine),
+        never = follow => never,
+    }
 }

@@ -3,14 +3,17 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Arc;
 
-use keylapse_support::{Program, Server, eventually};
+use keylapse_support::{Authority, Program, Server, eventually};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::commands::scene::{PATIENCE, Scene, run_at};
 
 /// A program that serves until it is dropped.
 struct Serving {
-    _program: Program,
+    program: Program,
     /// Where it listens: host and port.
     at: String,
 }
@@ -24,9 +27,9 @@ impl Serving {
             .args(args);
         let program = Program::logging(&mut program).expect("the program");
         let line = program.says("listening at").await;
-        let (_, at) = line.split_once("http://").expect("an address");
+        let (_, at) = line.split_once("://").expect("an address");
         let at = at.trim_end().trim_end_matches('/').to_owned();
-        Self { _program: program, at }
+        Self { program, at }
     }
 
     fn health(&self, args: &[&str]) -> crate::commands::scene::Ran {
@@ -92,6 +95,64 @@ async fn metrics_are_for_those_who_have_a_token() {
     for line in ["keylapse_up 1\n", "keylapse_topic_timers{topic=\"order.unpaid\",state=\"pending\"} 1\n"] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_certificate_are_read_again_when_it_is_told_to() {
+    let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new("tests"));
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (one, other) = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210");
+    secret(folder.path(), "token", one);
+    let serving = Serving::start("redis://127.0.0.1:1/", &["--token-file", &path("token")]).await;
+    let comes_in = |token: &str| {
+        serving.get("/metrics", &format!("Authorization: Bearer {token}\r\n")).contains(" 200 OK")
+    };
+    assert!(comes_in(one) && !comes_in(other));
+    for (text, said, times, holds) in [
+        ("short", "read again, and are refused", 1, one),
+        (&*format!("a act {one}\nb act {one}"), "read again, and are refused", 2, one),
+        (other, "read again, and hold", 1, other),
+    ] {
+        secret(folder.path(), "token", text);
+        serving.program.signal("HUP");
+        serving.program.has_said(said, times).await;
+        assert!(comes_in(holds), "{text}");
+    }
+    assert!(!comes_in(one));
+
+    authority.issue(folder.path(), "shown", &["localhost"]);
+    let (certificate, key) = (path("shown.pem"), path("shown.key"));
+    let args = ["--token-file", &path("token"), "--listen-cert", &certificate, "--listen-key", &key];
+    let serving = Serving::start("redis://127.0.0.1:1/", &args).await;
+    let before = shown(&serving.at, &authority).await;
+    std::fs::write(&certificate, "nothing").expect("it is ours");
+    serving.program.signal("HUP");
+    serving.program.has_said("read again, and are refused", 1).await;
+    assert_eq!(shown(&serving.at, &authority).await, before);
+    authority.issue(folder.path(), "shown", &["localhost", "other"]);
+    serving.program.signal("HUP");
+    serving.program.has_said("read again, and hold", 1).await;
+    assert_ne!(shown(&serving.at, &authority).await, before);
+}
+
+fn secret(folder: &std::path::Path, name: &str, text: &str) {
+    let file = keylapse_support::write(folder, name, text);
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(file, permissions).expect("a secret");
+}
+
+/// The certificate that is shown to whoever connects.
+async fn shown(at: &str, authority: &Authority) -> Vec<u8> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).expect("PEM")).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("a client").with_root_certificates(roots);
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let stream = tokio::net::TcpStream::connect(at).await.expect("a connection");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let stream = connector.connect(name, stream).await.expect("TLS");
+    stream.get_ref().1.peer_certificates().expect("a certificate")[0].to_vec()
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `keylapse run` as a process: what signals make of it, and what is left when it is killed.
 
+mod armed;
 mod burning;
 mod killed;
 mod program;

@@ -77,13 +77,21 @@ impl Scene {
         redis::from_redis_value(dead).expect("a number")
     }
 
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
     pub(crate) fn run(&self) -> Program {
         self.start(&["run"])
     }
 
     /// The same, or `serve`, which listens, and where.
     pub(crate) async fn listening(&self, command: &str) -> (Program, String) {
-        let program = self.start(&[command, "--listen", "127.0.0.1:0"]);
+        self.listening_with(&[command]).await
+    }
+
+    pub(crate) async fn listening_with(&self, words: &[&str]) -> (Program, String) {
+        let program = self.start(&[words, &["--listen", "127.0.0.1:0"]].concat());
         let line = program.says("listening at").await;
         let (_, at) = line.split_once("http://").expect("an address");
         let at = at.trim_end().trim_end_matches('/').to_owned();

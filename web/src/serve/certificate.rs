@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -10,9 +10,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::serve::ServeError;
 
-/// A certificate with its key.
+/// A certificate with its key. Clones are one.
 #[derive(Clone)]
-pub struct Certificate(pub(super) Arc<ServerConfig>);
+pub struct Certificate(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Certificate {
     /// Of two files in PEM.
@@ -32,7 +32,17 @@ impl Certificate {
         let config = config.and_then(|config| config.with_no_client_auth().with_single_cert(chain, secret));
         let mut config = config.map_err(|error| at(certificate, error.to_string()))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config)))
+        Ok(Self(Arc::new(RwLock::new(Arc::new(config)))))
+    }
+
+    /// Shows another from now on, to those who connect.
+    pub fn take(&self, other: &Self) {
+        let config = other.config();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -92,7 +92,6 @@ impl Server {
     /// Serves these routes until it is told to stop; then finishes answers that have begun, for up to 5 s.
     pub async fn run(self, routes: Router, stop: impl Future<Output = ()>) {
         let seats = Seats::new(self.patience.connections);
-        let acceptor = self.certificate.map(|certificate| TlsAcceptor::from(certificate.0));
         let (closing, closed) = watch::channel(());
         let mut running = JoinSet::new();
         tokio::pin!(stop);
@@ -116,7 +115,9 @@ impl Server {
             };
             let (closed, patience) = (Closing::new(closed.clone()), self.patience);
             let connection = Connection { routes: routes.clone(), from, seat, closed, patience };
-            running.spawn(connection.begin(stream, acceptor.clone()));
+            let acceptor =
+                self.certificate.as_ref().map(|certificate| TlsAcceptor::from(certificate.config()));
+            running.spawn(connection.begin(stream, acceptor));
         }
         drop(closing);
         drop(self.listener);

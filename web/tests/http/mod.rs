@@ -17,5 +17,6 @@ mod slow;
 mod tail;
 mod throngs;
 mod tls;
+mod tokens;
 mod visits;
 mod written;
