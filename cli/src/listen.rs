@@ -15,7 +15,7 @@ pub(crate) struct Listen {
     /// A name by which this server may be called beside localhost, with its port or for all. May be given more than once.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// A file with a token of at least 32 bytes: whoever shows it may do everything, and nobody comes in without one. Or a
+    /// A file with a token of at least 32 bytes: those who show it may do everything, and nobody comes in without one. Or a
     /// file with a line for each who comes in: NAME, `act` or `look`, TOKEN and, if not all, the TOPICs. Without it
     /// KEYLAPSE_TOKEN in the environment is the token, if there is one.
     #[arg(long, value_name = "FILE")]
@@ -35,7 +35,7 @@ pub(crate) struct Listen {
     behind_tls: bool,
 }
 
-/// By what others come in, and what they are shown.
+/// The tokens by which others come in, and the certificate that they are shown.
 #[derive(Clone)]
 pub(crate) struct Entrance {
     pub(crate) access: Access,

@@ -234,7 +234,7 @@ impl RelayHealth {
         faults
     }
 
-    /// Whether the file that holds now has a topic of this name.
+    /// Returns whether the file that holds now has a topic of this name.
     pub fn has_topic(&self, name: &str) -> bool {
         self.0.borrow().topics.iter().any(|topic| topic == name)
     }

@@ -45,13 +45,13 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<Readiness>) {
     (status, Json(readiness))
 }
 
-/// Whether the server answers: within a second, and at hardly any cost for it, as whoever asks needs no token.
+/// Returns whether the server answers: within a second, and at hardly any cost for it, as no token is needed.
 pub(crate) async fn of_server(shared: &Shared) -> Readiness {
     shared.readiness.get(server_answers(shared)).await
 }
 
 async fn server_answers(shared: &Shared) -> Readiness {
-    // What exactly is wrong is for those with a token.
+    // Details are for those with a token.
     let why = match timeout(PATIENCE, shared.console.listeners()).await {
         Ok(Ok(_)) => return Readiness { ready: true, notes: Vec::new() },
         Ok(Err(error)) => format!("Redis: {:?}", error.kind()),

@@ -61,7 +61,7 @@ const BULKS: usize = 4;
 /// Whoever asks for what takes the server some work is shown what is this recent.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// Says of a topic's name whether it is among those that are meant.
+/// Returns for a topic's name whether it is among those that are meant.
 type IsFor = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// How much of it is there.
@@ -103,7 +103,7 @@ impl Web {
         Self(State { face: Face::Arming, ..self.0 })
     }
 
-    /// The API is for topics alone whose names this lets pass, whoever asks. Default: for all.
+    /// The API is for topics alone whose names this lets pass, also for tokens that may do everything. Default: for all.
     pub fn topics(self, is_for: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(State { topics: Some(Arc::new(is_for)), ..self.0 })
     }
@@ -197,7 +197,7 @@ impl State {
         self.face == Face::Whole
     }
 
-    /// Whether somebody may look at a topic or act on it, as far as that is allowed here.
+    /// Checks that somebody may look at a topic or act on it here.
     pub(crate) fn check(&self, who: &Who, topic: &str) -> Result<(), Fault> {
         let refuse = |why: &str| Err(Fault::new(StatusCode::FORBIDDEN, why));
         if !who.may(topic) {

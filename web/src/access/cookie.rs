@@ -1,4 +1,4 @@
-//! What a browser keeps in the place of a token: which visit it is, until when that holds, and proof of it.
+//! A browser keeps this in the place of a token: which visit it is, until when that holds, and proof of it.
 //!
 //! The proof is made with the token, so a new token ends all visits, and several programs with one token share them.
 
@@ -34,7 +34,7 @@ impl Cookie {
         format!("{}.{}.{}", self.until_s, URL_SAFE_NO_PAD.encode(self.id), URL_SAFE_NO_PAD.encode(proof))
     }
 
-    /// What is written there, if this pass has signed it and it still holds.
+    /// The cookie that is written there, if this pass has signed it and it still holds.
     pub(super) fn read(text: &str, pass: &Pass, now_s: u64) -> Option<Self> {
         let (until, rest) = text.split_once('.')?;
         let (id, proof) = rest.split_once('.')?;
@@ -57,7 +57,7 @@ impl Cookie {
     }
 }
 
-/// The name of a cookie: that of a page at another port of the same host is another, as browsers tell cookies by hosts alone.
+/// The name of a cookie. A server at another port of the same host has another: browsers keep cookies by hosts alone.
 pub(crate) fn name(host: &str) -> String {
     match host.rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {

@@ -40,10 +40,10 @@ pub struct Access {
     has_proxy: bool,
 }
 
-/// What changes while a server runs.
+/// The part that changes while a server runs.
 #[derive(Debug)]
 struct Doors {
-    /// None of them: whoever reaches the address may do everything.
+    /// None of them: everybody who reaches the address may do everything.
     passes: RwLock<Vec<Arc<Pass>>>,
     visits: Mutex<Visits>,
 }
@@ -71,21 +71,22 @@ impl Access {
         Ok(access)
     }
 
-    /// Who has this token may do everything, and nobody comes in without one. The log names it `token`.
+    /// Adds a token for somebody who may do everything. From the first token on, nobody comes in without one. The log names
+    /// it `token`. Default: no tokens.
     #[must_use]
     pub fn token(self, token: Token) -> Self {
         self.and(vec![Pass::new(TOKEN, token, Role::Act)])
     }
 
-    /// Who has this token may look. The log names it `read-token`.
+    /// Adds a token for somebody who may look. The log names it `read-token`. Default: none.
     #[must_use]
     pub fn read_token(self, token: Token) -> Self {
         self.and(vec![Pass::new(READ_TOKEN, token, Role::Read)])
     }
 
-    /// Who has a token of this text comes in: it is one token, as for [`token`](Self::token), or has a line for each.
-    /// Such a line is `NAME act TOKEN` or `NAME look TOKEN`; behind it may stand names of topics, to which the token is
-    /// limited, each with `*` at its end for all that begin so. The log shows the name. Lines that begin with `#` say nothing.
+    /// Adds the tokens of a text: one, as [`token`](Self::token) does, or a line for each. Such a line is `NAME act TOKEN`
+    /// or `NAME look TOKEN`. Names of topics behind it limit the token to these; `*` at the end of one stands for all that
+    /// begin so. The log shows the name. Lines that begin with `#` are left out. Default: none.
     ///
     /// # Errors
     /// When a line cannot be read, or a name or a token is there twice.
@@ -93,7 +94,7 @@ impl Access {
         self.and_read(Pass::read_all(text, TOKEN, Role::Act)?)
     }
 
-    /// The same for those who may look, and no more.
+    /// Adds the tokens of a text for those who may look, and no more. Default: none.
     ///
     /// # Errors
     /// As for [`tokens`](Self::tokens), and when somebody may act.
@@ -137,7 +138,7 @@ impl Access {
         self.hosts.has(said)
     }
 
-    /// Whose token this is.
+    /// The pass that has this token.
     pub(crate) fn pass_of(&self, said: &[u8]) -> Option<Arc<Pass>> {
         self.passes().into_iter().find(|pass| pass.token.is(said))
     }
@@ -149,7 +150,7 @@ impl Access {
         Some(Cookie::new(now_s + LIFE.as_secs())?.sign(pass))
     }
 
-    /// Who this cookie was given to.
+    /// The pass of somebody who was given this cookie.
     pub(crate) fn pass_of_cookie(&self, said: &str) -> Option<Arc<Pass>> {
         self.read(said).map(|(pass, _)| pass)
     }

@@ -1,4 +1,4 @@
-//! Who has which token, what they may do, and to which topics.
+//! Those who may come in: by which token, what they may do, and to which topics.
 
 use std::collections::HashSet;
 
@@ -71,7 +71,7 @@ impl Pass {
         Ok(Self { topics, ..Self::new(name, token, role) })
     }
 
-    /// Of all that are there together.
+    /// Checks all that are there together.
     pub(super) fn check<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Result<(), AccessError> {
         if all.clone().count() > MOST {
             return Err(AccessError(format!("there are more than {MOST} tokens")));
@@ -88,7 +88,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Whether it is for the topic of this name.
+    /// Returns whether it is for the topic of this name.
     pub(crate) fn is_for(&self, topic: &str) -> bool {
         let is = |one: &str| match one.strip_suffix('*') {
             Some(beginning) => topic.starts_with(beginning),
@@ -97,13 +97,13 @@ impl Pass {
         self.is_for_all() || self.topics.iter().any(|one| is(one))
     }
 
-    /// Whether it is for all that there is.
+    /// Returns whether it is for all that there is.
     pub(crate) fn is_for_all(&self) -> bool {
         self.topics.is_empty()
     }
 }
 
-/// Whether this can be a name, of a token or a topic.
+/// Returns whether this can be a name, of a token or a topic.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=LONGEST).contains(&name.len()) && name.bytes().all(is_plain)

@@ -87,7 +87,7 @@ async fn some(console: &Console, registry: Registry, count: usize) -> Result<Sta
     Ok(status)
 }
 
-/// What is registered, as far as somebody may look at it.
+/// The registered topics, as far as somebody may look at them.
 pub(super) async fn registry(shared: &Shared, who: &Who) -> Result<Registry, Fault> {
     let mut registry = shared.console.registry().await?;
     registry.topics.retain(|topic| who.may(topic.name()));

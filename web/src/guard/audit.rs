@@ -1,4 +1,4 @@
-//! What was done through this server, and by whom: a line of the log for each action, and for each wrong token.
+//! A line of the log for each action through this server, with who did it, and for each wrong token.
 
 use tracing::{info, warn};
 

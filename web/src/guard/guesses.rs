@@ -1,7 +1,7 @@
 //! Slows down those who show wrong tokens, by their addresses and all together.
 //!
-//! A right token is never kept waiting. A wrong one is answered late: the first few of an address at once, the next ones so
-//! many a second. Who does not wait for the answers, but asks on and on, is refused in the end without a look.
+//! A right token is never kept waiting. Of the wrong ones the first few of an address are answered at once, the next ones at
+//! a pace. An address that does not wait for its answers is refused in the end, without a look at what it shows.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ const LATEST: Duration = Duration::from_secs(30);
 /// Addresses that are remembered, for as long as answers to them are due.
 const ADDRESSES: usize = 4096;
 
-/// Who has guessed.
+/// The addresses that have guessed.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<Kept>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Guesses(Mutex<Kept>);
 struct Kept {
     all: Pace,
     of: HashMap<Option<IpAddr>, Pace>,
-    /// Of addresses for which there is no room.
+    /// The pace of addresses for which there is no room.
     others: Pace,
     /// When it was last said that nothing is looked at.
     said: Option<Instant>,
@@ -42,7 +42,7 @@ impl Pace {
         self.0.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// Gives away the next time, and says how far it is from now.
+    /// Gives away the next time, and returns how far it is from now.
     fn next(&mut self, now: Instant, first: u32, each: Duration) -> Duration {
         let ahead = self.ahead(now);
         self.0 = Some(now + (ahead + each).min(LATEST));
@@ -51,7 +51,7 @@ impl Pace {
 }
 
 impl Guesses {
-    /// Whether a token of this address is looked at; else how that is to be said in the log, if it is.
+    /// Returns whether a token of this address is looked at; if not, whether the log has yet to say so.
     pub(super) fn may_look(&self, address: Option<IpAddr>) -> Result<(), bool> {
         let (mut kept, now) = (self.kept(), Instant::now());
         // One who has shown nothing wrong is never kept out by what others do.

@@ -32,12 +32,12 @@ impl Who {
         self.pass.as_ref().map_or("", |pass| &pass.name)
     }
 
-    /// Whether a topic is for them.
+    /// Returns whether a topic is for them.
     pub(crate) fn may(&self, topic: &str) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.is_for(topic))
     }
 
-    /// Whether what is about all topics is for them.
+    /// Returns whether they may look at all topics together.
     pub(crate) fn may_all(&self) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.is_for_all())
     }
@@ -96,7 +96,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
-/// What a browser keeps of this server.
+/// The cookie that a browser keeps of this server.
 pub(crate) fn cookie(parts: &Parts) -> Option<String> {
     let wanted = cookie_name(said_host(parts).unwrap_or_default());
     let lines = parts.headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());

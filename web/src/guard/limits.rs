@@ -17,11 +17,11 @@ use crate::web::Shared;
 /// The largest body, and so what can be armed over HTTP: 2 MiB of JSON, or 1.5 MiB of bytes in base64.
 const LARGEST_BODY: usize = 2 << 20;
 
-/// What somebody who has not come in yet may send, and how long that may take: a token in a form is shorter.
+/// The most that somebody may send who has not come in yet, and how long that may take: a token in a form is shorter.
 const LARGEST_BEFORE: usize = 2 << 10;
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// Of routes that are open to everybody.
+/// For routes that are open to everybody.
 pub(super) fn before_login(routes: Router<Shared>) -> Router<Shared> {
     routes.layer(from_fn(read_at_once))
 }

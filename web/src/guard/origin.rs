@@ -14,7 +14,7 @@ const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) struct Origin {
     /// The other end of the connection; not known within another program's server.
     from: Option<SocketAddr>,
-    /// Who asks it for this, as a proxy says that is trusted.
+    /// The client, as a proxy names it that is trusted.
     forwarded: Option<IpAddr>,
 }
 

@@ -32,7 +32,7 @@ impl Showing {
         Self { shared: shared.clone(), origin, seat: parts.extensions.get::<Seat>().cloned() }
     }
 
-    /// Whose token this is.
+    /// Returns the pass of a token.
     pub(crate) async fn token(&self, said: &[u8], by: &'static str) -> Result<Arc<Pass>, Refused> {
         let (guesses, address) = (&self.shared.guesses, self.origin.address());
         if let Err(is_news) = guesses.may_look(address) {
@@ -46,7 +46,7 @@ impl Showing {
         }
         self.origin.was_wrong(by);
         let wait = guesses.wrong(address);
-        // Whoever has to wait keeps no place from others.
+        // One that has to wait keeps no place from others.
         let _waiting = self.seat.as_ref().map(Seat::waiting);
         sleep(wait).await;
         Err(Refused::Wrong)

@@ -109,7 +109,7 @@ impl Connection {
     }
 }
 
-/// Whether this is asked for by those who watch the program: also while it has no place for anybody else.
+/// Returns whether probes ask for this, which have places of their own.
 fn is_probe(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     ["livez", "readyz", "metrics"].contains(&last) && !path.contains("/api/")

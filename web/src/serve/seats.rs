@@ -1,8 +1,8 @@
-//! Who has a connection. When all places are taken, whoever has been waited for longest gives way.
+//! The places of connections. When all are taken, the client that has been waited for longest gives way.
 //!
 //! A client is waited for until it has said all that it wants, and once it has its answer. So a crowd that says nothing, or
 //! says it slowly, keeps nobody out: a newcomer has until as many others have come after it. Some places more are kept for
-//! probes: whoever has one of these and wants something else changes it for one of the others first.
+//! probes: a client that has one of these and wants something else changes it for one of the others first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ struct Waiting {
     since: BTreeMap<u64, Waiter>,
 }
 
-/// How one that is idle is told to go.
+/// The way to have an idle one go.
 struct Waiter {
     gives_way: Arc<Notify>,
     is_kept: bool,
@@ -51,7 +51,7 @@ struct Place {
     standing: Mutex<Standing>,
 }
 
-/// What a connection does, and its place among the idle.
+/// The state of a connection, and its place among the idle.
 struct Standing {
     permit: OwnedSemaphorePermit,
     is_kept: bool,
@@ -126,7 +126,7 @@ impl Idle {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the longest idle of these to go.
+    /// Has the longest idle of these go.
     fn send_away(&self, of: impl Fn(&Waiter) -> bool) {
         let mut all = self.all();
         let longest = all.since.iter().find(|(_, waiter)| of(waiter)).map(|(place, _)| *place);
@@ -296,7 +296,7 @@ mod tests {
         let seat = seats.take().await;
         let request = seat.busy();
         let mut crowd = silent(&seats).await;
-        // Whoever wants something else does not take the place of one that is kept, nor gives up its own.
+        // One that wants something else does not take the place of one that is kept, nor gives up its own.
         let asks = crowd.pop().unwrap();
         let mut place = Box::pin(asks.is_no_probe());
         assert!(place.as_mut().now_or_never().is_none());

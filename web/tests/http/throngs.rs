@@ -41,7 +41,7 @@ async fn trickle(mut stream: TcpStream) {
     loop {
         tokio::time::sleep(BEAT).await;
         if stream.write_all(b"a").await.is_err() {
-            // What comes of the answer is not read, and the connection not closed.
+            // The answer is not read, and the connection not closed.
             return std::future::pending().await;
         }
     }

@@ -71,7 +71,7 @@ async fn a_token_is_for_its_topics_in_each_route_of_the_api() {
         get(&site, LOOKS, path).await.refused(403, "some topics");
         assert_eq!(get(&site, ALL, path).await.status, 200);
     }
-    // What it is for it may do, and the other timer is still there.
+    // On its own topic it may act, and the other timer is still there.
     ask(&site, ORDERS, "PUT", "/api/v1/topics/order/timers/order:2", JSON, &in_an_hour).await.with(201);
     ask(&site, LOOKS, "DELETE", "/api/v1/topics/order/timers/order:2", JSON, "")
         .await

@@ -29,7 +29,7 @@ fn cookie(answer: &Answer) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// Whether somebody with this cookie comes in.
+/// Returns whether somebody with this cookie comes in.
 async fn comes_in(site: &Site, (name, value): &(String, String)) -> bool {
     site.ask("GET", "/api/v1/no-such-route", &[&format!("Cookie: {name}={value}")], "").await.status == 404
 }
