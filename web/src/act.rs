@@ -44,14 +44,14 @@ impl Act {
         let task = tokio::spawn(async move {
             let _place = place;
             let done = deed.await;
-            self.write_down(who, &done);
+            self.write_down(&who, &done);
             done.map(|did| did.found)
         });
         task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// An action without an answer may have been done all the same, and is written down as well.
-    fn write_down<T>(&self, who: Who, done: &Result<Did<T>, Error>) {
+    fn write_down<T>(&self, who: &Who, done: &Result<Did<T>, Error>) {
         let failed;
         let (outcome, count) = match done {
             Ok(did) => (did.outcome.as_str(), did.count),

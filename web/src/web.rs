@@ -46,8 +46,8 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Recent<Readiness>,
     pub(crate) guesses: Guesses,
-    /// Which topics the API is for, if not for all.
-    topics: Option<IsFor>,
+    /// The topics whose timers are armed and cancelled, where there is nothing else; none: all.
+    arms: Option<IsFor>,
     /// Actions under way, those on many entries, and live tails.
     pub(crate) acts: Arc<Semaphore>,
     pub(crate) bulks: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl Web {
             metrics: Metrics::new(RECENT),
             readiness: Recent::new(RECENT),
             guesses: Guesses::default(),
-            topics: None,
+            arms: None,
             acts: Arc::new(Semaphore::new(ACTS)),
             bulks: Arc::new(Semaphore::new(BULKS)),
             tails: Arc::new(Semaphore::new(Patience::default().tails)),
@@ -103,9 +103,9 @@ impl Web {
         Self(State { face: Face::Arming, ..self.0 })
     }
 
-    /// The API is for topics alone whose names this lets pass, also for tokens that may do everything. Default: for all.
-    pub fn topics(self, is_for: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(State { topics: Some(Arc::new(is_for)), ..self.0 })
+    /// The same for topics alone whose names this lets pass, also for tokens that may do everything.
+    pub fn arming_only_of(self, is_for: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(State { face: Face::Arming, arms: Some(Arc::new(is_for)), ..self.0 })
     }
 
     /// Below a path of another program's server, such as `/timers`.
@@ -203,7 +203,7 @@ impl State {
         if !who.may(topic) {
             return refuse("this token is not for this topic");
         }
-        match &self.topics {
+        match &self.arms {
             Some(is_for) if !is_for(topic) => refuse(
                 "this topic is none of this program's: keylapse run --any-topic is for all of the namespace",
             ),

@@ -127,11 +127,12 @@ impl Door {
     ) -> Result<Self, Failed> {
         let entrance = args.http.read()?;
         let server = entrance.bind(address).await?;
-        let mut web = Web::new(Console::new(connect.client()?), entrance.access.clone()).arming_only();
-        if !args.any_topic {
-            let health = health.clone();
-            web = web.topics(move |topic| health.has_topic(topic));
-        }
+        let web = Web::new(Console::new(connect.client()?), entrance.access.clone());
+        let its = health.clone();
+        let web = match args.any_topic {
+            true => web.arming_only(),
+            false => web.arming_only_of(move |topic| its.has_topic(topic)),
+        };
         let web = web.recorded(recorded);
         describe_metrics();
         let web = web.ready(move || {

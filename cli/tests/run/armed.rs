@@ -45,7 +45,8 @@ async fn timers_of_the_files_topics_alone_are_armed_and_cancelled_unless_all_are
     let scene = Scene::new().await;
     let theirs = Topic::raw_named("theirs", "theirs:{id}").expect("a topic");
     let payload = bytes::Bytes::from_static(b"1");
-    scene.schedule.arm(&theirs, ["1"], PATIENCE, &payload).await.expect("an arming");
+    let armed = scene.schedule.arm(&theirs, ["1"], PATIENCE, &payload).await;
+    assert!(armed.expect("an arming").is_armed());
     scene.write("keylapse.toml", &file(&receiver, &["orders"]));
     let (program, at) = scene.listening("run").await;
     let timer = |topic: &str| format!("/api/v1/topics/{topic}/timers/{topic}:1");

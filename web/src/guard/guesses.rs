@@ -58,7 +58,8 @@ impl Guesses {
         let Some(pace) = kept.of.get(&address) else { return Ok(()) };
         let is_full = |pace: &Pace, each| pace.ahead(now) + each >= LATEST;
         let is_due = !pace.ahead(now).is_zero();
-        if !is_full(pace, EACH) && !(is_due && is_full(&kept.all, EACH_OF_ALL)) {
+        let is_too_much = is_full(pace, EACH) || is_due && is_full(&kept.all, EACH_OF_ALL);
+        if !is_too_much {
             return Ok(());
         }
         let is_news = kept.said.is_none_or(|said| now - said > LATEST);

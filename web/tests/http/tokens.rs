@@ -40,7 +40,7 @@ async fn get(site: &Site, token: &str, path: &str) -> Answer {
 
 #[tokio::test]
 async fn a_token_is_for_its_topics_in_each_route_of_the_api() {
-    let (_shop, site) = open().await;
+    let (shop, site) = open().await;
     let (timer, in_an_hour) = ("timers/cart:1", json!({"in": "1h"}).to_string());
     let drop_all = json!({"action": "cancel", "expect": 1}).to_string();
     for (method, path, body) in [
@@ -77,6 +77,11 @@ async fn a_token_is_for_its_topics_in_each_route_of_the_api() {
         .await
         .refused(403, "only look");
     get(&site, ALL, &format!("/api/v1/topics/cart/{timer}")).await.with(200);
+    let (access, below) = (access(), "/shop/timers");
+    let web = Web::new(shop.console.clone(), access.clone()).prefix(below).expect("a prefix");
+    let site = Site::serve(web, &access).await;
+    get(&site, ORDERS, &format!("{below}/api/v1/topics/cart")).await.refused(403, "not for this topic");
+    get(&site, ORDERS, &format!("{below}/api/v1/topics/order")).await.with(200);
 }
 
 #[tokio::test]
@@ -151,7 +156,7 @@ async fn each_action_is_written_down_with_the_name_of_its_token() {
 async fn who_asks_a_program_with_topics_of_its_own_acts_on_no_other() {
     let (shop, _) = open().await;
     let access = Access::to_loopback();
-    let web = Web::new(shop.console.clone(), access.clone()).arming_only().topics(|name| name == "order");
+    let web = Web::new(shop.console.clone(), access.clone()).arming_only_of(|name| name == "order");
     let site = Site::serve(web, &access).await;
     let arm = json!({"in": "1h"});
     site.say("PUT", "/api/v1/topics/order/timers/order:2", &arm).await.with(201);
@@ -162,8 +167,8 @@ async fn who_asks_a_program_with_topics_of_its_own_acts_on_no_other() {
 
 #[tokio::test]
 async fn other_tokens_take_the_place_of_those_before_and_end_their_visits() {
-    let (_shop, access) = (Shop::open().await, access());
-    let site = Site::serve(Web::new(_shop.console.clone(), access.clone()), &access).await;
+    let (shop, access) = (Shop::open().await, access());
+    let site = Site::serve(Web::new(shop.console.clone(), access.clone()), &access).await;
     let login = async |token: &str| site.ask("POST", "/login", &[FORM], &format!("token={token}")).await;
     let cookies = async |token: &str| {
         let answer = login(token).await;
