@@ -34,6 +34,6 @@ impl Origin {
 
     pub(super) fn was_refused(&self, by: &'static str) {
         let (from, forwarded) = (self.from(), self.forwarded());
-        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: the next of this address are refused without a look");
+        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: the next of this address are refused, right or wrong");
     }
 }

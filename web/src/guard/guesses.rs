@@ -1,9 +1,10 @@
 //! Slows down those who show wrong tokens, by their addresses and all together.
 //!
 //! A right token is never kept waiting. Of the wrong ones the first few of an address are answered at once, the next ones at
-//! a pace. An address that does not wait for its answers is refused in the end, without a look at what it shows.
+//! a pace. An address that does not wait for its answers is refused in the end, right or wrong, but for tokens that it has
+//! shown before: a guesser locks nobody out who was there already.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const FIRST_OF_ALL: u32 = 50;
 const EACH_OF_ALL: Duration = Duration::from_millis(20);
 /// No answer comes later than this: where it would, nothing is looked at.
 const LATEST: Duration = Duration::from_secs(30);
-/// Addresses that are remembered, for as long as answers to them are due.
+/// Addresses that are remembered, for as long as answers to them are due; and right tokens that were shown from one.
 const ADDRESSES: usize = 4096;
 
 /// The addresses that have guessed.
@@ -29,8 +30,22 @@ struct Kept {
     of: HashMap<Option<IpAddr>, Pace>,
     /// The pace of addresses for which there is no room.
     others: Pace,
+    /// Names of right tokens, and where they came from.
+    known: HashSet<(Option<IpAddr>, Box<str>)>,
     /// When it was last said that nothing is looked at.
     said: Option<Instant>,
+}
+
+/// The answer to somebody who shows a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Right,
+    /// It is answered after so long.
+    Wrong(Duration),
+    /// It may be either. The log has yet to say so, or not.
+    Refused {
+        is_news: bool,
+    },
 }
 
 /// Up to when all times are given away.
@@ -51,36 +66,58 @@ impl Pace {
 }
 
 impl Guesses {
-    /// Returns whether a token of this address is looked at; if not, whether the log has yet to say so.
-    pub(super) fn may_look(&self, address: Option<IpAddr>) -> Result<(), bool> {
-        let (mut kept, now) = (self.kept(), Instant::now());
+    /// Judges what comes from an address: the token of this name, or a wrong one.
+    pub(super) fn judge(&self, address: Option<IpAddr>, name: Option<&str>) -> Verdict {
+        let (mut kept, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let known = name.map(|name| (address, name.into()));
+        match known {
+            Some(known) if kept.known.contains(&known) => Verdict::Right,
+            _ if kept.is_full(address, now) => Verdict::Refused { is_news: kept.is_news(now) },
+            Some(known) => {
+                kept.knows(known);
+                Verdict::Right
+            }
+            None => Verdict::Wrong(kept.delay(address, now)),
+        }
+    }
+}
+
+impl Kept {
+    /// Whether too many answers are ahead of the next one to this address.
+    fn is_full(&self, address: Option<IpAddr>, now: Instant) -> bool {
         // One who has shown nothing wrong is never kept out by what others do.
-        let Some(pace) = kept.of.get(&address) else { return Ok(()) };
+        let Some(pace) = self.of.get(&address).filter(|pace| !pace.ahead(now).is_zero()) else {
+            return false;
+        };
         let is_full = |pace: &Pace, each| pace.ahead(now) + each >= LATEST;
-        let is_due = !pace.ahead(now).is_zero();
-        let is_too_much = is_full(pace, EACH) || is_due && is_full(&kept.all, EACH_OF_ALL);
-        if !is_too_much {
-            return Ok(());
-        }
-        let is_news = kept.said.is_none_or(|said| now - said > LATEST);
-        kept.said = if is_news { Some(now) } else { kept.said };
-        Err(is_news)
+        is_full(pace, EACH) || is_full(&self.all, EACH_OF_ALL)
     }
 
-    /// A token of this address was wrong: after how long that is to be answered.
-    pub(super) fn wrong(&self, address: Option<IpAddr>) -> Duration {
-        let (mut kept, now) = (self.kept(), Instant::now());
-        if kept.of.len() >= ADDRESSES {
-            kept.of.retain(|_, pace| !pace.ahead(now).is_zero());
+    fn is_news(&mut self, now: Instant) -> bool {
+        let is_news = self.said.is_none_or(|said| now - said > LATEST);
+        if is_news {
+            self.said = Some(now);
         }
-        let is_known = kept.of.len() < ADDRESSES || kept.of.contains_key(&address);
-        let of_all = kept.all.next(now, FIRST_OF_ALL, EACH_OF_ALL);
-        let pace = if is_known { kept.of.entry(address).or_default() } else { &mut kept.others };
+        is_news
+    }
+
+    fn knows(&mut self, known: (Option<IpAddr>, Box<str>)) {
+        if self.known.len() >= ADDRESSES {
+            // Those who come on are known again with their next request.
+            self.known.clear();
+        }
+        self.known.insert(known);
+    }
+
+    /// How long the answer to a wrong token waits.
+    fn delay(&mut self, address: Option<IpAddr>, now: Instant) -> Duration {
+        if self.of.len() >= ADDRESSES {
+            self.of.retain(|_, pace| !pace.ahead(now).is_zero());
+        }
+        let has_room = self.of.len() < ADDRESSES || self.of.contains_key(&address);
+        let of_all = self.all.next(now, FIRST_OF_ALL, EACH_OF_ALL);
+        let pace = if has_room { self.of.entry(address).or_default() } else { &mut self.others };
         pace.next(now, FIRST, EACH).max(of_all).min(LATEST)
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,30 +129,47 @@ mod tests {
         Some(IpAddr::V4(number.into()))
     }
 
-    #[test]
-    fn the_first_wrong_tokens_are_answered_at_once_and_the_next_at_a_pace() {
-        let guesses = Guesses::default();
-        let waits: Vec<_> = (0..20).map(|_| guesses.wrong(address(1))).collect();
-        assert_eq!(waits[..5], [Duration::ZERO; 5]);
-        assert!(waits[19] > Duration::from_millis(2800) && waits[19] <= Duration::from_secs(3), "{waits:?}");
-        assert_eq!(guesses.wrong(address(2)), Duration::ZERO);
-        assert!(guesses.may_look(address(1)).is_ok());
+    fn wrong(guesses: &Guesses, number: u32) -> Duration {
+        match guesses.judge(address(number), None) {
+            Verdict::Wrong(wait) => wait,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn who_does_not_wait_is_not_looked_at_and_keeps_nobody_else_out() {
+    fn the_first_wrong_tokens_are_answered_at_once_and_the_next_at_a_pace() {
         let guesses = Guesses::default();
-        for _ in 0..200 {
-            guesses.wrong(address(1));
-        }
-        assert_eq!((guesses.may_look(address(1)), guesses.may_look(address(1))), (Err(true), Err(false)));
-        assert_eq!(guesses.may_look(address(2)), Ok(()));
-        // A crowd of addresses is slowed, and takes no more memory.
+        let waits: Vec<_> = (0..20).map(|_| wrong(&guesses, 1)).collect();
+        assert_eq!(waits[..5], [Duration::ZERO; 5]);
+        assert!(waits[19] > Duration::from_millis(2500) && waits[19] <= Duration::from_secs(3), "{waits:?}");
+        assert_eq!(wrong(&guesses, 2), Duration::ZERO);
+        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
+    }
+
+    #[test]
+    fn one_that_does_not_wait_is_refused_and_keeps_nobody_else_out() {
+        let guesses = Guesses::default();
+        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
+        let verdicts: Vec<_> = (0..200).map(|_| guesses.judge(address(1), None)).collect();
+        let refused = |is_news| verdicts.iter().filter(|one| **one == Verdict::Refused { is_news }).count();
+        assert!(refused(true) == 1 && refused(false) >= 40, "{verdicts:?}");
+        assert_eq!(guesses.judge(address(1), Some("ops")), Verdict::Refused { is_news: false });
+        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
+        assert_eq!(guesses.judge(address(2), Some("ops")), Verdict::Right);
+    }
+
+    #[test]
+    fn a_crowd_of_addresses_is_slowed_and_takes_no_more_memory() {
+        let guesses = Guesses::default();
         for number in 0..20_000 {
-            guesses.wrong(address(number));
+            guesses.judge(address(number), None);
         }
-        assert!(guesses.wrong(address(70_000)) >= LATEST / 2);
-        assert!(guesses.kept().of.len() <= ADDRESSES);
-        assert_eq!(guesses.may_look(address(80_000)), Ok(()));
+        assert!(wrong(&guesses, 70_000) >= LATEST / 2);
+        assert_eq!(guesses.judge(address(80_000), Some("ops")), Verdict::Right);
+        for number in 0..20_000 {
+            guesses.judge(address(100_000 + number), Some("ops"));
+        }
+        let kept = guesses.0.lock().unwrap();
+        assert!(kept.of.len() <= ADDRESSES && kept.known.len() <= ADDRESSES);
     }
 }

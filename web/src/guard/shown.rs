@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use crate::access::Pass;
 use crate::guard::Origin;
+use crate::guard::guesses::Verdict;
 use crate::serve::Seat;
 use crate::web::Shared;
 
@@ -14,7 +15,7 @@ use crate::web::Shared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Wrong,
-    /// It was not looked at.
+    /// It may be right.
     TooMany,
 }
 
@@ -34,21 +35,22 @@ impl Showing {
 
     /// Returns the pass of a token.
     pub(crate) async fn token(&self, said: &[u8], by: &'static str) -> Result<Arc<Pass>, Refused> {
-        let (guesses, address) = (&self.shared.guesses, self.origin.address());
-        if let Err(is_news) = guesses.may_look(address) {
-            if is_news {
-                self.origin.was_refused(by);
+        let pass = self.shared.access.pass_of(said);
+        match self.shared.guesses.judge(self.origin.address(), pass.as_ref().map(|pass| &*pass.name)) {
+            Verdict::Right => pass.ok_or(Refused::Wrong),
+            Verdict::Wrong(wait) => {
+                self.origin.was_wrong(by);
+                // One that has to wait keeps no place from others.
+                let _waiting = self.seat.as_ref().map(Seat::waiting);
+                sleep(wait).await;
+                Err(Refused::Wrong)
             }
-            return Err(Refused::TooMany);
+            Verdict::Refused { is_news } => {
+                if is_news {
+                    self.origin.was_refused(by);
+                }
+                Err(Refused::TooMany)
+            }
         }
-        if let Some(pass) = self.shared.access.pass_of(said) {
-            return Ok(pass);
-        }
-        self.origin.was_wrong(by);
-        let wait = guesses.wrong(address);
-        // One that has to wait keeps no place from others.
-        let _waiting = self.seat.as_ref().map(Seat::waiting);
-        sleep(wait).await;
-        Err(Refused::Wrong)
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use keylapse_support::eventually;
 use keylapse_web::{Access, Web};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
@@ -105,6 +106,37 @@ async fn wrong_tokens_are_answered_some_a_second_and_the_right_one_at_once() {
     let (answered, ()) = tokio::join!(join_all((0..32).map(guess)), right);
     let answered: usize = answered.into_iter().sum();
     assert!(answered <= 40, "{answered} guesses in {span:?}");
+}
+
+/// From one address, as all who come through a proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_guess_at_once_a_token_that_was_shown_before_comes_in() {
+    let site = serve(&guarded()).await;
+    let right = async |path: &str| {
+        let head = format!("Authorization: Bearer {TOKEN}");
+        timeout(PATIENCE / 2, site.ask("GET", path, &[&head], "")).await.expect("an answer").status
+    };
+    assert_eq!(right("/api/v1/no-such-route").await, 404);
+    let request =
+        format!("GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WRONG}\r\n\r\n");
+    let guessers = join_all((0..600).map(async |_| {
+        let mut stream = site.connect().await;
+        // It may have given way to another already.
+        _ = stream.write_all(request.as_bytes()).await;
+        stream
+    }))
+    .await;
+    let too_many = format!("Authorization: Bearer {WRONG}");
+    eventually(PATIENCE, "a refusal", async || {
+        site.ask("GET", "/api/v1/status", &[&too_many], "").await.status == 429
+    })
+    .await;
+    for _ in 0..10 {
+        assert_eq!(right("/api/v1/no-such-route").await, 404);
+    }
+    let other = log_in(&site, READ_TOKEN).await;
+    assert!(other.status == 429 && other.body.contains("try again"), "{other:?}");
+    drop(guessers);
 }
 
 #[tokio::test]
