@@ -29,7 +29,8 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Connections at a time. One more has the place of the one that has been idle for longest. Default: 512.
+    /// Connections at a time; 16 more are kept for probes. One more has the place of the one that has been waited for
+    /// longest. Default: 512.
     pub fn connections(self, most: usize) -> Self {
         Self { connections: most.max(1), ..self }
     }
