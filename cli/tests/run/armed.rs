@@ -72,8 +72,7 @@ async fn tokens_are_read_again_at_a_reload_and_bad_ones_refused() {
     let scene = Scene::new().await;
     scene.write("keylapse.toml", &file(&receiver, &["orders"]));
     scene.write("token", TOKEN);
-    let token = scene.path("token");
-    let (program, at) = scene.listening_with(&["run", "--token-file", &token]).await;
+    let (program, at) = scene.listening_with(&["run", "--token-file", "token"]).await;
     let comes_in = |token: &str| ask(&at, "GET", "/metrics", token).0 == 200;
     assert!(comes_in(TOKEN) && !comes_in(OTHER));
     scene.write("token", "too short");

@@ -77,10 +77,6 @@ impl Scene {
         redis::from_redis_value(dead).expect("a number")
     }
 
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
-    }
-
     pub(crate) fn run(&self) -> Program {
         self.start(&["run"])
     }
