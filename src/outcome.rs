@@ -80,8 +80,20 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     ByPolicy,
+    /// By the policy, but not before this long.
+    NoSooner(Duration),
     After(Duration),
     Dead,
+}
+
+impl Then {
+    /// How long the next attempt has to wait, whatever the policy says.
+    pub(crate) fn least(self) -> Duration {
+        match self {
+            Self::NoSooner(delay) => delay,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 impl Failure {
@@ -95,6 +107,12 @@ impl Failure {
         Self { then: Then::After(delay), error: text_of(error) }
     }
 
+    /// Retried by the topic's policy, but not before this long. It is for what a service asks for, as by `Retry-After`:
+    /// that can put the next attempt off, and cannot bring it forward.
+    pub fn retry_no_sooner(delay: Duration, error: impl fmt::Display) -> Self {
+        Self { then: Then::NoSooner(delay), error: text_of(error) }
+    }
+
     /// Permanent: the timer ends in the dead letters.
     pub fn dead(error: impl fmt::Display) -> Self {
         Self { then: Then::Dead, error: text_of(error) }
@@ -105,12 +123,12 @@ impl Failure {
         self.then == Then::Dead
     }
 
-    /// After how long the next attempt was asked for; `None` leaves it to the
-    /// policy, or there is to be none.
+    /// After how long the next attempt was asked for, by [`retry_after`](Self::retry_after);
+    /// `None` leaves it to the policy, or there is to be none.
     pub fn delay(&self) -> Option<Duration> {
         match self.then {
             Then::After(delay) => Some(delay),
-            Then::ByPolicy | Then::Dead => None,
+            Then::ByPolicy | Then::NoSooner(_) | Then::Dead => None,
         }
     }
 

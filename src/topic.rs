@@ -147,7 +147,8 @@ impl<T> Topic<T> {
         self.with(|all| all.max_age = age)
     }
 
-    /// How often a timer may be snoozed before it ends in the dead letters.
+    /// How often a timer may be snoozed before it ends in the dead letters; with
+    /// `u16::MAX` any number of times, until [`max_age`](Self::max_age).
     /// Default: 1,000.
     pub fn max_snoozes(self, snoozes: u16) -> Self {
         self.with(|all| all.max_snoozes = snoozes)

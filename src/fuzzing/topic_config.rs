@@ -168,7 +168,7 @@ impl Case {
         let delay = self.delay;
         let failed = |then| Ended::Failed("error", Failure { then, error: "é".repeat(600) });
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
-        let thens = [Then::ByPolicy, Then::After(delay), Then::Dead];
+        let thens = [Then::ByPolicy, Then::NoSooner(delay), Then::After(delay), Then::Dead];
         outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()
     }
 
@@ -184,7 +184,7 @@ impl Case {
             }
             Some(End::Snooze { delay, attempt, snoozes, .. }) => {
                 assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= config.max_snoozes);
-                assert_eq!((attempt, snoozes), (self.state.attempt, self.state.snoozes + 1));
+                assert_eq!((attempt, snoozes), (self.state.attempt, self.state.snoozes.saturating_add(1)));
             }
             other => panic!("{other:?}"),
         }

@@ -64,6 +64,7 @@ impl fmt::Display for Then {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByPolicy => f.write_str("to be retried by the policy"),
+            Self::NoSooner(delay) => write!(f, "to be retried by the policy, in {delay:?} at the earliest"),
             Self::After(delay) => write!(f, "to be retried in {delay:?}"),
             Self::Dead => f.write_str("permanent"),
         }
@@ -229,6 +230,10 @@ mod tests {
         assert_eq!(asked(anyhow::Error::new(busy().into_error()).context("paying")), after);
         let failure: Failure = io::Error::other(busy().into_error()).into();
         assert_eq!((failure.delay(), failure.is_permanent()), (Some(Duration::from_secs(5)), false));
+        let busy = Failure::retry_no_sooner(Duration::from_secs(5), "busy");
+        let failure: Failure = io::Error::other(busy.into_error()).into();
+        assert_eq!(failure.then, Then::NoSooner(Duration::from_secs(5)));
+        assert_eq!((failure.delay(), failure.is_permanent()), (None, false));
     }
 
     #[test]

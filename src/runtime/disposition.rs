@@ -40,9 +40,13 @@ impl Ended {
     /// panic, that is the attempt's failure, and the default policy says how long to wait.
     pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
         match self {
-            Self::Failed(kind, Failure { then: Then::ByPolicy, error }) if attempt < config.attempts() => {
-                let waits =
-                    |kind, delay, error| Self::Failed(kind, Failure { then: Then::After(delay), error });
+            Self::Failed(kind, Failure { then: then @ (Then::ByPolicy | Then::NoSooner(_)), error })
+                if attempt < config.attempts() =>
+            {
+                let waits = |kind, delay: Duration, error| {
+                    let delay = delay.max(then.least());
+                    Self::Failed(kind, Failure { then: Then::After(delay), error })
+                };
                 match contained(|| config.backoff.delay(attempt)) {
                     Ok(delay) => waits(kind, delay, error),
                     Err(panic) => {
@@ -67,7 +71,7 @@ impl Ended {
             Self::Returned(Outcome::Again(delay)) => {
                 End::Again { delay: bounded(delay), arming: ArmingId::random() }
             }
-            Self::Returned(Outcome::Snooze(_)) if snoozes >= config.max_snoozes => {
+            Self::Returned(Outcome::Snooze(_)) if snoozes >= config.max_snoozes && snoozes < u16::MAX => {
                 dead(DeadReason::Snoozed, history)
             }
             Self::Returned(Outcome::Snooze(_)) if too_old => dead(DeadReason::TooOld, history),
@@ -95,7 +99,7 @@ impl Ended {
                     _ if attempt >= config.attempts() => return Some(dead(DeadReason::Exhausted, history)),
                     _ if too_old => return Some(dead(DeadReason::TooOld, history)),
                     Then::After(delay) => delay,
-                    Then::ByPolicy => config.backoff.delay(attempt),
+                    Then::ByPolicy | Then::NoSooner(_) => config.backoff.delay(attempt).max(then.least()),
                 };
                 End::Retry { delay: bounded(delay), attempt: attempt.saturating_add(1), snoozes, history }
             }
@@ -212,6 +216,20 @@ mod tests {
     }
 
     #[test]
+    fn of_the_policy_and_the_least_delay_that_was_asked_for_the_later_counts() {
+        for (least, delay) in [(0, 15), (14, 15), (16, 16), (7 * 86_400, 7 * 86_400)] {
+            let asked = || error(Then::NoSooner(Duration::from_secs(least)));
+            for ended in [asked(), asked().by_policy(&config(), 1)] {
+                let Some(End::Retry { delay: waits, .. }) = decide(ended, &before(1)) else {
+                    panic!("{least}")
+                };
+                assert_eq!(waits, delay * 1000, "{least}");
+            }
+            assert_eq!(reason(decide(asked(), &before(2))), Some(DeadReason::Exhausted));
+        }
+    }
+
+    #[test]
     fn permanent_failures_die_at_once() {
         assert_eq!(reason(decide(error(Then::Dead), &before(1))), Some(DeadReason::Permanent));
     }
@@ -256,6 +274,17 @@ mod tests {
         let often = State { snoozes: 1, ..before(1) };
         assert_eq!(reason(decide(snooze(), &often)), Some(DeadReason::Snoozed));
         assert!(matches!(decide(snooze(), &before(1)), Some(End::Snooze { snoozes: 1, attempt: 1, .. })));
+    }
+
+    #[test]
+    fn with_the_greatest_number_of_snoozes_only_the_age_ends_what_snoozes() {
+        let config = Topic::<u32>::new("a:{id}").unwrap().max_snoozes(u16::MAX).config;
+        let record = Record { arming: ArmingId::random(), deadline: 1000, payload: Bytes::new() };
+        let often = State { snoozes: u16::MAX, ..before(1) };
+        let snooze =
+            |at| Ended::Returned(Outcome::Snooze(Duration::ZERO)).decide(&config, &record, &often, at);
+        assert!(matches!(snooze(2000), Some(End::Snooze { snoozes: u16::MAX, .. })));
+        assert_eq!(reason(snooze(1000 + 31 * 86_400_000)), Some(DeadReason::TooOld));
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn texts_without_end_are_cut_wherever_they_stand() {
     for text in [
         text_of(|| Failure::retry(Endless)),
         text_of(|| Failure::retry_after(Duration::from_secs(1), Endless)),
+        text_of(|| Failure::retry_no_sooner(Duration::from_secs(1), Endless)),
         text_of(|| Failure::dead(Endless)),
         text_of(|| Failure::from(Endless)),
         text_of(|| Failure::from(io::Error::other(Endless))),

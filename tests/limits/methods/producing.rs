@@ -115,11 +115,14 @@ pub(super) const CASES: &[Case] = &[
             listening.stop().await.unwrap();
         });
     }),
-    (&["Failure::retry", "Failure::dead", "Failure::retry_after"], || {
+    (&["Failure::retry", "Failure::dead", "Failure::retry_after", "Failure::retry_no_sooner"], || {
         for text in texts() {
-            for failure in
-                [Failure::retry(&text), Failure::dead(&text), Failure::retry_after(Duration::MAX, &text)]
-            {
+            for failure in [
+                Failure::retry(&text),
+                Failure::dead(&text),
+                Failure::retry_after(Duration::MAX, &text),
+                Failure::retry_no_sooner(Duration::MAX, &text),
+            ] {
                 assert!(failure.message().len() <= 8 << 10 && failure.to_string() == failure.message());
                 ended(Err(failure));
             }
@@ -127,6 +130,7 @@ pub(super) const CASES: &[Case] = &[
         // With their delays those that are outcomes, too.
         for delay in DURATIONS {
             ended(Err(Failure::retry_after(delay, "")));
+            ended(Err(Failure::retry_no_sooner(delay, "")));
             ended(Ok(Outcome::Again(delay)));
             ended(Ok(Outcome::Snooze(delay)));
         }
