@@ -24,8 +24,9 @@ use crate::secret::{Secret, SecretPlace};
 use crate::webhook::{Allowed, Limits, Settings, Template, Webhook, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Of one URL, or of each host that a template leads to: fewer there, so that one that is slow leaves places to others.
-const PER_HOST: usize = 100;
+/// So many deliveries of a topic run at a time, unless the file says so; ...
+const PER_TOPIC: usize = 100;
+/// ... and to each host that a template leads to: fewer, so that one that is slow leaves places to others.
 const PER_HOST_OF_MANY: usize = 20;
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
@@ -104,6 +105,7 @@ fn webhook_of(
         headers: headers(at, &table.headers).map_err(refuse)?,
         timeout: time("timeout", table.timeout, SHORTEST..=LONGEST).map_err(refuse)?.unwrap_or(TIMEOUT),
         per_host: per_host(&table, template.is_fixed(), at_once).map_err(refuse)?,
+        at_once: at_once.unwrap_or(PER_TOPIC).min(at.at_once.unwrap_or(AT_ONCE)),
         circuit: table.circuit.as_ref().map_or(Ok(CIRCUIT), circuit).map_err(refuse)?,
         tls: tls::trusting(table.ca_file.map(|file| at.folder.join(file)).as_deref()).map_err(refuse)?,
         template,
@@ -114,7 +116,7 @@ fn webhook_of(
 
 /// As many as the topic may run, if that was said and there is one host.
 fn per_host(table: &WebhookTable, is_fixed: bool, at_once: Option<usize>) -> Result<usize, String> {
-    let usual = if is_fixed { at_once.unwrap_or(PER_HOST) } else { PER_HOST_OF_MANY };
+    let usual = if is_fixed { at_once.unwrap_or(PER_TOPIC) } else { PER_HOST_OF_MANY };
     Ok(if_within("per-host", table.per_host, 1..=AT_ONCE)?.unwrap_or(usual))
 }
 

@@ -89,7 +89,8 @@ impl Config {
         let tables = file.topics.iter().filter(|_| is_exposed);
         let exposed_headers =
             tables.flat_map(|(name, table)| inline_secrets(name, table.get_ref())).collect();
-        let topics = file.topics.into_iter().map(|(name, table)| topics::relayed(&name, table, text, folder));
+        let relayed = |(name, table): (String, _)| topics::relayed(&name, table, text, folder, concurrency);
+        let topics = file.topics.into_iter().map(relayed);
         Ok(Self {
             concurrency,
             grace,

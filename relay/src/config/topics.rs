@@ -18,7 +18,7 @@ use crate::delivery::Delivery;
 
 /// An attempt is stopped when a delivery should have ended by itself so long ago.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Timers are put off while their host is left alone; `max-age` ends those that are never delivered.
+/// Any number. Timers are put off while their host is full or left alone; `max-age` ends those that are never delivered.
 const MAX_SNOOZES: u16 = u16::MAX;
 
 /// Of waits between attempts, and of what is kept.
@@ -30,6 +30,8 @@ pub(super) struct At<'a> {
     pub(super) text: &'a str,
     pub(super) folder: &'a Path,
     pub(super) name: &'a str,
+    /// How many deliveries of all topics run at a time, if the file says so.
+    pub(super) at_once: Option<usize>,
 }
 
 impl At<'_> {
@@ -43,8 +45,9 @@ pub(super) fn relayed(
     table: Spanned<TopicTable>,
     text: &str,
     folder: &Path,
+    at_once: Option<usize>,
 ) -> Result<Relayed, ConfigError> {
-    let (span, at) = (table.span(), At { text, folder, name });
+    let (span, at) = (table.span(), At { text, folder, name, at_once });
     let mut table = table.into_inner();
     let delivery = delivery(&at, &span, &mut table)?;
     let source = source(&at, &span, &table, &delivery)?;

@@ -34,7 +34,7 @@ pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap, now: SystemTime) 
         Class::TooMany => Ok(Outcome::Snooze(wait.unwrap_or(TOO_MANY).max(SOONEST))),
         Class::Redirected => Err(Failure::retry(format!("{}: redirects are not followed", said()))),
         _ => Err(match wait {
-            Some(wait) => Failure::retry_after(wait, said()),
+            Some(wait) => Failure::retry_no_sooner(wait, said()),
             None => Failure::retry(said()),
         }),
     })
@@ -63,7 +63,7 @@ mod tests {
         match verdict(StatusCode::from_u16(status).unwrap(), &headers, now) {
             Verdict::Gone => "gone".to_owned(),
             Verdict::Ended(Ok(outcome)) => format!("{outcome:?}"),
-            Verdict::Ended(Err(failure)) => format!("{:?} {}", failure.delay(), failure.message()),
+            Verdict::Ended(Err(failure)) => format!("{failure:?}"),
         }
     }
 
@@ -79,10 +79,11 @@ mod tests {
             (429, Some("Wed, 21 Oct 2015 07:00:00 GMT"), "Snooze(1s)"),
             (429, Some("99999999999"), "Snooze(86400s)"),
             (429, Some("soon"), "Snooze(60s)"),
-            (500, None, "None the receiver answered 500 Internal Server Error"),
-            (503, Some("7"), "Some(7s) the receiver answered 503 Service Unavailable"),
-            (404, None, "None the receiver answered 404 Not Found"),
-            (302, None, "None the receiver answered 302 Found: redirects are not followed"),
+            (500, None, "Failure(ByPolicy: the receiver answered 500 Internal Server Error)"),
+            (503, Some("0"), "Failure(NoSooner(0ns): the receiver answered 503 Service Unavailable)"),
+            (503, Some("7"), "Failure(NoSooner(7s): the receiver answered 503 Service Unavailable)"),
+            (404, None, "Failure(ByPolicy: the receiver answered 404 Not Found)"),
+            (302, None, "Failure(ByPolicy: the receiver answered 302 Found: redirects are not followed)"),
         ] {
             assert_eq!(of(status, retry_after), meant, "{status} {retry_after:?}");
         }

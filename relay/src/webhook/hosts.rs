@@ -1,24 +1,26 @@
 //! What is known of the hosts that are called: who has a place there, who is left alone, and why.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::{Destination, DestinationState};
 use metrics::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::circuit::{Circuit, Limits, Way};
+use super::places::Calls;
 use crate::turns::Turns;
 
 /// All hosts of a topic: as many as the file lists, whatever payloads say.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     topic: String,
-    places: usize,
+    per_host: usize,
+    /// The places that they share; none where there is one host.
+    shared: Option<usize>,
     limits: Limits,
     known: Mutex<HashMap<String, Host>>,
     /// How many are left alone.
@@ -27,7 +29,7 @@ pub(crate) struct Hosts {
 
 #[derive(Debug)]
 struct Host {
-    places: Arc<Semaphore>,
+    calls: Calls,
     circuit: Circuit,
     /// Until when it asked not to be called.
     busy: Option<Instant>,
@@ -45,7 +47,7 @@ struct Host {
 pub(crate) struct Place<'a> {
     hosts: &'a Hosts,
     host: String,
-    _permit: OwnedSemaphorePermit,
+    call: u64,
 }
 
 /// What came of a call.
@@ -62,7 +64,7 @@ pub(crate) enum Called {
 /// Why there is none, and after how long to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// All are taken.
+    /// All are taken, or left to other hosts.
     Full(Duration),
     /// It has failed too often, and is left alone.
     Open(Duration),
@@ -76,20 +78,28 @@ const BUSY: Duration = Duration::from_secs(60);
 const WAITING: usize = 10;
 
 impl Hosts {
-    pub(crate) fn new(topic: &str, places: usize, limits: Limits, open: Gauge) -> Self {
+    pub(crate) fn new(
+        topic: &str,
+        per_host: usize,
+        shared: Option<usize>,
+        limits: Limits,
+        open: Gauge,
+    ) -> Self {
         open.increment(0.0); // it is there from the start
-        Self { topic: topic.to_owned(), places, limits, known: Mutex::default(), open }
+        Self { topic: topic.to_owned(), per_host, shared, limits, known: Mutex::default(), open }
     }
 
     /// A place to call this host for this key.
     pub(crate) fn enter(&self, host: &str, key: &Bytes) -> Result<Place<'_>, Refused> {
-        let mut known = self.known();
-        let at = known.entry(host.to_owned()).or_insert_with(|| Host::new(self.places, self.limits));
-        let Ok(permit) = Arc::clone(&at.places).try_acquire_owned() else {
-            return Err(Refused::Full(at.full.take(SOON)));
-        };
-        match at.circuit.enter(Instant::now()) {
-            Way::Free => Ok(Place { hosts: self, host: host.to_owned(), _permit: permit }),
+        let (mut known, now) = (self.known(), Instant::now());
+        let load = Calls::load(known.values().map(|host| &host.calls), now);
+        let at = known.entry(host.to_owned()).or_insert_with(|| Host::new(self.limits));
+        let fits = |places| at.calls.may_have_more(places, load, now);
+        if at.calls.held() >= self.per_host || !self.shared.is_none_or(fits) {
+            return Err(Refused::Full(at.full.take_at(SOON, at.calls.pace(now))));
+        }
+        match at.circuit.enter(now) {
+            Way::Free => Ok(Place { hosts: self, host: host.to_owned(), call: at.calls.begin(now) }),
             Way::Wait(wait) => {
                 at.waits(key);
                 Err(Refused::Open(at.open.take(wait)))
@@ -117,9 +127,9 @@ impl Hosts {
 }
 
 impl Host {
-    fn new(places: usize, limits: Limits) -> Self {
+    fn new(limits: Limits) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(places)),
+            calls: Calls::new(),
             circuit: Circuit::new(limits),
             busy: None,
             last_answer: None,
@@ -215,6 +225,14 @@ impl Place<'_> {
     }
 }
 
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(Host { calls, .. }) = self.hosts.known().get_mut(&self.host) {
+            calls.end(self.call, Instant::now());
+        }
+    }
+}
+
 /// When the file is read again, others are in their place, who know nothing yet.
 impl Drop for Hosts {
     fn drop(&mut self) {
@@ -231,7 +249,7 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(30);
 
     fn hosts() -> Hosts {
-        Hosts::new("orders", 5, Limits { failures: 3, wait: WAIT }, Gauge::noop())
+        Hosts::new("orders", 5, None, Limits { failures: 3, wait: WAIT }, Gauge::noop())
     }
 
     fn call(hosts: &Hosts, key: &'static str, called: Called) {

@@ -4,7 +4,10 @@ mod address;
 mod answer;
 mod circuit;
 mod class;
+mod client;
+mod drain;
 mod hosts;
+mod places;
 mod resolve;
 mod sign;
 mod targets;
@@ -16,10 +19,10 @@ pub(crate) mod tls;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use keylapse::{Failure, Outcome};
 use reqwest::dns::Resolve;
 use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use rustls::ClientConfig;
 use url::Url;
@@ -32,16 +35,14 @@ pub(crate) use self::template::Template;
 
 use self::answer::{Verdict, verdict};
 use self::class::Class;
+use self::client::Clients;
+use self::drain::Drain;
 use self::hosts::{Called, Refused};
 use crate::message::{self, Form};
 use crate::metrics;
 use crate::occurrence::Occurrence;
 use crate::secret::Secret;
 
-/// So much of an answer's body is read, so that the connection can be used again; of a longer one it is closed.
-const BODY: usize = 64 << 10;
-/// How long a connection is kept that nobody uses: receivers close theirs after a minute or so.
-const IDLE: Duration = Duration::from_secs(30);
 const AGENT: &str = concat!("keylapse/", env!("CARGO_PKG_VERSION"));
 
 /// What the file says of it, checked.
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) headers: HeaderMap,
     pub(crate) timeout: Duration,
     pub(crate) per_host: usize,
+    /// How many calls of the topic run at a time.
+    pub(crate) at_once: usize,
     pub(crate) circuit: Limits,
     pub(crate) tls: ClientConfig,
 }
@@ -62,9 +65,10 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Webhook {
     topic: String,
-    client: Client,
+    clients: Clients,
     settings: Settings,
     hosts: Arc<Hosts>,
+    drain: Drain,
 }
 
 /// What a delivery came to.
@@ -72,7 +76,7 @@ pub(crate) struct Webhook {
 pub(crate) enum Delivered {
     /// An attempt has ended.
     Ended(Result<Outcome, Failure>),
-    /// Nobody is to call this URL again, whatever comes due.
+    /// The attempt is to be made again once somebody has looked: nobody is to call this URL until then.
     Gone(String),
 }
 
@@ -86,21 +90,13 @@ impl Webhook {
         if let Template::Fixed(url) = &settings.template {
             resolve::check_literal(url, &settings.allowed)?;
         }
-        let client = Client::builder()
-            .tls_backend_preconfigured(settings.tls.clone())
-            .redirect(Policy::none())
-            .no_proxy()
-            .user_agent(AGENT)
-            .connect_timeout(settings.timeout)
-            .timeout(settings.timeout)
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(settings.per_host)
-            .dns_resolver(Arc::new(resolve::Checked { resolver, allowed: settings.allowed.clone() }))
-            .build()
-            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+        let clients =
+            Clients::new(&settings, resolve::Checked { resolver, allowed: settings.allowed.clone() })?;
+        let shared = (!settings.template.is_fixed()).then_some(settings.at_once);
         metrics::webhooks_from_start(topic, Class::ALL.iter().map(|class| class.as_str()));
-        let hosts = Hosts::new(topic, settings.per_host, settings.circuit, metrics::circuits(topic));
-        Ok(Self { topic: topic.to_owned(), client, settings, hosts: Arc::new(hosts) })
+        let circuits = metrics::circuits(topic);
+        let hosts = Arc::new(Hosts::new(topic, settings.per_host, shared, settings.circuit, circuits));
+        Ok(Self { topic: topic.to_owned(), clients, settings, hosts, drain: Drain::new() })
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -151,7 +147,7 @@ impl Webhook {
             Ok(response) => {
                 let status = response.status();
                 let verdict = verdict(status, response.headers(), SystemTime::now());
-                drain(response).await;
+                self.drain.take(response);
                 (Class::of(status), Some(status.to_string()), self.end(verdict))
             }
             Err(error) => {
@@ -168,10 +164,14 @@ impl Webhook {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let signatures = sign::signatures(&self.settings.secrets, &of.id, at, &body);
-        let request = self.client.post(url).headers(self.settings.headers.clone());
-        let request = request.header("content-type", HeaderValue::from_static("application/json"));
-        let request = request.header("webhook-id", &of.id).header("webhook-timestamp", at);
-        request.header("webhook-signature", signatures).body(body).send().await
+        let body = Bytes::from(body);
+        let request = |client: &Client| {
+            let request = client.post(url.clone()).headers(self.settings.headers.clone());
+            let request = request.header("content-type", HeaderValue::from_static("application/json"));
+            let request = request.header("webhook-id", &of.id).header("webhook-timestamp", at);
+            request.header("webhook-signature", &signatures).body(body.clone())
+        };
+        self.clients.send(request).await
     }
 
     fn end(&self, verdict: Verdict) -> Delivered {
@@ -203,17 +203,6 @@ fn put_off(wait: Duration) -> Delivered {
 /// With its port: another is another receiver.
 fn host_of(url: &Url) -> String {
     format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default())
-}
-
-/// Reads on until its end, within bounds: the answer's head has said all.
-async fn drain(mut response: Response) {
-    let mut left = BODY;
-    while let Ok(Some(chunk)) = response.chunk().await {
-        match left.checked_sub(chunk.len()) {
-            Some(rest) => left = rest,
-            None => return,
-        }
-    }
 }
 
 /// What has happened, down to its cause, without the URL: that may hold what nobody else is to know.

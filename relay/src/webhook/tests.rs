@@ -78,6 +78,7 @@ impl Pair {
             headers: HeaderMap::new(),
             timeout: Duration::from_secs(10),
             per_host: 1,
+            at_once: 1,
             circuit: Limits { failures: 100, wait: Duration::from_secs(1) },
             tls: tls::trusting(None).unwrap(),
         };

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 mod delivered;
+mod fair;
 mod forwarded;
 mod ill;
 mod measured;

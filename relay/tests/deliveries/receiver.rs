@@ -40,6 +40,8 @@ impl Then {
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) at: Instant,
+    /// Which call of its connection it is, from 1.
+    pub(crate) of_line: usize,
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -167,7 +169,10 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, desk: Arc<Desk>
 
 impl Desk {
     async fn serve(&self, mut line: impl AsyncRead + AsyncWrite + Unpin) {
+        let mut of_line = 0;
         while let Some(call) = read(&mut line).await {
+            of_line += 1;
+            let call = Heard { of_line, ..call };
             let mut number = 0;
             let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
             self.most.fetch_max(open, Ordering::Relaxed);
@@ -249,7 +254,7 @@ async fn read(line: &mut (impl AsyncRead + Unpin)) -> Option<Heard> {
     while body.len() < length {
         more(line, &mut body).await?;
     }
-    Some(Heard { at: Instant::now(), line: first, headers, body })
+    Some(Heard { at: Instant::now(), of_line: 0, line: first, headers, body })
 }
 
 async fn more(line: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> Option<()> {

@@ -141,6 +141,12 @@ impl Rig {
         Console::connect(&*self.server.url()).await.expect("the server is there")
     }
 
+    /// How many dead letters there are.
+    pub(crate) async fn dead(&self) -> usize {
+        let topic = self.console().await.topic("orders").await.expect("the server is there");
+        topic.page(EntryState::Dead, None, 1000).await.expect("the server is there").entries.len()
+    }
+
     /// The dead letters of `orders`, once there are so many.
     pub(crate) async fn letters(&self, count: usize) -> Vec<Entry> {
         let (console, mut found) = (self.console().await, Vec::new());
