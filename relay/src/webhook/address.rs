@@ -36,6 +36,36 @@ const REFUSED_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
+/// Where clouds give their machines credentials, and tell them what to run. Some are addresses like any other, and some lie in
+/// networks that are listed for other reasons: each is taken where it is listed by itself alone.
+const METADATA: [IpAddr; 17] = [
+    // Amazon and most others; Amazon's containers.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    // Azure.
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    // Google.
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    // Alibaba.
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200)),
+    // Oracle.
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    // Tencent.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 0, 23)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 10, 10)),
+    // Scaleway.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 42, 42)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+    // Akamai, and OpenStack.
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+];
+
 /// The addresses that a topic may reach besides those of the world.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowed(Vec<IpNet>);
@@ -54,8 +84,15 @@ impl Allowed {
     /// Whether this address may be connected to.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
+        if is_metadata(address) {
+            return self.0.contains(&IpNet::from(address));
+        }
         self.0.iter().any(|net| net.contains(&address)) || is_of_the_world(address)
     }
+}
+
+pub(super) fn is_metadata(address: IpAddr) -> bool {
+    METADATA.contains(&address.to_canonical())
 }
 
 fn is_of_the_world(address: IpAddr) -> bool {
@@ -136,6 +173,37 @@ mod tests {
         assert!(has(&["10.1.0.0/16", "fd00::/8"], "10.1.2.3"));
         assert!(has(&["10.1.0.0/16", "fd00::/8"], "fd00::1"));
         assert!(!has(&["10.1.0.0/16"], "10.2.0.1"));
+    }
+
+    /// One of these in a wide network, which nobody had in mind.
+    #[test]
+    fn metadata_of_a_cloud_is_taken_only_where_it_is_listed_by_itself() {
+        for address in [
+            "168.63.129.16",
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "169.254.0.23",
+            "169.254.10.10",
+            "169.254.42.42",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:100::100:200",
+            "fd00:a9fe:a9fe::1",
+            "fd00:42::42",
+            "fe80::a9fe:a9fe",
+        ] {
+            assert!(!has(&[], address), "{address}");
+            let wide = ["0.0.0.0/0", "::/0", "168.63.129.0/24", "169.254.0.0/16", "fd00::/8", "fe80::/10"];
+            assert!(!has(&wide, address), "{address}");
+            assert!(has(&[address], address), "{address}");
+        }
+        assert!(!has(&["0.0.0.0/0"], "::ffff:168.63.129.16"));
+        assert!(has(&["168.63.129.16"], "::ffff:168.63.129.16"));
     }
 
     #[test]

@@ -87,9 +87,8 @@ impl Webhook {
 
     /// With a resolver of its own.
     fn resolving(topic: &str, settings: Settings, resolver: Arc<dyn Resolve>) -> Result<Self, String> {
-        if let Template::Fixed(url) = &settings.template {
-            resolve::check_literal(url, &settings.allowed)?;
-        }
+        let check = |host| resolve::check_literal(host, &settings.allowed);
+        settings.template.hosts().iter().try_for_each(check)?;
         let clients =
             Clients::new(&settings, resolve::Checked { resolver, allowed: settings.allowed.clone() })?;
         let shared = (!settings.template.is_fixed()).then_some(settings.at_once);
@@ -130,9 +129,7 @@ impl Webhook {
     }
 
     async fn attempt(&self, of: &Occurrence) -> (Class, Delivered) {
-        let url = self.settings.template.url(of);
-        let url = url.and_then(|url| resolve::check_literal(&url, &self.settings.allowed).map(|()| url));
-        let url = match url {
+        let url = match self.settings.template.url(of) {
             Ok(url) => url,
             // It would be the same again.
             Err(why) => return (Class::Misdirected, Delivered::Ended(Err(Failure::dead(why)))),

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use url::{Host, Url};
+use url::Host;
 
-use super::address::Allowed;
+use super::address::{Allowed, is_metadata};
 
 /// A resolver, without what may not be reached. The addresses that it answers are those that are connected to: nobody asks
 /// a second time, when the answer may be another.
@@ -45,17 +45,20 @@ impl Resolve for Checked {
 }
 
 /// An address in place of a name is asked of no resolver, so it is looked at here.
-pub(crate) fn check_literal(url: &Url, allowed: &Allowed) -> Result<(), String> {
-    let address: IpAddr = match url.host() {
-        Some(Host::Ipv4(address)) => address.into(),
-        Some(Host::Ipv6(address)) => address.into(),
-        _ => return Ok(()),
+pub(crate) fn check_literal(host: &Host, allowed: &Allowed) -> Result<(), String> {
+    let address: IpAddr = match host {
+        Host::Ipv4(address) => (*address).into(),
+        Host::Ipv6(address) => (*address).into(),
+        Host::Domain(_) => return Ok(()),
     };
     if allowed.has(address) { Ok(()) } else { Err(refuse(&address.to_string(), address)) }
 }
 
 fn refuse(host: &str, address: IpAddr) -> String {
-    format!(
-        "{host} is {address}, which is private to this machine or its network; `allow` lists such addresses"
-    )
+    let (is, lists) = if is_metadata(address) {
+        ("gives the machines of a cloud their credentials", "lists such an address by itself")
+    } else {
+        ("is private to this machine or its network", "lists such addresses")
+    };
+    format!("{host} is {address}, which {is}; `allow` {lists}")
 }

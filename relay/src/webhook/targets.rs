@@ -14,6 +14,14 @@ impl Targets {
         hosts.iter().map(|text| target(text)).collect::<Result<_, _>>().map(Self)
     }
 
+    pub(super) fn hosts(&self) -> impl Iterator<Item = Host> {
+        self.0.iter().filter_map(|(host, _)| Host::parse(host).ok())
+    }
+
+    pub(super) fn any(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|(host, _)| is(host))
+    }
+
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let host = url.host_str().unwrap_or_default();
         let with = |port| self.0.contains(&(host.to_owned(), port));

@@ -6,7 +6,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
-use url::Url;
+use url::{Host, Url};
 
 use super::targets::Targets;
 use crate::occurrence::{Occurrence, Value};
@@ -66,6 +66,14 @@ impl Template {
         matches!(self, Self::Fixed(_))
     }
 
+    /// All that it may lead to.
+    pub(crate) fn hosts(&self) -> Vec<Host> {
+        match self {
+            Self::Fixed(url) => url.host().map(|host| host.to_owned()).into_iter().collect(),
+            Self::Built(built) => built.targets.hosts().collect(),
+        }
+    }
+
     /// Where this one goes.
     pub(crate) fn url(&self, of: &Occurrence) -> Result<Url, String> {
         match self {
@@ -104,7 +112,26 @@ impl Built {
         let leads_to = |url: &Url| (url.host().map(|host| host.to_owned()), url.port());
         let is_chosen =
             matches!(self.parts.first(), Some(Part::Field(_))) || leads_to(&one) != leads_to(&another);
-        if is_chosen { Ok(()) } else { self.targets.check(&one) }
+        match is_chosen {
+            false => self.targets.check(&one),
+            true if self.fits_a_host() => Ok(()),
+            true => Err("the url can lead to no host of `hosts`, whatever the values in it are".to_owned()),
+        }
+    }
+
+    /// Whether one of the hosts begins and ends as it is written before the first name in braces and behind the last.
+    fn fits_a_host(&self) -> bool {
+        let text = self.filled(|_, _| Ok("\0".into())).unwrap_or_default().to_ascii_lowercase();
+        let Some((_, rest)) = text.split_once("://") else { return true };
+        let host = rest.split(['/', '\\', '?', '#', ':']).next().unwrap_or_default();
+        // Others are written in another way than they are listed in.
+        !host.is_ascii()
+            || match (host.split_once('\0'), host.rsplit_once('\0')) {
+                (Some((before, _)), Some((_, behind))) => self
+                    .targets
+                    .any(|host| host.strip_prefix(before).is_some_and(|rest| rest.ends_with(behind))),
+                _ => self.targets.any(|listed| listed == host),
+            }
     }
 
     fn url(&self, of: &Occurrence) -> Result<Url, String> {
@@ -117,8 +144,10 @@ impl Built {
             self.filled(|at, part| if at == 0 { value(part).map(Cow::from) } else { Ok("1".into()) })?;
         let (url, plain) = (check(&url)?, check(&plain)?);
         // No field leads to another path than the one that was written down: `..` would, however it is encoded.
-        if shape(&url) != shape(&plain) {
-            return Err("a value in the url is `.` or `..`, which would make another path of it".to_owned());
+        if shape(&url) != shape(&plain) || climbs(url.path()) {
+            return Err(
+                "a value in the url has a part `.` or `..`, which could make another path of it".to_owned()
+            );
         }
         self.targets.check(&url).map(|()| url)
     }
@@ -157,6 +186,35 @@ fn escaped(value: &str) -> Cow<'static, str> {
 fn shape(url: &Url) -> (&str, Option<usize>, bool, bool) {
     let segments = url.path_segments().map(Iterator::count);
     (url.scheme(), segments, url.query().is_some(), url.fragment().is_some())
+}
+
+/// Whether a receiver that decodes the path, once or more often, finds a part `.` or `..` in it.
+fn climbs(path: &str) -> bool {
+    let dots = |part: &[u8]| {
+        // Some leave out what follows a `;`.
+        let name = part.split(|byte| *byte == b';').next();
+        matches!(name, Some(b"." | b".."))
+    };
+    decoded(path).split(|byte| matches!(byte, b'/' | b'\\')).any(dots)
+}
+
+/// Decoded until nothing is left that could be.
+fn decoded(text: &str) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    for byte in text.bytes() {
+        plain.push(byte);
+        while let Some(encoded) = last_encoded(&plain) {
+            plain.truncate(plain.len() - 3);
+            plain.push(encoded);
+        }
+    }
+    plain
+}
+
+fn last_encoded(bytes: &[u8]) -> Option<u8> {
+    let [.., b'%', high, low] = bytes else { return None };
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 fn check(text: &str) -> Result<Url, String> {
@@ -248,8 +306,15 @@ mod tests {
                 "a b&c=d",
                 "https://shop.example/hooks/a%20b%26c%3Dd/call?of=a%20b%26c%3Dd",
             ),
-            ("https://shop.example/{a}", "../x?y#z", "https://shop.example/..%2Fx%3Fy%23z"),
-            ("https://shop.example/{a}", "@:\\%2e", "https://shop.example/%40%3A%5C%252e"),
+            ("https://shop.example/{a}", "x/y?y#z", "https://shop.example/x%2Fy%3Fy%23z"),
+            ("https://shop.example/{a}", "@:\\%2f", "https://shop.example/%40%3A%5C%252f"),
+            ("https://shop.example/{a}", "...", "https://shop.example/..."),
+            (
+                "https://shop.example/{a}",
+                ".well-known/x..y/1.",
+                "https://shop.example/.well-known%2Fx..y%2F1.",
+            ),
+            ("https://shop.example/x?of={a}", "../y", "https://shop.example/x?of=..%2Fy"),
             ("https://{a}/", "SHOP.example", "https://shop.example/"),
             ("{payload.a}", "http://127.0.0.1:8080/x?y", "http://127.0.0.1:8080/x?y"),
             ("{payload.a}/{a}", "http://shop.example", "http://shop.example/http%3A%2F%2Fshop.example"),
@@ -287,6 +352,19 @@ mod tests {
         for (text, value, said) in [
             ("https://shop.example/hooks/{a}/call", "..", "another path"),
             ("https://shop.example/hooks/.{a}", ".", "another path"),
+            ("https://shop.example/hooks/{a}", "../admin", "another path"),
+            ("https://shop.example/hooks/{a}", "./admin", "another path"),
+            ("https://shop.example/hooks/{a}", "x/..", "another path"),
+            ("https://shop.example/hooks/{a}/y", "x/../../z", "another path"),
+            ("https://shop.example/hooks/{a}", "..\\admin", "another path"),
+            ("https://shop.example/hooks/{a}", "%2e%2e%2fadmin", "another path"),
+            ("https://shop.example/hooks/{a}", "%2E./admin", "another path"),
+            ("https://shop.example/hooks/{a}", "%252e%25252e%252525252fadmin", "another path"),
+            ("https://shop.example/hooks/{a}", "%%32%65./admin", "another path"),
+            ("https://shop.example/hooks/{a}", "..;/admin", "another path"),
+            ("https://shop.example/hooks/..{a}", "/admin", "another path"),
+            ("https://shop.example/hooks/{a}.{a}", "/./", "another path"),
+            ("{payload.a}", "http://shop.example/..%2fadmin", "another path"),
             ("https://{a}/", "evil.example", "not among `hosts`"),
             ("https://{a}shop.example/", "x@", "no url"),
             ("https://shop.example{a}/", ".evil.example", "not among `hosts`"),
@@ -313,6 +391,11 @@ mod tests {
             ("https://shop.example/{a", "not closed"),
             ("https://shop.example:{a", "not closed"),
             ("https://[{a}]/", "no url"),
+            ("https://api.{a}.example/", "no host of `hosts`"),
+            ("https://{a}.evil.example/x/{a}", "no host of `hosts`"),
+            ("https://evil.example{a}/", "no host of `hosts`"),
+            ("https://evil.example:{a}/", "no host of `hosts`"),
+            ("https://shop.{a}.{a}.shop.example/", "no host of `hosts`"),
         ] {
             let error = Template::read(text, &hosts()).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");
