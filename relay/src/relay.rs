@@ -8,8 +8,9 @@ use keylapse::{
     Client, Destination, Destinations, Expired, Failure, Health, Key, Lapse, Listener, Outcome, Result,
     Schedule, Topic,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::config::{Config, Relayed, Source};
@@ -19,6 +20,10 @@ use crate::webhook::{Delivered, Hosts};
 
 /// How often a listener that starts is asked whether it works.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How soon one may be called again whose receiver is gone, if somebody lets it go on. What was under way by the time its topic
+/// was paused ends within that, or pauses it once more.
+const HANDED_BACK: Duration = Duration::from_secs(1);
 
 /// Everything that is relayed.
 #[derive(Debug)]
@@ -83,6 +88,8 @@ struct Outlet {
     topic: Topic<Bytes>,
     delivery: Delivery,
     schedule: Schedule,
+    /// When it was last paused because nobody is there any more.
+    closed: Mutex<Option<Instant>>,
 }
 
 impl Relay {
@@ -188,7 +195,9 @@ impl Relay {
                     Source::Attached(attached.destinations(called))
                 }
             };
-            let outlet = |topic| Arc::new(Outlet { name, topic, delivery, schedule: schedule.clone() });
+            let schedule = schedule.clone();
+            let outlet =
+                |topic| Arc::new(Outlet { name, topic, delivery, schedule, closed: Mutex::default() });
             builder = match source {
                 Source::Managed(topic) => {
                     let outlet = outlet(topic.clone());
@@ -253,12 +262,17 @@ impl Outlet {
         }
     }
 
-    /// Nobody is there any more: the others wait until somebody has looked.
+    /// Nobody is there any more: all wait until somebody has looked, as does this one. Many can find so at the same time.
     async fn close(&self, why: &str) -> Result<Outcome, Failure> {
-        match self.schedule.pause(&self.topic, why).await {
-            Ok(()) => warn!(topic = self.name, why, "paused; `keylapse resume` lets it go on"),
-            Err(error) => error!(topic = self.name, %error, "it cannot be paused"),
+        let Ok(mut closed) = self.closed.try_lock() else { return Ok(Outcome::Snooze(HANDED_BACK)) };
+        if closed.is_none_or(|at| at.elapsed() >= HANDED_BACK) {
+            if let Err(error) = self.schedule.pause(&self.topic, why).await {
+                error!(topic = self.name, %error, "it cannot be paused");
+                return Err(Failure::retry(why));
+            }
+            warn!(topic = self.name, why, "paused; `keylapse resume` lets it go on");
+            *closed = Some(Instant::now());
         }
-        Err(Failure::dead(why))
+        Ok(Outcome::Snooze(HANDED_BACK))
     }
 }

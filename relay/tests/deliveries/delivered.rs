@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use http::HeaderMap;
 use keylapse::console::EntryState;
 use keylapse_support::eventually;
@@ -68,22 +69,30 @@ async fn while_a_secret_is_replaced_receivers_know_either() {
     assert_eq!(call.header("webhook-signature").split(' ').count(), 2);
 }
 
+/// All that run at that moment are handed back, and go on once somebody has looked.
 #[tokio::test]
-async fn one_that_is_gone_buries_the_timer_and_pauses_the_topic() {
-    let receiver = Receiver::start(|_, _| Then::status(410)).await;
-    let rig = Rig::of_timers(&receiver.url(), FAST, ALLOW).await;
-    rig.arm("1", "1").await;
-    rig.letters(1).await;
-    let console = rig.console().await;
-    eventually(Duration::from_secs(10), "the topic to be paused", async || {
-        let topic = console.topic("orders").await.unwrap();
-        format!("{:?}", topic.overview().await.unwrap()).contains("410")
+async fn one_that_is_gone_pauses_the_topic_and_costs_no_timer() {
+    const RUNNING: usize = 100;
+    let receiver = Receiver::start(|call, _| {
+        Then::Late(Duration::from_millis(200), if call <= RUNNING { 410 } else { 200 })
     })
     .await;
-    rig.arm("2", "2").await;
+    let rig = Rig::of_timers(&receiver.url(), FAST, ALLOW).await;
+    join_all((0..RUNNING).map(async |id| rig.arm(&id.to_string(), "1").await)).await;
+    let console = rig.console().await;
     let topic = console.topic("orders").await.unwrap();
-    let waiting = topic.page(EntryState::Waiting, None, 10).await.unwrap();
-    assert_eq!((waiting.entries.len(), receiver.count()), (1, 1));
+    eventually(Duration::from_secs(20), "all to wait in a paused topic", async || {
+        let paused = format!("{:?}", topic.overview().await.unwrap()).contains("410");
+        let waiting = topic.page(EntryState::Waiting, None, 1000).await.unwrap().entries.len();
+        paused && waiting == RUNNING && rig.dead().await == 0
+    })
+    .await;
+    assert_eq!(receiver.count(), RUNNING);
+    topic.resume().await.unwrap();
+    rig.none_left().await;
+    assert_eq!((receiver.count(), rig.dead().await), (2 * RUNNING, 0));
+    let calls = receiver.calls(2 * RUNNING).await;
+    assert!(calls.iter().all(|call| call.json()["data"]["attempt"] == 1));
 }
 
 #[tokio::test]
