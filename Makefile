@@ -279,7 +279,8 @@ bench-all:
 bench-attach:
 	$(call run_bench,bench,bench-attach) $(BENCH)
 
-# Webhooks per second through `keylapse run`, and by the same HTTP client alone: a minute.
+# Webhooks per second through `keylapse run`, and by the same HTTP client alone: a minute. BENCH="--beside 20" is how late a good
+# host is called beside bad ones.
 bench-webhooks:
 	$(call run_bench,bench-webhooks,bench-webhooks) $(BENCH)
 

@@ -1,7 +1,9 @@
 //! `keylapse-bench-webhooks`: webhooks through what `keylapse run` does, beside the same HTTP client without keylapse, in
 //! the same run and to the same receiver, which is a process of its own.
 
+mod bad;
 mod bare;
+mod beside;
 mod receiver;
 mod relayed;
 
@@ -31,12 +33,16 @@ pub(crate) struct Options {
     /// How often each is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Instead of all that, how late a good host is called alone and beside so many bad ones of each kind.
+    #[arg(long, value_name = "HOSTS", num_args = 0..=1, default_missing_value = "20")]
+    beside: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     let done = match &words[..] {
         [_, word, counts @ ..] if word == WORD => receiver::play(counts),
+        [_, word, words @ ..] if word == bad::WORD => bad::play(words),
         _ => measure(&Options::parse()),
     };
     if let Err(fault) = done {
@@ -48,6 +54,9 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn measure(options: &Options) -> Result<(), Fault> {
+    if let Some(hosts) = options.beside {
+        return beside::measure(options, hosts).await;
+    }
     let (mut bare, mut relayed, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let (mut late, mut latest) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {

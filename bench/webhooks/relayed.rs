@@ -14,49 +14,72 @@ use crate::Options;
 use crate::receiver::{Came, Receiver};
 
 /// All are armed by then.
-const AHEAD: Duration = Duration::from_secs(3);
+pub(crate) const AHEAD: Duration = Duration::from_secs(3);
 const SECRET: &[u8] = b"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 pub(crate) async fn calls(options: &Options, receiver: &mut Receiver) -> Result<(Came, Came), Fault> {
-    let server = Server::start().await?;
-    let client = Client::new(&server.url())?;
-    let (schedule, topic) = (Schedule::new(client.clone()), Topic::raw_named("orders", "order:{id}")?);
-    let mut secret = NamedTempFile::new()?;
-    secret.write_all(SECRET)?;
-    let mut relay = Relay::new(client);
-    relay.follow(Config::parse(&file(options, &receiver.url, secret.path()), Path::new("."))?).await?;
-
+    let webhook = format!("url = \"{}\"\nper-host = {}", receiver.url, options.concurrency);
+    let relayed = Relayed::start(&webhook).await?;
+    let payload = |at| (at, "{\"amount\":500}".to_owned());
     let together = SystemTime::now() + AHEAD;
-    arm(&schedule, &topic, (0..options.burst).map(|_| together)).await?;
+    relayed.arm((0..options.burst).map(|_| payload(together))).await?;
     let burst = came(receiver)?;
     let (from, pause) = (SystemTime::now() + AHEAD, Duration::from_secs(1).div_f64(options.rate as f64));
-    arm(&schedule, &topic, (0..options.rate * options.seconds).map(|number| from + pause * number as u32))
-        .await?;
+    let steady = (0..options.rate * options.seconds).map(|number| payload(from + pause * number as u32));
+    relayed.arm(steady).await?;
     let steady = came(receiver)?;
-    relay.stop().await?;
+    relayed.stop().await?;
     Ok((burst, steady))
 }
 
 /// The receiver is read from without this runtime's help, which has other work.
-fn came(receiver: &mut Receiver) -> Result<Came, Fault> {
+pub(crate) fn came(receiver: &mut Receiver) -> Result<Came, Fault> {
     tokio::task::block_in_place(|| receiver.came())
 }
 
-async fn arm(
-    schedule: &Schedule,
-    topic: &Topic<Bytes>,
-    deadlines: impl Iterator<Item = SystemTime> + Send,
-) -> Result<(), Fault> {
-    let payload = Bytes::from_static(b"{\"amount\":500}");
-    let arms = deadlines.enumerate().map(|(id, at)| NewArm::new([id.to_string()], at, payload.clone()));
-    let armed = schedule.arm_many(topic, arms).await?.into_iter().collect::<keylapse::Result<Vec<_>>>()?;
-    if armed.iter().all(Arming::is_armed) { Ok(()) } else { Err("a timer was not armed".into()) }
+/// A topic, on a server of its own.
+pub(crate) struct Relayed {
+    relay: Relay,
+    schedule: Schedule,
+    topic: Topic<Bytes>,
+    _secret: NamedTempFile,
+    _server: Server,
 }
 
-fn file(options: &Options, url: &str, secret: &Path) -> String {
-    let (concurrency, secret) = (options.concurrency, secret.display());
+impl Relayed {
+    /// With these settings of its webhook.
+    pub(crate) async fn start(webhook: &str) -> Result<Self, Fault> {
+        let server = Server::start().await?;
+        let client = Client::new(&server.url())?;
+        let (schedule, topic) = (Schedule::new(client.clone()), Topic::raw_named("orders", "order:{id}")?);
+        let mut secret = NamedTempFile::new()?;
+        secret.write_all(SECRET)?;
+        let mut relay = Relay::new(client);
+        relay.follow(Config::parse(&file(webhook, secret.path()), Path::new("."))?).await?;
+        Ok(Self { relay, schedule, topic, _secret: secret, _server: server })
+    }
+
+    /// Each at its time and with its payload.
+    pub(crate) async fn arm(
+        &self,
+        timers: impl Iterator<Item = (SystemTime, String)> + Send,
+    ) -> Result<(), Fault> {
+        let arms =
+            timers.enumerate().map(|(id, (at, payload))| NewArm::new([id.to_string()], at, payload.into()));
+        let armed = self.schedule.arm_many(&self.topic, arms).await?;
+        let armed = armed.into_iter().collect::<keylapse::Result<Vec<_>>>()?;
+        if armed.iter().all(Arming::is_armed) { Ok(()) } else { Err("a timer was not armed".into()) }
+    }
+
+    pub(crate) async fn stop(self) -> Result<(), Fault> {
+        Ok(self.relay.stop().await?)
+    }
+}
+
+fn file(webhook: &str, secret: &Path) -> String {
+    let secret = secret.display();
     format!(
-        "[topics.orders]\npattern = \"order:{{id}}\"\nconcurrency = {concurrency}\n\
-         [topics.orders.webhook]\nurl = \"{url}\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"{secret}\" }}\n"
+        "grace = \"0s\"\n[topics.orders]\npattern = \"order:{{id}}\"\n\
+         [topics.orders.webhook]\n{webhook}\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"{secret}\" }}\n"
     )
 }
