@@ -74,8 +74,8 @@ fn common(settings: &Settings) -> ClientBuilder {
         .pool_idle_timeout(IDLE)
 }
 
-/// Connections by their own addresses: of those that have answered, whether one has. The system gives an address to
-/// others once it is closed, so that these are no more than it has ports.
+/// The addresses here of connections that have answered. The system gives an address to another connection once it is free, so
+/// that they are no more than it has ports; if that one breaks at once, it is taken for the one before, and costs one more call.
 #[derive(Debug, Default)]
 struct Answered(Mutex<HashSet<SocketAddr>>);
 

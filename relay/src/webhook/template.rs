@@ -122,10 +122,12 @@ impl Built {
     /// Whether one of the hosts begins and ends as it is written before the first name in braces and behind the last.
     fn fits_a_host(&self) -> bool {
         let text = self.filled(|_, _| Ok("\0".into())).unwrap_or_default().to_ascii_lowercase();
-        let Some((_, rest)) = text.split_once("://") else { return true };
+        let Some((scheme, rest)) = text.split_once("://") else { return true };
         let host = rest.split(['/', '\\', '?', '#', ':']).next().unwrap_or_default();
         // Others are written in another way than they are listed in.
-        !host.is_ascii()
+        scheme.contains('\0')
+            || !host.is_ascii()
+            || host.starts_with('[')
             || match (host.split_once('\0'), host.rsplit_once('\0')) {
                 (Some((before, _)), Some((_, behind))) => self
                     .targets
@@ -317,6 +319,11 @@ mod tests {
             ("https://shop.example/x?of={a}", "../y", "https://shop.example/x?of=..%2Fy"),
             ("https://{a}/", "SHOP.example", "https://shop.example/"),
             ("{payload.a}", "http://127.0.0.1:8080/x?y", "http://127.0.0.1:8080/x?y"),
+            (
+                "{payload.a}?for=https://other.example",
+                "http://shop.example",
+                "http://shop.example/?for=https://other.example",
+            ),
             ("{payload.a}/{a}", "http://shop.example", "http://shop.example/http%3A%2F%2Fshop.example"),
         ] {
             assert_eq!(
