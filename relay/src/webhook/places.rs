@@ -8,6 +8,9 @@ use tokio::time::Instant;
 /// A host is quick while none of its calls holds a place for longer than this, and its last one did not.
 const QUICK: Duration = Duration::from_secs(1);
 
+/// How far apart those come back at the most whose host is not slow, as far as is known.
+const SHORT: Duration = Duration::from_millis(10);
+
 /// The calls of a host that are under way.
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -74,7 +77,9 @@ impl Calls {
 
     /// How long it takes, about, until the next of its places is free.
     pub(super) fn pace(&self, now: Instant) -> Duration {
-        (now - self.freed) / u32::try_from(self.held().max(1)).unwrap_or(u32::MAX)
+        let pace = (now - self.freed) / u32::try_from(self.held().max(1)).unwrap_or(u32::MAX);
+        // One that is new has not had the time to free any, and one that was idle had none to free.
+        if self.is_quick(now) == Some(false) { pace } else { pace.min(SHORT) }
     }
 
     fn is_quick(&self, now: Instant) -> Option<bool> {
@@ -173,6 +178,19 @@ mod tests {
         assert_eq!(calls.is_quick(now + QUICK), Some(false));
         calls.end(call, now + QUICK);
         assert_eq!(calls.is_quick(now + QUICK), Some(false), "its last call was not");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_of_a_host_that_is_not_slow_come_back_soon() {
+        let mut calls = Calls::new();
+        let now = Instant::now() + QUICK / 2;
+        let call = calls.begin(now - QUICK / 4);
+        assert_eq!(calls.pace(now), SHORT, "it is new");
+        calls.end(call, now);
+        assert_eq!(calls.pace(now + QUICK * 100), SHORT, "it was idle");
+        calls.begin(now);
+        calls.begin(now);
+        assert_eq!(calls.pace(now + QUICK * 4), QUICK * 2, "two calls, and none has ended for four seconds");
     }
 
     #[tokio::test(start_paused = true)]
