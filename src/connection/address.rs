@@ -58,13 +58,18 @@ impl Address {
         self.access.user.as_deref()
     }
 
+    /// Whether a password is said there.
+    #[cfg(feature = "console")]
+    pub(crate) fn has_password(&self) -> bool {
+        self.access.password.is_some()
+    }
+
     /// Whether a program opens the way there.
     #[cfg(feature = "console")]
     pub(crate) fn has_streams(&self) -> bool {
         self.access.streams.is_some()
     }
 
-    #[cfg(feature = "console")]
     pub(crate) fn is_over_tls(&self) -> bool {
         self.access.tls.is_some()
     }

@@ -24,6 +24,13 @@ const UNKNOWN_ADVICE: &str = "; keylapse needs it: a proxy or a service in betwe
 /// Part of what a server answers where the user may not use a database.
 pub(crate) const NO_DATABASE: &str = "permissions to access database";
 
+/// Parts of what a server answers that has no such database.
+const DATABASES_END: &str = "DB index is out of range";
+const NO_DATABASES: &str = "SELECT is not allowed in cluster mode";
+
+/// Where nobody answers: what `redis` and the system call that.
+const NOT_RESOLVED: &str = "failed to lookup address";
+
 /// Where the user may use some databases alone.
 const DATABASE_ADVICE: &str = "; the URL selects it (0 where it says none), and the user's ACL does not grant it: name \
      another at the URL's end, as in /3, or grant this one with db=";
@@ -58,11 +65,34 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
             let advice = "what answers there does not speak Redis' protocol; check host and port";
             (K::Unsupported, format!("{advice} ({said})"))
         }
-        (None, R::Io) => (K::Unreachable, said),
+        (None, R::Io) => (K::Unreachable, format!("{said}{}", advice_of_the_way(error))),
         (None, R::InvalidClientConfig) => (K::Invalid, said),
         _ => (K::Server, said),
     };
     Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
+}
+
+/// What to look at where there is no way to a server.
+fn advice_of_the_way(error: &RedisError) -> &'static str {
+    if error.is_connection_refusal() {
+        "; nothing listens there: is the server running, and are host and port right?"
+    } else if text_of(error).contains(NOT_RESOLVED) {
+        "; the name of the host does not resolve on this machine: is it spelt right?"
+    } else {
+        ""
+    }
+}
+
+/// Returns whether the server has no database of the number that was selected.
+pub(crate) fn is_of_no_database(error: &Error) -> bool {
+    let said = error.to_string();
+    error.kind() == ErrorKind::Unsupported
+        && [DATABASES_END, NO_DATABASES].iter().any(|one| said.contains(one))
+}
+
+/// Returns whether the server, or what stands before it, does not know the command.
+pub(crate) fn is_of_unknown_command(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsupported && error.to_string().contains(UNKNOWN_ADVICE)
 }
 
 /// Returns whether the line closed in the middle of an answer: `redis` (1.8.1) reports that as bytes that it cannot read, and only
@@ -141,9 +171,9 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
         (ErrorKind::Unsupported, "; keylapse needs Redis 7.0 or Valkey 7.2 or newer")
     } else if detail.contains("unknown command") {
         (ErrorKind::Unsupported, UNKNOWN_ADVICE)
-    } else if detail.contains("SELECT is not allowed in cluster mode") {
+    } else if detail.contains(NO_DATABASES) {
         (ErrorKind::Unsupported, "; this cluster has database 0 alone: leave the database out")
-    } else if detail.contains("DB index is out of range") {
+    } else if detail.contains(DATABASES_END) {
         (
             ErrorKind::Unsupported,
             "; it has fewer databases: name another, or raise `databases`, of a cluster `cluster-databases`",

@@ -18,7 +18,7 @@ pub(crate) mod outage;
 pub(crate) mod password;
 mod percent;
 mod place;
-mod probe;
+pub(crate) mod probe;
 mod read_file;
 pub(crate) mod retry;
 mod sentinel;

@@ -13,8 +13,8 @@ use crate::escape::plain;
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The variables with a password. Each has another that ends in `_FILE` and names a file.
-pub(super) const OF_SERVERS: &str = "KEYLAPSE_REDIS_PASSWORD";
-pub(super) const OF_SENTINELS: &str = "KEYLAPSE_SENTINEL_PASSWORD";
+pub(crate) const OF_SERVERS: &str = "KEYLAPSE_REDIS_PASSWORD";
+pub(crate) const OF_SENTINELS: &str = "KEYLAPSE_SENTINEL_PASSWORD";
 
 /// A password, or how to get it. Never shows it.
 #[derive(Clone, PartialEq, Eq)]

@@ -9,6 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::socket;
 
+/// How an error begins where TLS was tried at a plain port, and where plain Redis was tried at one of TLS.
+pub(crate) const NO_TLS: &str = "no TLS is spoken at this port";
+pub(crate) const TLS: &str = "TLS is spoken at this port";
+
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_millis(400);
 /// After this long without an answer to TLS somebody who speaks none is suspected. With the answer it is less than anybody waits

@@ -8,7 +8,8 @@ use redis::{Cmd, Pipeline, Value, cmd, pipe};
 use crate::connection::Node;
 use crate::connection::place::Place;
 use crate::connection::trust::Trust;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::plain;
 
 /// A server with the connections that are kept to it.
 #[derive(Clone)]
@@ -82,6 +83,26 @@ impl Seat {
     /// says itself how far a write has come.
     pub(crate) fn trust(&self) -> Option<&Trust> {
         (!self.waits).then_some(&self.server.0.trust)
+    }
+
+    /// Which primaries it watches, if it is a sentinel and no server.
+    pub(crate) async fn watched(&self) -> Option<Vec<String>> {
+        let role = self.call("asking for the role", &cmd("ROLE")).await.ok()?;
+        let (name, watched) = redis::from_redis_value::<(String, Vec<String>)>(role).ok()?;
+        (name == "sentinel").then_some(watched)
+    }
+
+    /// The error of somebody who took it for a server, if it is a sentinel.
+    pub(crate) async fn as_sentinel(&self) -> Option<Error> {
+        let watched = self.watched().await?;
+        let address = self.server.place().present();
+        let (at, scheme) = (address.endpoint(), if address.is_over_tls() { "rediss" } else { "redis" });
+        let name = plain(watched.first().map_or("NAME", |name| name), 100);
+        let message = format!(
+            "{at} is a sentinel, and no server: say {scheme}+sentinel://{at}/{name}; it watches {}",
+            plain(&watched.join(", "), 200)
+        );
+        Some(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn node(&self) -> &Node {

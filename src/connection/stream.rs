@@ -134,8 +134,11 @@ impl Address {
             session = session => session.map(Some).map_err(carry),
             () = probe::turns_out_plain(&self.endpoint) => Err(carry(Error::new(
                 ErrorKind::Tls,
-                "no TLS is spoken at this port, but plain Redis: give the server's TLS port (`tls-port`), or say \
-                 redis:// if the way to it is safe",
+                format!(
+                    "{}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way to it is \
+                     safe",
+                    probe::NO_TLS
+                ),
             ))),
         }
     }
@@ -154,7 +157,7 @@ impl Address {
         }
         carry(Error::new(
             ErrorKind::Tls,
-            "TLS is spoken at this port: say rediss:// in place of redis:// (in Rust: Servers::tls)",
+            format!("{}: say rediss:// in place of redis:// (in Rust: Servers::tls)", probe::TLS),
         ))
     }
 }

@@ -179,7 +179,9 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
     };
     match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
         // The partition parks and reports; the others run.
-        Err((error, _)) if error.kind() != ErrorKind::WrongType => Err(error),
+        Err((error, _)) if error.kind() != ErrorKind::WrongType => {
+            Err(runtime.client.store.explained(error).await)
+        }
         _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! The program as a whole, on servers of the tests' own.
 
 mod acting;
+mod advice;
 mod attaching;
 mod bulk;
 mod documented;

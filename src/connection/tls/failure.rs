@@ -5,6 +5,7 @@ use std::io;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
 
+use crate::connection::probe::NO_TLS;
 use crate::error::{Error, ErrorKind};
 use crate::escape::{plain, text_of};
 
@@ -52,7 +53,7 @@ impl Failure {
                 rustls::Error::InvalidCertificate(problem) => self.certificate(problem),
                 rustls::Error::AlertReceived(alert) => self.alert(*alert),
                 rustls::Error::InvalidMessage(_) => {
-                    "no TLS is spoken at this port: give the server's TLS port (`tls-port`)".to_owned()
+                    format!("{NO_TLS}: give the server's TLS port (`tls-port`)")
                 }
                 error => format!("TLS failed: {}", plain(&error.to_string(), 200)),
             },

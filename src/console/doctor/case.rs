@@ -29,6 +29,8 @@ pub(super) struct Case {
     pub(super) clocks: Option<Clocks>,
     /// CONFIG is refused as a command that does not exist.
     pub(super) has_no_config: bool,
+    /// It is what the URL takes it for, and answers calls about keys.
+    pub(super) serves: bool,
     pub(super) findings: Vec<Finding>,
     pub(super) lateness: Lateness,
 }
@@ -55,6 +57,7 @@ impl Case {
             refusals: Vec::new(),
             clocks: None,
             has_no_config: false,
+            serves: false,
             findings: Vec::new(),
             lateness: Lateness::default(),
         }
@@ -100,7 +103,7 @@ impl Case {
     pub(super) fn say_with(&mut self, code: &Code, observed: impl Into<String>, names: &[(&str, &str)]) {
         let Patient { name, cli, user, namespace, .. } = &self.patient;
         let user = quoted(user);
-        let own = [("cli", &**cli), ("user", &user), ("namespace", namespace), ("endpoint", name)];
+        let own = [("cli", &**cli), ("user", &user), ("namespace", namespace)];
         let mut finding = Finding::new(code, Some(name), observed, &[&own, names].concat());
         if let Some(service) = self.service() {
             finding.fix = finding.fix.and_then(|line| service.instead(&line));

@@ -52,7 +52,7 @@ codes! {
         "{cli} ACL SETUSER {user} on '>PASSWORD'";
     TOO_OLD = "K103" Error, "the server is too old, or another program",
         "keylapse needs scripts with flags, sharded pub/sub and PEXPIRETIME, which came with Redis 7.0; Valkey has them all.",
-        "apt-get install --only-upgrade redis-server";
+        "install Redis 7.0 or later, or Valkey, {there}";
     REPLICA_GIVEN = "K104" Error, "the URL names a replica",
         "A replica takes no writes and announces no expired keys: arms fail, and listeners hear nothing.",
         "keylapse -u {primary} doctor";
@@ -66,22 +66,22 @@ codes! {
     CLOCKS_DIFFER = "K107" Warning, "the server's clock is not this machine's",
         "Deadlines are times of the server's clock. A time of day that a program gives is off by the difference; delays \
          are not.",
-        "timedatectl set-ntp true";
+        "{where}timedatectl set-ntp true";
     CLOCK_STEPS = "K108" Warning, "the server's clock has jumped",
         "Timers fire early or late by a jump of the clock, and so do leases end.",
-        "timedatectl set-ntp true";
+        "{where}timedatectl set-ntp true";
     NO_TLS = "K109" Warning, "no TLS on the way to another machine",
         "Whoever is on the way reads passwords and payloads, and can forge expiries.",
-        "keylapse -u rediss://{endpoint}/ doctor";
+        "keylapse -u {url} doctor";
     NO_LUA = "K110" Error, "scripts do not run",
         "Each call of keylapse is a script.",
-        "{cli} EVAL 'return 1' 0";
+        "take rename-command EVAL out of the server's configuration, and restart it";
     NO_SHARDED = "K111" Warning, "no sharded pub/sub",
         "Listeners are not told of new timers, and find them by looking: up to five seconds late.",
         "{cli} SPUBLISH {namespace}:doctor ''";
     NO_WRITES = "K112" Error, "the server takes no writes",
-        "It is full, cannot write to its disk, lacks replicas, or loads its data. Arms are refused.",
-        "{cli} INFO {section}";
+        "It is full, cannot write to its disk, or lacks replicas. Arms are refused.",
+        "{cli} {line}";
     ANSWERS_CUT = "K113" Warning, "large answers are cut off",
         "The server closes the connection rather than answer: claims, and pages of what an operator looks at, are asked \
          for again, in smaller shares.",
@@ -97,6 +97,18 @@ codes! {
         "{cli} CONFIG SET timeout 0";
     SERVICE = "K117" Info, "a service runs the server",
         "Settings, users and versions are changed by its means there, which the findings name.", "";
+    LOADING = "K118" Error, "the server loads its data",
+        "It answers nobody before it is done. Nothing else can be looked at.",
+        "{cli} INFO persistence";
+    SLOTS_UNSERVED = "K119" Error, "the cluster does not serve all slots",
+        "Calls about keys of those slots are refused, and all calls while the cluster is down.",
+        "{cli} CLUSTER {line}";
+    WRONG_URL = "K120" Error, "the URL does not fit what answers there",
+        "Its scheme, its database or the name of its primary is another's. Nothing else can be looked at.",
+        "keylapse -u {url} doctor";
+    NO_PASSWORD = "K121" Error, "the server asks for a password",
+        "Nobody has said one: neither the URL nor the environment.",
+        "{variable}=PASSWORD keylapse -u {url} doctor";
 
     RIGHTS_FINE = "K200" Info, "the user may do all that keylapse does",
         "Each command was tried, or asked for by ACL DRYRUN.", "";
@@ -133,7 +145,7 @@ codes! {
         "{cli} CONFIG SET notify-keyspace-events {flags}";
     CANARY_UNHEARD = "K302" Error, "an expired key was not heard",
         "A key of 1 ms has expired, and no event came. What may be the cause: the flags, a proxy, expiry that is paused.",
-        "{cli} CONFIG SET notify-keyspace-events Ex";
+        "{cli} {line}";
     REPLICA_FLAGS = "K303" Warning, "a replica would not announce expired keys",
         "The setting is each server's own: when this one becomes the primary, events end.",
         "{cli} CONFIG SET notify-keyspace-events {flags}";
@@ -160,8 +172,8 @@ codes! {
          price of a flush for each batch of writes.",
         "{cli} CONFIG SET appendfsync always";
     DISK_FAILS = "K406" Error, "the server cannot write to its disk",
-        "It soon refuses writes, and a restart goes back to what was written last.",
-        "{cli} INFO persistence";
+        "It soon refuses writes, and a restart goes back to what was written last. Make room on the disk first.",
+        "{cli} BGSAVE";
     REPLICA_LAGS = "K407" Warning, "a replica is behind",
         "A failover to it loses what it does not have.",
         "{cli} INFO replication";
@@ -211,7 +223,7 @@ codes! {
         "keylapse ls {topic}";
     UNREADABLE = "K607" Error, "what is kept of a topic cannot be read",
         "Another program writes to our names, or another version of keylapse made it.",
-        "keylapse verify {topic}";
+        "keylapse {line}";
     PAUSED = "K608" Info, "a topic is paused",
         "Timers are kept and can be armed, and none is given out.",
         "keylapse resume {topic}";
@@ -256,7 +268,9 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let folder =
             std::fs::read_dir(root.join("server/doctor")).unwrap().map(|entry| entry.unwrap().path());
-        let files = folder.chain([root.join("clusters/doctor.rs")]);
+        let advice =
+            ["cases.rs", "first.rs"].map(|file| root.join("../cli/tests/commands/advice").join(file));
+        let files = folder.chain([root.join("clusters/doctor.rs")]).chain(advice);
         let tests: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let unseen: Vec<_> = codes().iter().filter(|code| !tests.contains(code.code)).collect();
         assert!(unseen.is_empty(), "{unseen:?}");

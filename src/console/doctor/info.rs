@@ -37,6 +37,11 @@ impl Info {
         self.get(name)?.parse().ok()
     }
 
+    /// Valkey has another name for it.
+    pub(super) fn is_sentinel(&self) -> bool {
+        ["redis_mode", "server_mode"].iter().any(|name| self.get(name) == Some("sentinel"))
+    }
+
     pub(super) fn is_replica(&self) -> bool {
         self.get("role") == Some("slave")
     }
@@ -50,11 +55,12 @@ impl Info {
         }
     }
 
-    /// Whether it has all that keylapse needs: Redis 7.0. Valkey says of itself that it is a Redis 7.2.
-    pub(super) fn is_new_enough(&self) -> bool {
+    /// Whether it has all that keylapse needs: Redis 7.0. Valkey says of itself that it is a Redis 7.2. None of another
+    /// program.
+    pub(super) fn is_new_enough(&self) -> Option<bool> {
         let major =
             self.get("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        major.is_some_and(|major| major >= 7)
+        major.map(|major| major >= 7)
     }
 
     /// How many keys of a database have a time to live.
@@ -95,13 +101,17 @@ mod tests {
     #[test]
     fn versions_are_told_apart() {
         for (text, kind, enough) in [
-            ("redis_version:7.0.15\r\n", "Redis 7.0.15", true),
-            ("redis_version:6.2.5\r\n", "Redis 6.2.5", false),
-            ("redis_version:8.2.3\r\n", "Redis 8.2.3", true),
-            ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2", true),
-            ("redis_version:255.255.255\r\n", "Redis 255.255.255", true),
-            ("dragonfly_version:df\r\n", "neither Redis nor Valkey", false),
-            ("redis_version:seven\r\n", "Redis seven", false),
+            ("redis_version:7.0.15\r\n", "Redis 7.0.15", Some(true)),
+            ("redis_version:6.2.5\r\n", "Redis 6.2.5", Some(false)),
+            ("redis_version:8.2.3\r\n", "Redis 8.2.3", Some(true)),
+            (
+                "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n",
+                "Valkey 9.1.2",
+                Some(true),
+            ),
+            ("redis_version:255.255.255\r\n", "Redis 255.255.255", Some(true)),
+            ("dragonfly_version:df\r\n", "neither Redis nor Valkey", None),
+            ("redis_version:seven\r\n", "Redis seven", None),
         ] {
             let info = Info::read(text);
             assert_eq!((&*info.kind(), info.is_new_enough()), (kind, enough), "{text}");

@@ -14,6 +14,7 @@ mod info;
 mod patient;
 mod refusal;
 mod service;
+mod site;
 mod topics;
 
 pub use self::codes::{Code, codes};
@@ -28,11 +29,10 @@ use futures::future::{BoxFuture, join_all};
 
 use crate::client::Client;
 use crate::console::Console;
-use crate::console::text::quoted;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 use case::Case;
-use checks::examine;
+use checks::{examine, glance};
 use patient::Patient;
 use topics::Topics;
 
@@ -94,22 +94,38 @@ impl DoctorRequest<'_> {
         };
         match known {
             Ok(patients) => all(client, patients, measure).await,
-            Err(error) => unreachable(client, &error),
+            Err(error) => unreachable(client, &error).await,
         }
     }
 }
 
 async fn all(client: &Client, patients: Vec<Patient>, measure: Option<Duration>) -> Diagnosis {
     let with_replicas = |patient| with_replicas(client, patient, measure);
-    let cases: Vec<Case> =
+    let mut cases: Vec<Case> =
         join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
+    once(&mut cases);
+    let serves = cases.iter().any(|case| case.serves);
     let mut diagnosis = Diagnosis::default();
     for case in cases {
         diagnosis.findings.extend(case.findings);
         diagnosis.lateness.add(&case.lateness);
     }
-    diagnosis.findings.extend(Topics::of(client).examine().await);
+    if serves {
+        diagnosis.findings.extend(Topics::of(client).examine().await);
+    }
     diagnosis
+}
+
+/// All nodes of a cluster say that it is down: one primary is enough, and comes first.
+fn once(cases: &mut Vec<Case>) {
+    let says = |case: &Case| case.has_said(&[codes::SLOTS_UNSERVED]);
+    let primary = cases.iter().position(|case| says(case) && !case.info.is_replica());
+    let Some(place) = primary.or_else(|| cases.iter().position(says)) else { return };
+    let first = cases.remove(place);
+    for case in &mut *cases {
+        case.findings.retain(|finding| finding.code != codes::SLOTS_UNSERVED.code);
+    }
+    cases.insert(0, first);
 }
 
 /// A server, and then the replicas that it has named.
@@ -121,19 +137,23 @@ async fn with_replicas(client: &Client, patient: Patient, measure: Option<Durati
     cases
 }
 
-/// Of a cluster none of whose nodes says what the others are, and of sentinels that name nobody.
-fn unreachable(client: &Client, error: &Error) -> Diagnosis {
-    let target = client.store.target();
-    let nodes = target.endpoints.to_string();
-    let first = nodes.split(',').next().unwrap_or_default();
-    let cli = match first.rsplit_once(':') {
-        Some((host, port)) => format!("redis-cli -h {host} -p {port}"),
-        None => "redis-cli".to_owned(),
+/// Of a cluster none of whose nodes says what the others are, and of sentinels that name nobody: the first of those that the
+/// URL names and that can be reached says why.
+async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
+    let nodes = client.store.target().endpoints.to_string();
+    let mut cases = Vec::new();
+    for patient in patient::named(client) {
+        cases.push(glance(patient).await);
+    }
+    let explains =
+        |case: &&Case| !case.findings.is_empty() && !case.has_said(&[codes::UNREACHABLE, codes::ANSWERS]);
+    let findings = match cases.iter().find(explains) {
+        Some(case) => case.findings.clone(),
+        None => {
+            let cli = cases.first().map_or("redis-cli", |case| &case.patient.cli);
+            vec![Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", cli)])]
+        }
     };
-    let code = if error.kind() == ErrorKind::Auth { codes::LOGIN_REFUSED } else { codes::UNREACHABLE };
-    let user = quoted(target.access.user.as_deref().unwrap_or("default"));
-    let names = [("cli", &*cli), ("user", &user)];
-    let findings = vec![Finding::new(&code, Some(&nodes), error.to_string(), &names)];
     Diagnosis { findings, ..Diagnosis::default() }
 }
 

@@ -1,9 +1,10 @@
 //! The servers that are looked at, and how each is called.
 
 use crate::client::Client;
-use crate::connection::{Address, Endpoint, Place, Server};
+use crate::connection::{Address, Endpoint, Endpoints, Place, Server};
 use crate::console::text::quoted;
 use crate::error::Result;
+use crate::escape::plain;
 use crate::wire::canary_tags::tag_of;
 
 use super::info::Info;
@@ -20,28 +21,101 @@ pub(super) struct Patient {
     pub(super) user: String,
     pub(super) namespace: String,
     pub(super) db: i64,
-    /// Whether it is one of a cluster.
-    pub(super) of_cluster: bool,
+    pub(super) asked: Asked,
+    /// What the URL calls the primary that a sentinel watches.
+    primary: Option<String>,
     /// A slot that it holds; none of one that is known to be a replica.
     slot: Option<u16>,
     /// Tells the names of this run from those of another.
     run: u32,
 }
 
+/// What the URL takes it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The only one, or the replica of that.
+    Server,
+    /// One of a cluster, which has named it.
+    Node,
+    /// One of a cluster, of which nothing is known.
+    Seed,
+    Sentinel,
+}
+
 impl Patient {
     fn new(client: &Client, server: Server, slot: Option<u16>, run: u32) -> Self {
         let address = server.place().present();
+        let of_cluster = client.store.topology().are_many();
         Self {
             name: address.endpoint().to_string(),
             cli: cli(&address),
             user: address.user().unwrap_or("default").to_owned(),
             namespace: client.namespace.to_string(),
             db: address.db(),
-            of_cluster: client.store.topology().are_many(),
+            asked: if of_cluster { Asked::Node } else { Asked::Server },
+            primary: None,
             server,
             slot,
             run,
         }
+    }
+
+    /// A server or sentinel that the URL names, by itself.
+    fn named(client: &Client, endpoint: &Endpoint) -> Self {
+        let target = client.store.target();
+        let (asked, access) = match &target.endpoints {
+            Endpoints::One(_) => (Asked::Server, &target.access),
+            Endpoints::Cluster(_) => (Asked::Seed, &target.access),
+            Endpoints::Sentinel { .. } => (Asked::Sentinel, &target.sentinel_access),
+        };
+        let primary = match &target.endpoints {
+            Endpoints::Sentinel { master, .. } => Some(plain(master, 100)),
+            _ => None,
+        };
+        let place = Place::Fixed(Address::at(endpoint.clone(), access.clone()));
+        Self {
+            asked,
+            primary,
+            db: target.access.db,
+            ..Self::new(client, Server::new(&place, client.answer_within), None, 0)
+        }
+    }
+
+    /// Whether it is one of a cluster, as far as the URL says.
+    pub(super) fn is_of_cluster(&self) -> bool {
+        matches!(self.asked, Asked::Node | Asked::Seed)
+    }
+
+    /// A URL of the same server: what follows `redis` in its scheme, and its path.
+    pub(super) fn url(&self, kind: &str, tls: bool, path: &str) -> String {
+        let scheme = if tls { "rediss" } else { "redis" };
+        match self.address().endpoint() {
+            Endpoint::Unix(socket) => quoted(&format!("unix://{}", socket.to_string_lossy())),
+            endpoint => as_word(&format!("{scheme}{kind}://{endpoint}/{path}")),
+        }
+    }
+
+    /// What follows `redis` in the scheme of the URL that names it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.asked {
+            Asked::Server => "",
+            Asked::Node | Asked::Seed => "+cluster",
+            Asked::Sentinel => "+sentinel",
+        }
+    }
+
+    /// The path of that URL.
+    pub(super) fn path_there(&self) -> String {
+        match &self.primary {
+            Some(name) if self.db == 0 => name.clone(),
+            Some(name) => format!("{name}/{}", self.db),
+            None => self.path(),
+        }
+    }
+
+    /// The path of a URL that names the same database.
+    pub(super) fn path(&self) -> String {
+        if self.db == 0 { String::new() } else { self.db.to_string() }
     }
 
     /// Whether it was taken for a replica before it was asked.
@@ -71,10 +145,16 @@ pub(super) async fn known(client: &Client) -> Result<Vec<Patient>> {
     Ok(patients)
 }
 
+/// Those that the URL names, where these do not say whom to look at.
+pub(super) fn named(client: &Client) -> Vec<Patient> {
+    let all = client.store.target().endpoints.all();
+    all.iter().map(|endpoint| Patient::named(client, endpoint)).collect()
+}
+
 /// The replicas that a primary names. Of a cluster they are known already, and streams of a program lead to one server.
 pub(super) fn replicas_of(client: &Client, primary: &Patient, info: &Info) -> Vec<Patient> {
     let access = client.store.target().access.clone();
-    if primary.of_cluster || access.streams.is_some() {
+    if primary.is_of_cluster() || access.streams.is_some() {
         return Vec::new();
     }
     let asked = primary.address().endpoint();
@@ -84,6 +164,12 @@ pub(super) fn replicas_of(client: &Client, primary: &Patient, info: &Info) -> Ve
         Server::new(&Place::Fixed(Address::at(endpoint, access.clone())), client.answer_within)
     });
     servers.map(|server| Patient::new(client, server, None, primary.run)).collect()
+}
+
+/// A URL, as it is said to a shell.
+pub(super) fn as_word(url: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:/+%".contains(&byte);
+    if url.bytes().all(is_plain) { url.to_owned() } else { quoted(url) }
 }
 
 /// A command line of `redis-cli` up to where the command begins, without user and password.

@@ -22,6 +22,14 @@ pub(super) struct Service {
     users: &'static str,
 }
 
+/// Parts of other lines that nobody can follow there, and what takes the place of each line.
+const INSTEAD: [(&str, &str); 4] = [
+    ("install Redis ", "choose a newer version of the engine in the settings of the service"),
+    ("rename-command ", "choose an engine of the service that runs scripts"),
+    (" CLUSTER ADDSLOTSRANGE ", "ask the support of the service: it alone gives slots to nodes"),
+    (" BGSAVE", "ask the support of the service: the disk is its own"),
+];
+
 const NOTIFY: &str = "notify-keyspace-events";
 const LOG: &str = "appendonly";
 
@@ -157,10 +165,8 @@ impl Service {
             let (user, rules) = user.split_once(' ')?;
             return Some(self.users.replace("{user}", user).replace("{rules}", &rules.replace('\'', "")));
         }
-        if line.starts_with("apt-get ") {
-            return Some("choose a newer version of the engine in the settings of the service".to_owned());
-        }
-        Some(line.to_owned())
+        let instead = INSTEAD.iter().find(|(part, _)| line.contains(part));
+        Some(instead.map_or(line, |(_, there)| there).to_owned())
     }
 }
 

@@ -3,6 +3,8 @@
 use futures::future::join_all;
 use redis::{Value, cmd};
 
+use crate::connection::Topology;
+use crate::connection::classify::is_of_unknown_command;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::id::SlotId;
@@ -127,7 +129,8 @@ impl Store {
                 Err(error) if error.kind() == ErrorKind::Unreachable && error.maybe_done() => {
                     self.time_of(&key).await.map(drop)
                 }
-                asked => asked.map(drop),
+                Err(error) => Err(self.explained(error).await),
+                Ok(_) => Ok(()),
             };
         }
         let mut refusal = Ok(());
@@ -138,6 +141,16 @@ impl Store {
             }
         }
         refusal
+    }
+
+    /// The same error, unless what was taken for a server is a sentinel, which knows none of the commands.
+    pub(crate) async fn explained(&self, error: Error) -> Error {
+        match &self.0.topology {
+            Topology::One(server) if is_of_unknown_command(&error) => {
+                server.seat().as_sentinel().await.unwrap_or(error)
+            }
+            _ => error,
+        }
     }
 
     /// The time of the server that holds this key, which is one of ours. A script that names no key does not get through

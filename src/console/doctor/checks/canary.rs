@@ -12,7 +12,7 @@ use crate::wire::expired_channel;
 use super::super::case::{Case, answered};
 use super::super::codes;
 use super::super::refusal::{Need, Refusal};
-use super::wake_ups;
+use super::{eviction, wake_ups};
 
 /// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
 /// its time.
@@ -28,7 +28,7 @@ pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
             return Ok(None);
         }
         Err(error) => {
-            case.say(&codes::CANARY_UNHEARD, error.to_string());
+            unheard(case, error.to_string());
             return Ok(None);
         }
     };
@@ -77,18 +77,26 @@ async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
 
 /// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
 fn refused(case: &mut Case, error: &Error) {
-    let section = match error.code() {
+    let line = match error.code() {
         Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
-        Some("OOM") => "memory",
-        Some("NOREPLICAS" | "READONLY") => "replication",
-        _ => "persistence",
+        Some("OOM") => format!("CONFIG SET maxmemory {}", eviction::enough(case)),
+        Some("NOREPLICAS") => "CONFIG SET min-replicas-to-write 0".to_owned(),
+        // It takes writes again, and loses them in a crash: that is said by itself.
+        Some("MISCONF") if error.to_string().contains("RDB") => {
+            "CONFIG SET stop-writes-on-bgsave-error no".to_owned()
+        }
+        Some("READONLY") => "INFO replication".to_owned(),
+        _ => "INFO persistence".to_owned(),
     };
-    case.say_with(&codes::NO_WRITES, error.to_string(), &[("section", section)]);
+    case.say_with(&codes::NO_WRITES, error.to_string(), &[("line", &line)]);
 }
 
-/// Missing flags are the reason, and said already.
+/// Missing flags are the reason, and said already. Flags that are seen to be there are not the reason.
 fn unheard(case: &mut Case, observed: String) {
-    if !case.has_said(&[codes::FLAGS_MISSING]) {
-        case.say(&codes::CANARY_UNHEARD, observed);
+    if case.has_said(&[codes::FLAGS_MISSING]) {
+        return;
     }
+    let known = case.setting("notify-keyspace-events").is_some();
+    let line = if known { "INFO clients" } else { "CONFIG SET notify-keyspace-events Ex" };
+    case.say_with(&codes::CANARY_UNHEARD, observed, &[("line", line)]);
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use crate::error::Result;
 
 use super::super::case::{Case, Clocks};
-use super::super::codes;
+use super::super::codes::{self, Code};
+use super::super::site::Site;
 
 /// Microseconds by which two machines' clocks may differ.
 const APART: i64 = 2_000_000;
@@ -35,16 +36,23 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
     let Some(after) = read(case).await? else { return Ok(()) };
     let step = step(&before, &after);
     if exceeds(step, STEP, before.doubt + after.doubt) {
-        case.say(&codes::CLOCK_STEPS, format!("by {} ms while it was looked at", step / 1000));
+        say(case, &codes::CLOCK_STEPS, format!("by {} ms while it was looked at", step / 1000));
         return Ok(());
     }
     let apart =
         signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
     if exceeds(apart, APART, after.doubt) {
         let way = if apart > 0 { "ahead of" } else { "behind" };
-        case.say(&codes::CLOCKS_DIFFER, format!("it is {} ms {way} this machine's", apart.abs() / 1000));
+        say(case, &codes::CLOCKS_DIFFER, format!("it is {} ms {way} this machine's", apart.abs() / 1000));
     }
     Ok(())
+}
+
+/// A service sees to its own clock, so that the one to set is this machine's.
+fn say(case: &mut Case, code: &Code, observed: String) {
+    let site = Site::of(&case.patient.address().endpoint(), &case.info);
+    let prefix = if case.service().is_some() { String::new() } else { site.prefix() };
+    case.say_with(code, observed, &[("where", &prefix)]);
 }
 
 /// What the server's clock has gone more than time has.

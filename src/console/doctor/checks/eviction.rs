@@ -21,7 +21,17 @@ pub(super) fn check(case: &mut Case) {
     }
     let used = case.info.number("used_memory").unwrap_or_default();
     if u128::from(used) * 100 >= u128::from(limit) * u128::from(NEARLY) {
-        let twice = used.max(limit).saturating_mul(2).to_string();
-        case.say_with(&codes::NEARLY_FULL, format!("{used} of {limit} bytes are used"), &[("bytes", &twice)]);
+        let enough = enough(case);
+        case.say_with(
+            &codes::NEARLY_FULL,
+            format!("{used} of {limit} bytes are used"),
+            &[("bytes", &enough)],
+        );
     }
+}
+
+/// Twice as much memory as there is, or as is used.
+pub(super) fn enough(case: &Case) -> String {
+    let bytes = |name| case.info.number(name).unwrap_or_default();
+    bytes("maxmemory").max(bytes("used_memory")).saturating_mul(2).to_string()
 }

@@ -15,7 +15,9 @@ mod replication;
 mod rights;
 mod role;
 mod settings;
+mod slots;
 mod transport;
+mod url;
 mod version;
 mod wake_ups;
 
@@ -38,10 +40,36 @@ pub(super) async fn examine(patient: Patient, measure: Option<Duration>) -> Case
     case
 }
 
+/// Looks only at what the URL leads to, and whether that serves anybody.
+pub(super) async fn glance(patient: Patient) -> Case {
+    let mut case = Case::new(patient);
+    if reach::check(&mut case).await
+        && let Err(error) = serves(&mut case).await
+    {
+        case.say(&codes::UNREACHABLE, error.to_string());
+    }
+    case
+}
+
+/// Returns whether it is worth asking further: the first reason why not is all that is said.
+async fn serves(case: &mut Case) -> Result<bool> {
+    if !url::check(case).await {
+        return Ok(false);
+    }
+    if case.info.number("loading") == Some(1) {
+        let left = case.info.get("loading_eta_seconds").unwrap_or("some").to_owned();
+        case.say(&codes::LOADING, format!("about {left} s are left, as it reckons"));
+        return Ok(false);
+    }
+    Ok(slots::check(case).await?
+        && version::check(case)
+        && role::check(case)
+        && database::check(case).await?)
+}
+
 async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
-    version::check(case);
-    role::check(case);
-    if !database::check(case).await? {
+    case.serves = serves(case).await?;
+    if !case.serves {
         return Ok(());
     }
     case.clocks = clock::read(case).await?;

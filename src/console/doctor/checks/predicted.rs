@@ -31,8 +31,7 @@ pub(super) fn check(case: &mut Case) {
         effort.unwrap_or(DEFAULT_EFFORT)
     );
     if worst > LATE {
-        let faster = faster(case);
-        case.say_with(&codes::PLAIN_LATE, observed, &[("faster", faster)]);
+        case.say_with(&codes::PLAIN_LATE, observed, &[("faster", faster(case))]);
     } else {
         case.say(&codes::PLAIN_PREDICTED, observed);
     }
@@ -40,8 +39,12 @@ pub(super) fn check(case: &mut Case) {
 
 /// What has the server look at more keys, at the price of its processor's time: the setting that helps most first.
 pub(super) fn faster(case: &Case) -> &'static str {
-    let hz = case.setting("hz").and_then(|hz| hz.parse::<u64>().ok()).unwrap_or(DEFAULT_HZ);
-    if hz < 100 { "hz 100" } else { "active-expire-effort 10" }
+    let number = |name, usual| case.setting(name).and_then(|value| value.parse().ok()).unwrap_or(usual);
+    match (number("hz", DEFAULT_HZ), number("active-expire-effort", DEFAULT_EFFORT)) {
+        (..100, _) => "hz 100",
+        (_, ..10) => "active-expire-effort 10",
+        _ => "hz 500",
+    }
 }
 
 #[allow(clippy::cast_precision_loss)] // a prediction

@@ -2,7 +2,8 @@
 
 use redis::cmd;
 
-use crate::error::{ErrorKind, Result};
+use crate::connection::classify::is_of_unknown_command;
+use crate::error::Result;
 
 use super::super::case::Case;
 use super::super::codes;
@@ -32,7 +33,7 @@ pub(super) async fn read(case: &mut Case) -> Result<()> {
     match case.ask("reading settings", &get).await? {
         Ok(settings) => case.settings = redis::from_redis_value(settings).ok(),
         // Nobody may read them there, so that no right is missing.
-        Err(error) if error.kind() == ErrorKind::Unsupported => case.has_no_config = true,
+        Err(error) if is_of_unknown_command(&error) => case.has_no_config = true,
         Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+'config|get'", &error.to_string())),
     }
     if let Some(service) = case.service() {

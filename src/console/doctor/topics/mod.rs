@@ -31,12 +31,15 @@ impl<'a> Topics<'a> {
         Self { client, findings: Vec::new() }
     }
 
-    /// Where there is no way to the server that is said of the servers; so are rights.
+    /// What is no matter of what is kept is said of the servers.
     pub(super) async fn examine(mut self) -> Vec<Finding> {
         match self.look().await {
-            Ok(()) => {}
-            Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => {}
-            Err(error) => self.say(&codes::UNREADABLE, &names_of_registry(self.client), &error.to_string()),
+            Err(error) if is_of_what_is_kept(&error) => {
+                let observed = format!("{}:topics: {error}", self.client.namespace);
+                let names = [("line", "-n ANOTHER status")];
+                self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &names));
+            }
+            _ => {}
         }
         self.findings
     }
@@ -80,11 +83,11 @@ impl<'a> Topics<'a> {
                 look::check(self, &seen);
                 Ok(Some(seen))
             }
-            Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => Err(error),
-            Err(error) => {
-                self.say(&codes::UNREADABLE, &name, &error.to_string());
+            Err(error) if is_of_what_is_kept(&error) => {
+                self.say_with(&codes::UNREADABLE, &name, &error.to_string(), &[("line", "status")]);
                 Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -106,8 +109,7 @@ impl<'a> Topics<'a> {
     /// An entry of the registry, whoever has written it.
     fn say_unreadable(&mut self, name: &str, why: &str) {
         let observed = format!("{name}, as it is registered: {why}");
-        let names = [("topic", &*text::quoted(name))];
-        self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &names));
+        self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &[("line", "status")]));
     }
 
     fn say(&mut self, code: &Code, topic: &str, observed: &str) {
@@ -120,8 +122,10 @@ impl<'a> Topics<'a> {
     }
 }
 
-fn names_of_registry(client: &Client) -> String {
-    format!("{}:topics", client.namespace)
+/// Whether it says that what is kept is strange, and not that the server is away, busy or refuses.
+fn is_of_what_is_kept(error: &Error) -> bool {
+    use ErrorKind::{Auth, Permission, Tls, Unsupported};
+    !error.is_transient() && !matches!(error.kind(), Auth | Permission | Tls | Unsupported)
 }
 
 /// Another version's, or another program's.

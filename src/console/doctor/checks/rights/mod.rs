@@ -18,7 +18,7 @@ use self::table::{OF_CLUSTERS, RIGHTS, Right};
 
 pub(super) async fn check(case: &mut Case) -> Result<()> {
     let rights: Vec<_> =
-        RIGHTS.iter().chain(if case.patient.of_cluster { OF_CLUSTERS } else { &[] }).collect();
+        RIGHTS.iter().chain(if case.patient.is_of_cluster() { OF_CLUSTERS } else { &[] }).collect();
     let how = if knows_dry_run(case).await? {
         ask_dry(case, &rights).await?;
         "ACL DRYRUN"
