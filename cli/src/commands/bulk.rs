@@ -1,14 +1,11 @@
 //! One action on many entries: counted first, then asked for, then done.
 
-use std::io::IsTerminal;
-
-use indicatif::{ProgressBar, ProgressStyle};
 use keylapse::console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use serde::Serialize;
 
 use crate::args::Bulk;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, counted};
+use crate::output::{Output, Progress, count, counted};
 use crate::signals;
 
 /// What is to be done, to which entries.
@@ -32,25 +29,24 @@ struct Done<'a> {
 }
 
 pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Result<Exit, Failed> {
+    let found = work.look(args).await?;
     if args.dry_run {
-        let report = work.bulk(args).dry_run(true).run().await?;
-        return end(work, args, &report, out);
+        return end(work, args, &found, out);
     }
-    let matched = work.bulk(args).count().await?;
+    let matched = found.matched;
     if matched == 0 {
         return end(work, args, &BulkReport::default(), out);
     }
     agree(work, args, matched, out)?;
-    let bar = progress_bar(matched);
-    let bulk = work.bulk(args).limit(matched).progress(|report| bar.set_position(report.matched));
+    let mut progress = Progress::new(work.will_be, Some(matched));
+    let bulk = work.bulk(args).limit(matched).progress(|report| progress.at(report.matched));
     let report = tokio::select! {
         report = bulk.until(signals::to_end()).run() => report,
         () = signals::to_end_at_once() => {
-            bar.abandon();
             return Err(Failed::Findings("ended at once: what was done stays done, and is not counted".to_owned()));
         }
     };
-    bar.finish_and_clear();
+    progress.end();
     end(work, args, &report?, out)
 }
 
@@ -62,6 +58,14 @@ impl Work<'_> {
             Some(rate) => bulk.rate(rate),
             None => bulk,
         }
+    }
+
+    /// All but the last step.
+    async fn look(&self, args: &Bulk) -> Result<BulkReport, Failed> {
+        let mut progress = Progress::new("counted", None);
+        let report = self.bulk(args).dry_run(true).progress(|report| progress.at(report.matched)).run().await;
+        progress.end();
+        Ok(report?)
     }
 
     /// `12 dead letters of order.unpaid matching error:~timeout`.
@@ -94,14 +98,6 @@ fn agree(work: &Work<'_>, args: &Bulk, matched: u64, out: &mut Output) -> Result
         Ok(typed) if matched == typed => Ok(()),
         _ => Err(Failed::Findings("that is not their number: nothing was done".to_owned())),
     }
-}
-
-fn progress_bar(matched: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len}  {per_sec}  {eta}");
-    ProgressBar::new(matched).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> Result<Exit, Failed> {

@@ -6,7 +6,7 @@ use keylapse::console::{Console, EntryState, Export, ImportReport, KnownTopic};
 
 use crate::commands::lines::{self, Line};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count};
+use crate::output::{Output, Progress, count};
 
 /// Lines that are installed at a time.
 const BATCH: usize = 500;
@@ -30,6 +30,7 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
         &[EntryState::Waiting, EntryState::Running, EntryState::Quarantined]
     };
     let (mut written, mut left_out) = (0, 0);
+    let mut progress = Progress::beside_output("written");
     for state in states {
         let mut cursor = None;
         loop {
@@ -40,6 +41,7 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
                 out.say(line.map_err(|error| Failed::Findings(error.to_string()))?)?;
             }
             written += lines.len() as u64;
+            progress.at(written);
             left_out += unreadable;
             cursor = next;
             if cursor.is_none() {
@@ -47,6 +49,7 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
             }
         }
     }
+    progress.end();
     out.note(format!("written={written} unreadable={left_out}"));
     Ok(if written == 0 || left_out > 0 { Exit::Findings } else { Exit::Fine })
 }
@@ -54,6 +57,7 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
 pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
     let (mut topics, mut batch, mut batch_bytes) = (BTreeMap::new(), Vec::new(), 0);
     let (mut report, mut number) = (ImportReport::default(), 0_u64);
+    let mut progress = Progress::new("read", None);
     let (mut input, mut line, mut too_long) = (std::io::stdin().lock(), Vec::new(), 0);
     loop {
         let read_line = lines::next(&mut input, &mut line, LONGEST)?;
@@ -73,9 +77,11 @@ pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, 
         if batch.len() >= BATCH || batch_bytes > LONGEST {
             report = install(console, &mut topics, std::mem::take(&mut batch), report).await?;
             batch_bytes = 0;
+            progress.at(number);
         }
     }
     report = install(console, &mut topics, batch, report).await?;
+    progress.end();
     if too_long > 0 {
         report.skipped += too_long;
         report.outcomes.insert("too long", too_long);

@@ -1,5 +1,6 @@
 //! What is written, and where: results on the standard output, all else on the other.
 
+mod progress;
 mod table;
 mod time;
 
@@ -13,6 +14,7 @@ pub(crate) use keylapse::console::words::{lateness, short, size};
 pub(crate) use keylapse::console::{counted, show_count as count};
 pub(crate) use keylapse_web::{moment, ms_of};
 
+pub(crate) use self::progress::Progress;
 pub(crate) use self::table::{Column, Table};
 pub(crate) use self::time::{ago, span, stalled, time_of_day};
 use crate::args::Format;

@@ -1,6 +1,8 @@
 //! Many at a time: counted, agreed upon, done.
 
-use std::process::{Command, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylapse_support::eventually;
@@ -191,4 +193,86 @@ fn go_on(scene: &Scene, left: u64, told: &str) -> String {
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("UTF-8")
+}
+
+const MANY: u64 = 1200;
+
+async fn with_many_timers() -> Scene {
+    let scene = Scene::new().await;
+    let arms = (0..MANY).map(|n| keylapse::NewArm::new(format!("{n}"), HOUR, Do::Succeed));
+    let armed = scene.schedule.arm_many(&scene.orders, arms).await.expect("armings");
+    assert!(armed.iter().all(Result::is_ok));
+    scene
+}
+
+/// There is no terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_at_a_time_say_now_and_then_how_far_they_are() {
+    let scene = with_many_timers().await;
+    let all = MANY.to_string();
+    let cancelled =
+        scene.run(&["cancel", "--in", "order.unpaid", "--yes", "--expect", &all, "--rate", "240/s"]);
+    assert!(cancelled.code == 0 && cancelled.err.contains(" of 1,200 cancelled, 2"), "{cancelled:?}");
+    assert!((1..3).contains(&cancelled.err.lines().count()), "it takes five seconds: {cancelled:?}");
+}
+
+/// What reads the one, and writes the other, is slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_and_an_import_say_now_and_then_how_far_they_are() {
+    let scene = with_many_timers().await;
+    let exported = scene.run(&["export", "order.unpaid"]).out;
+    assert_eq!(exported.lines().count() as u64, MANY);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+    program.env("KEYLAPSE_URL", scene.server.plain_url()).arg("import").stdin(Stdio::piped());
+    let mut program = Slow::new(&mut program);
+    let mut input = program.child.stdin.take().expect("its input");
+    program.says(" read, ", || _ = input.write_all(exported.as_bytes())).await;
+    drop(input);
+    assert!(program.child.wait().expect("its end").success());
+
+    let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+    program.env("KEYLAPSE_URL", scene.server.plain_url()).args(["export", "order.unpaid"]);
+    let mut program = Slow::new(program.stdin(Stdio::null()));
+    let mut output = program.child.stdout.take().expect("its output");
+    let mut page = vec![0; 2 << 10];
+    program.says(" written, ", || _ = output.read(&mut page)).await;
+}
+
+/// A program whose standard error is kept.
+struct Slow {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Slow {
+    fn new(program: &mut Command) -> Self {
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+        let (mut err, said) =
+            (child.stderr.take().expect("its standard error"), Arc::<Mutex<String>>::default());
+        let kept = said.clone();
+        std::thread::spawn(move || {
+            let mut page = [0; 1024];
+            while let Ok(size @ 1..) = err.read(&mut page) {
+                kept.lock().expect("a lock").push_str(&String::from_utf8_lossy(&page[..size]));
+            }
+        });
+        Self { child, said }
+    }
+
+    /// Takes one step after the other until it says this.
+    async fn says(&self, what: &str, mut step: impl FnMut()) {
+        let said = async || {
+            step();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.said.lock().expect("a lock").contains(what)
+        };
+        eventually(PATIENCE, what, said).await;
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
 }

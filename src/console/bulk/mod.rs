@@ -123,7 +123,7 @@ impl<'a> Bulk<'a> {
         self
     }
 
-    /// Is told after each page how far it is.
+    /// Is told after each step how far it is: a tenth of a second's share of a [`rate`](Self::rate), or up to 500 entries.
     pub fn progress(mut self, tell: impl FnMut(&BulkReport) + Send + 'a) -> Self {
         self.progress = Some(Box::new(tell));
         self
@@ -168,13 +168,13 @@ impl<'a> Bulk<'a> {
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
             let fresh: Vec<_> = fresh.take(room).collect();
-            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report).await {
+            let mut tell = |report: &BulkReport| progress.iter_mut().for_each(|tell| tell(report));
+            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report, &mut tell).await {
                 return Ok(report.lose(&lost));
             }
             if report.end == BulkEnd::Whole {
                 report.cursor = page.next;
             }
-            progress.iter_mut().for_each(|tell| tell(&report));
             if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= plan.limit {
                 return Ok(report);
             }
@@ -196,9 +196,11 @@ impl Plan<'_> {
         entries: &[Entry],
         pace: &mut Pace<'_>,
         report: &mut BulkReport,
+        tell: &mut (impl FnMut(&BulkReport) + Send),
     ) -> Result<(), Error> {
         if self.dry {
             report.matched += entries.len() as u64;
+            tell(report);
             return Ok(());
         }
         for some in entries.chunks(pace.chunk) {
@@ -225,6 +227,7 @@ impl Plan<'_> {
                 return Err(lost);
             }
             report.cursor = some.last().and_then(Cursor::behind).or(report.cursor.take());
+            tell(report);
         }
         Ok(())
     }
