@@ -10,8 +10,8 @@ use crate::output::Output;
 
 /// Look at and act on timers that keylapse keeps in Redis or Valkey.
 ///
-/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense, 3 the server cannot
-/// be reached or refuses.
+/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense or names what cannot be
+/// read, 3 the server cannot be reached or refuses.
 #[derive(Debug, Parser)]
 #[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {

@@ -13,6 +13,7 @@ impl Connect {
     }
 
     pub(crate) fn client(&self) -> Result<Client, Failed> {
+        self.check_files()?;
         let mut servers = Servers::at(&self.url);
         if let Some(user) = &self.user {
             servers = servers.user(user);
@@ -31,6 +32,16 @@ impl Connect {
         }
         let client = Client::try_from(servers)?.namespace(&self.namespace)?;
         Ok(client.answer_within(self.timeout)?.patience(self.timeout))
+    }
+
+    /// Refuses a file that is not there: else it is missed at each connection, and looks like a refusal of the server.
+    fn check_files(&self) -> Result<(), Failed> {
+        let Self { password_file, sentinel_password_file, tls_ca, tls_cert, tls_key, .. } = self;
+        let files = [password_file, sentinel_password_file, tls_ca, tls_cert, tls_key];
+        files.into_iter().flatten().try_for_each(|file| match std::fs::metadata(file) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failed::Usage(format!("{}: {error}", file.display()))),
+        })
     }
 
     /// What was said of TLS, if anything was.

@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     Fine,
     /// There are findings, or nothing matched.
     Findings,
-    /// The command makes no sense.
+    /// The command makes no sense, or names what cannot be read, written or listened at.
     Usage,
     /// The server cannot be reached, or refuses.
     Unreachable,
@@ -39,6 +39,8 @@ pub(crate) enum Failed {
     Usage(String),
     /// What was asked for is not so.
     Findings(String),
+    /// What was to answer is not there.
+    Unreachable(String),
     /// A file or the terminal.
     Io(io::Error),
 }
@@ -57,6 +59,7 @@ impl Failed {
             Self::Keylapse(error) => of_kind(error.kind()),
             Self::Usage(_) => Exit::Usage,
             Self::Findings(_) => Exit::Findings,
+            Self::Unreachable(_) => Exit::Unreachable,
             // Whoever read has read enough.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Fine,
             Self::Io(_) => Exit::Usage,
@@ -88,7 +91,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keylapse(error) => error.fmt(f),
-            Self::Usage(what) | Self::Findings(what) => f.write_str(what),
+            Self::Usage(what) | Self::Findings(what) | Self::Unreachable(what) => f.write_str(what),
             Self::Io(error) => error.fmt(f),
         }
     }

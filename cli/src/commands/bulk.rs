@@ -127,7 +127,8 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
     }
     Ok(match report.end {
         BulkEnd::Lost => Exit::Unreachable,
-        BulkEnd::Whole if report.matched > 0 && report.failed == 0 => Exit::Fine,
+        _ if report.failed > 0 => Exit::Unreachable,
+        BulkEnd::Whole if report.matched > 0 => Exit::Fine,
         _ => Exit::Findings,
     })
 }

@@ -46,11 +46,12 @@ struct Health<'a> {
 pub(crate) async fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let path = if args.live { "/livez" } else { "/readyz" };
     let answer = match timeout(args.within, ask(&args.at, path)).await {
-        Ok(answer) => answer.map_err(|error| Failed::Findings(format!("{}: {error}", args.at.host)))?,
-        Err(_) => return Err(Failed::Findings(format!("{} does not answer in time", args.at.host))),
+        Ok(answer) => answer.map_err(|error| Failed::Unreachable(format!("{}: {error}", args.at.host)))?,
+        Err(_) => return Err(Failed::Unreachable(format!("{} does not answer in time", args.at.host))),
     };
-    let (status, says) = read(&answer)
-        .ok_or_else(|| Failed::Findings(format!("what answers at {} does not speak HTTP", args.at.host)))?;
+    let (status, says) = read(&answer).ok_or_else(|| {
+        Failed::Unreachable(format!("what answers at {} does not speak HTTP", args.at.host))
+    })?;
     let healthy = status == 200;
     let says = short(says.trim(), 1000);
     if out.is_json() {

@@ -71,11 +71,11 @@ async fn health_is_what_the_program_says_of_itself() {
     let at = format!("http://{}", serving.at);
     drop(serving);
     let gone = run_at("redis://127.0.0.1:1/", &["health", "--at", &at], b"");
-    assert!(gone.code == 1 && !gone.err.is_empty(), "{gone:?}");
+    assert!(gone.code == 3 && !gone.err.is_empty(), "{gone:?}");
     let redis = Server::start().await;
     let other =
         run_at("", &["health", "--within", "2s", "--at", &format!("http://127.0.0.1:{}", redis.port())], b"");
-    assert!(other.code == 1, "{other:?}");
+    assert!(other.code == 3, "{other:?}");
     assert_eq!(run_at("", &["health", "--at", "https://127.0.0.1:1"], b"").code, 2);
 }
 

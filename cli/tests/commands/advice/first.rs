@@ -42,9 +42,15 @@ async fn a_sentinel_is_no_server_whatever_the_url_says() {
     let right = format!("say redis+sentinel://{at}/{name}");
     is_alone(&format!("redis://{at}/"), "K120", &right);
     is_alone(&format!("redis+cluster://{at}/"), "K120", "redis+sentinel://");
-    let command = ["arm", "order:unpaid:1", "--when", "1h"];
-    let armed = run_at(&format!("redis://{at}/"), &command, b"");
-    assert!(armed.code == 3 && armed.err.contains(&right), "{armed:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keylapse.toml");
+    let topic = "[topics.orders]\npattern = \"order:{id}\"\n[topics.orders.forward]\nlist = \"jobs\"\n";
+    std::fs::write(&file, topic).expect("a file");
+    let relay = ["run", "--config", file.to_str().expect("UTF-8")];
+    for command in [&["arm", "order:unpaid:1", "--when", "1h"][..], &relay] {
+        let ran = run_at(&format!("redis://{at}/"), command, b"");
+        assert!(ran.code == 3 && ran.err.contains(&right), "{command:?}: {ran:?}");
+    }
 }
 
 /// A node that has lost the others, as whose slots nobody serves.
