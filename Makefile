@@ -1,7 +1,7 @@
 # What a contributor does, in few words. `make` alone lists what people use, `make help-all` the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all server demo test test-all test-rest test-more test-providers faults bench bench-quick recipes recipes-record lint \
+.PHONY: advice help help-all server demo test test-all test-rest test-more test-providers faults bench bench-quick recipes recipes-record lint \
 	msrv fuzz mutants package book clean-server
 
 # Every recipe that needs a server starts with this: it finds or fetches one, and stops if it cannot.
@@ -110,6 +110,10 @@ rest-compiled:
 
 rest-busy:
 	$(with_server) && $(rest) -q --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %) $(compiles:%=--skip %)
+
+# A part of that, which servers answer in different ways: scripts/test-newest.sh runs it.
+advice:
+	$(with_server) && $(rest) -q --test cli -- advice::
 
 rest-documentation:
 	cargo test -q --doc

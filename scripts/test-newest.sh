@@ -19,11 +19,12 @@ fi
 # Of attached topics, what servers differ in: the order of events and answers, gaps, and what each command announces.
 modules="order:: once:: loads:: subscription:: rows:: gaps:: recovery:: random::"
 suite="KEYLAPSE_EXPIRIES=1000 cargo test --test attached -- --test-threads=8 $modules"
+advice="make advice"
 seed="make faults SEEDS=1 FAULT_SECONDS=8 PROFILE=dev"
 
 cargo test --test attached --no-run
 commands=()
 for server in $servers; do
-    commands+=("export KEYLAPSE_SERVER='$server' && echo '=== $server' && $suite && $seed")
+    commands+=("export KEYLAPSE_SERVER='$server' && echo '=== $server' && $suite && $advice && $seed")
 done
 scripts/side-by-side.sh "${commands[@]}"

@@ -124,7 +124,7 @@ impl Shell {
 /// Follows the line, and one that takes its place, until the finding is gone.
 async fn gone(code: &str, shown: &Shown) {
     let shell = Shell::new();
-    let deadline = Deadline::after(PATIENCE);
+    let deadline = Deadline::after(3 * PATIENCE);
     let found = diagnose(shown);
     let (mut line, mut followed) = (line_of(&found, code), Vec::new());
     assert!(line.is_some(), "{code} is not shown: {found:#?}");
