@@ -58,7 +58,7 @@ impl Address {
         self.access.user.as_deref()
     }
 
-    /// Whether a password is said there.
+    /// Returns whether it has a password to log in with.
     #[cfg(feature = "console")]
     pub(crate) fn has_password(&self) -> bool {
         self.access.password.is_some()

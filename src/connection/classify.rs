@@ -72,7 +72,7 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
 }
 
-/// What to look at where there is no way to a server.
+/// Returns advice for where there is no way to a server.
 fn advice_of_the_way(error: &RedisError) -> &'static str {
     if error.is_connection_refusal() {
         "; nothing listens there: is the server running, and are host and port right?"

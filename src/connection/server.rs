@@ -85,14 +85,14 @@ impl Seat {
         (!self.waits).then_some(&self.server.0.trust)
     }
 
-    /// Which primaries it watches, if it is a sentinel and no server.
+    /// Returns the names of the primaries that it watches, if it is a sentinel and no server.
     pub(crate) async fn watched(&self) -> Option<Vec<String>> {
         let role = self.call("asking for the role", &cmd("ROLE")).await.ok()?;
         let (name, watched) = redis::from_redis_value::<(String, Vec<String>)>(role).ok()?;
         (name == "sentinel").then_some(watched)
     }
 
-    /// The error of somebody who took it for a server, if it is a sentinel.
+    /// Returns the error for a program that takes it for a server, if it is a sentinel.
     pub(crate) async fn as_sentinel(&self) -> Option<Error> {
         let watched = self.watched().await?;
         let address = self.server.place().present();

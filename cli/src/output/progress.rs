@@ -1,4 +1,4 @@
-//! How far something is that takes long.
+//! Shows how far something is that takes long.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// What is to be said now, if it is time to say something.
+    /// Returns the line to write now, if it is time for one.
     fn line(&mut self, done: u64, now: Instant) -> Option<String> {
         if now.duration_since(self.said) < EVERY || self.of.unwrap_or(done) <= FEW {
             return None;

@@ -216,7 +216,7 @@ async fn many_at_a_time_say_now_and_then_how_far_they_are() {
     assert!((1..3).contains(&cancelled.err.lines().count()), "it takes five seconds: {cancelled:?}");
 }
 
-/// What reads the one, and writes the other, is slow.
+/// The reader of the one, and the writer of the other, is slow.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_and_an_import_say_now_and_then_how_far_they_are() {
     let scene = with_many_timers().await;

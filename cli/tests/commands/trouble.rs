@@ -94,7 +94,7 @@ async fn where_there_are_no_topics_each_command_says_so_and_makes_none() {
             let ran = scene.run(&[access, command].concat());
             let code = match command {
                 ["status"] => 0,
-                // Who names a topic has a wrong name.
+                // The name of the topic is wrong.
                 _ if command.contains(&"order.unpaid") => 2,
                 _ => 1,
             };
@@ -159,7 +159,7 @@ async fn who_may_only_read_can_look_and_is_refused_the_rest() {
     assert_eq!((scene.status("timers"), scene.status("dead")), (1, 1), "nothing was changed");
 }
 
-/// Those that act, on one entry or on some.
+/// Returns whether it acts, on one entry or on some.
 fn acts(command: &[&str]) -> bool {
     ["arm", "cancel", "reschedule", "run-now", "dead", "pause", "resume", "partitions"].contains(&command[0])
 }

@@ -137,8 +137,8 @@ async fn with_replicas(client: &Client, patient: Patient, measure: Option<Durati
     cases
 }
 
-/// Of a cluster none of whose nodes says what the others are, and of sentinels that name nobody: the first of those that the
-/// URL names and that can be reached says why.
+/// For a cluster none of whose nodes names the others, and for sentinels that name nobody. The first server of the URL that can
+/// be reached shows why.
 async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let nodes = client.store.target().endpoints.to_string();
     let mut cases = Vec::new();

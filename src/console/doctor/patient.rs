@@ -22,7 +22,7 @@ pub(super) struct Patient {
     pub(super) namespace: String,
     pub(super) db: i64,
     pub(super) asked: Asked,
-    /// What the URL calls the primary that a sentinel watches.
+    /// The URL's name of the primary that a sentinel watches.
     primary: Option<String>,
     /// A slot that it holds; none of one that is known to be a replica.
     slot: Option<u16>,
@@ -30,7 +30,7 @@ pub(super) struct Patient {
     run: u32,
 }
 
-/// What the URL takes it for.
+/// The kind of server that the URL takes it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The only one, or the replica of that.
@@ -81,12 +81,12 @@ impl Patient {
         }
     }
 
-    /// Whether it is one of a cluster, as far as the URL says.
+    /// Returns whether it is one of a cluster, as far as the URL says.
     pub(super) fn is_of_cluster(&self) -> bool {
         matches!(self.asked, Asked::Node | Asked::Seed)
     }
 
-    /// A URL of the same server: what follows `redis` in its scheme, and its path.
+    /// Returns a URL of the same server with this part behind `redis` in its scheme, and this path.
     pub(super) fn url(&self, kind: &str, tls: bool, path: &str) -> String {
         let scheme = if tls { "rediss" } else { "redis" };
         match self.address().endpoint() {
@@ -95,7 +95,7 @@ impl Patient {
         }
     }
 
-    /// What follows `redis` in the scheme of the URL that names it.
+    /// Returns the part behind `redis` in the scheme of the URL that names it.
     pub(super) fn kind(&self) -> &'static str {
         match self.asked {
             Asked::Server => "",
@@ -104,7 +104,7 @@ impl Patient {
         }
     }
 
-    /// The path of that URL.
+    /// Returns the path of that URL.
     pub(super) fn path_there(&self) -> String {
         match &self.primary {
             Some(name) if self.db == 0 => name.clone(),
@@ -113,7 +113,7 @@ impl Patient {
         }
     }
 
-    /// The path of a URL that names the same database.
+    /// Returns the path of a URL that names the same database.
     pub(super) fn path(&self) -> String {
         if self.db == 0 { String::new() } else { self.db.to_string() }
     }
@@ -145,7 +145,7 @@ pub(super) async fn known(client: &Client) -> Result<Vec<Patient>> {
     Ok(patients)
 }
 
-/// Those that the URL names, where these do not say whom to look at.
+/// The servers or sentinels that the URL names, for where none of them names the others.
 pub(super) fn named(client: &Client) -> Vec<Patient> {
     let all = client.store.target().endpoints.all();
     all.iter().map(|endpoint| Patient::named(client, endpoint)).collect()
@@ -166,7 +166,7 @@ pub(super) fn replicas_of(client: &Client, primary: &Patient, info: &Info) -> Ve
     servers.map(|server| Patient::new(client, server, None, primary.run)).collect()
 }
 
-/// A URL, as it is said to a shell.
+/// Returns a URL as one word of a shell.
 pub(super) fn as_word(url: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:/+%".contains(&byte);
     if url.bytes().all(is_plain) { url.to_owned() } else { quoted(url) }

@@ -24,9 +24,9 @@ pub(super) struct Service {
 
 /// Parts of other lines that nobody can follow there, and what takes the place of each line.
 const INSTEAD: [(&str, &str); 4] = [
-    ("install Redis ", "choose a newer version of the engine in the settings of the service"),
-    ("rename-command ", "choose an engine of the service that runs scripts"),
-    (" CLUSTER ADDSLOTSRANGE ", "ask the support of the service: it alone gives slots to nodes"),
+    ("install Redis", "choose a newer version of the engine in the settings of the service"),
+    ("rename-command", "choose an engine of the service that runs scripts"),
+    (" CLUSTER ADDSLOTSRANGE", "ask the support of the service: it alone gives slots to nodes"),
     (" BGSAVE", "ask the support of the service: the disk is its own"),
 ];
 
@@ -219,6 +219,10 @@ mod tests {
                 user.contains("app") && user.contains("+get ~keylapse:*") && !user.contains("SETUSER"),
                 "{user}"
             );
+            for (line, part) in INSTEAD {
+                let there = service.instead(&format!("redis-cli -h h -p 1 {}", line.trim())).unwrap();
+                assert_eq!(there, part, "{line}");
+            }
             let other = "redis-cli -h h -p 1 INFO persistence";
             assert_eq!(service.instead(other).as_deref(), Some(other));
         }

@@ -46,7 +46,7 @@ impl Site {
     }
 }
 
-/// Whether the way there stays within the machine. A name may lead anywhere.
+/// Returns whether the way there stays within the machine. A name may lead anywhere.
 pub(super) fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,

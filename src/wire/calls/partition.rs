@@ -143,7 +143,7 @@ impl Store {
         refusal
     }
 
-    /// The same error, unless what was taken for a server is a sentinel, which knows none of the commands.
+    /// Returns the same error, or a better one where a sentinel was taken for a server: it has none of the commands.
     pub(crate) async fn explained(&self, error: Error) -> Error {
         match &self.0.topology {
             Topology::One(server) if is_of_unknown_command(&error) => {

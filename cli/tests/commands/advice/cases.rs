@@ -1,4 +1,4 @@
-//! What shows each finding.
+//! A server, or several, for each finding.
 
 use std::path::Path;
 use std::time::Duration;

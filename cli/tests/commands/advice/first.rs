@@ -1,4 +1,4 @@
-//! What keeps everything else from being looked at is said first, and alone; and by other commands in the same sense.
+//! A reason that keeps everything else from being looked at is the only finding. Other commands give the same reason.
 
 use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse_support::{Server, eventually};

@@ -39,12 +39,12 @@ const EXCEPTIONS: [(&str, &str); 18] = [
     ("K607", "what others have written is theirs to remove"),
 ];
 
-/// What shows a finding, for as long as it is kept.
+/// Something that shows a finding, for as long as it is kept.
 pub(super) struct Shown {
     pub(super) url: String,
     /// Behind `doctor`.
     pub(super) options: &'static [&'static str],
-    /// What stands for PASSWORD.
+    /// Stands for PASSWORD.
     pub(super) password: &'static str,
     /// Variables of the shell.
     pub(super) environment: Vec<(&'static str, String)>,

@@ -1,4 +1,4 @@
-//! Whether the cluster serves all slots.
+//! Finds slots of a cluster that nobody serves.
 
 use redis::{Value, cmd};
 
@@ -18,27 +18,16 @@ pub(super) async fn check(case: &mut Case) -> Result<bool> {
     if case.info.number("cluster_enabled") != Some(1) {
         return Ok(true);
     }
-    // Who may not ask goes on, and calls say what they find.
+    // A user without that right goes on: calls are refused one by one then.
     let Ok(said) = case.ask("asking a node about its cluster", cmd("CLUSTER").arg("INFO")).await? else {
         return Ok(true);
     };
     let cluster = Info::read(&redis::from_redis_value::<String>(said).unwrap_or_default());
     let number = |name| cluster.number(name).unwrap_or_default();
-    let (is_down, owned, failed) = (
-        cluster.get("cluster_state") == Some("fail"),
-        number("cluster_slots_assigned"),
-        number("cluster_slots_fail"),
-    );
+    let (owned, failed) = (number("cluster_slots_assigned"), number("cluster_slots_fail"));
+    let is_down = cluster.get("cluster_state") == Some("fail");
     if is_down || owned < SLOTS || failed > 0 {
-        let state = if is_down { "it is down" } else { "it serves the others" };
-        let observed = format!(
-            "{} of {} have an owner, {} of these have failed; {state}",
-            counted(owned, "slot"),
-            show_count(SLOTS),
-            show_count(failed)
-        );
-        let line = line(case, owned).await?;
-        case.say_with(&codes::SLOTS_UNSERVED, observed, &[("line", &line)]);
+        unserved(case, is_down, owned, failed).await?;
         return Ok(!is_down);
     }
     let is_alone = number("cluster_size") < 2 || case.patient.asked != Asked::Server;
@@ -48,7 +37,20 @@ pub(super) async fn check(case: &mut Case) -> Result<bool> {
     Ok(is_alone)
 }
 
-/// Gives away what nobody owns. What failed nodes own is served when these are back.
+async fn unserved(case: &mut Case, is_down: bool, owned: u64, failed: u64) -> Result<()> {
+    let observed = format!(
+        "{} of {} have an owner, {} of these have failed; {}",
+        counted(owned, "slot"),
+        show_count(SLOTS),
+        show_count(failed),
+        if is_down { "it is down" } else { "it serves the others" }
+    );
+    let line = line(case, owned).await?;
+    case.say_with(&codes::SLOTS_UNSERVED, observed, &[("line", &line)]);
+    Ok(())
+}
+
+/// Gives away the slots that nobody owns. Those of failed nodes are served when these are back.
 async fn line(case: &Case, owned: u64) -> Result<String> {
     if owned == SLOTS {
         return Ok("NODES".to_owned());

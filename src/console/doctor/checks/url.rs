@@ -1,4 +1,4 @@
-//! Whether the URL fits what answers there. Where it does not, nothing else is worth a look.
+//! Compares the URL with what answers there. Where they differ, nothing else is worth a look.
 
 use crate::connection::password::{OF_SENTINELS, OF_SERVERS};
 use crate::error::Error;
@@ -8,7 +8,7 @@ use super::super::case::Case;
 use super::super::codes;
 use super::super::patient::Asked;
 
-/// Returns whether it does. A server says in INFO what it is; a service may leave that out.
+/// Returns whether they agree. INFO has the kind of a server; a service may leave that out.
 pub(super) async fn check(case: &mut Case) -> bool {
     if case.info.is_sentinel() {
         sentinel(case).await;

@@ -4,7 +4,7 @@ use super::super::case::Case;
 use super::super::codes;
 use super::super::site::Site;
 
-/// Returns whether it is worth asking further. Of another program nobody knows.
+/// Returns whether it is worth asking further. Another program may work.
 pub(super) fn check(case: &mut Case) -> bool {
     // Who may not ask for INFO learns it by what is refused.
     if case.info.is_empty() {

@@ -31,7 +31,7 @@ impl<'a> Topics<'a> {
         Self { client, findings: Vec::new() }
     }
 
-    /// What is no matter of what is kept is said of the servers.
+    /// Errors that are no matter of what is kept belong to the servers' findings.
     pub(super) async fn examine(mut self) -> Vec<Finding> {
         match self.look().await {
             Err(error) if is_of_what_is_kept(&error) => {
@@ -122,7 +122,7 @@ impl<'a> Topics<'a> {
     }
 }
 
-/// Whether it says that what is kept is strange, and not that the server is away, busy or refuses.
+/// Returns whether it says that what is kept is strange, and not that the server is away, busy or refuses.
 fn is_of_what_is_kept(error: &Error) -> bool {
     use ErrorKind::{Auth, Permission, Tls, Unsupported};
     !error.is_transient() && !matches!(error.kind(), Auth | Permission | Tls | Unsupported)
