@@ -33,7 +33,7 @@ use crate::error::Error;
 
 use case::Case;
 use checks::{examine, glance};
-use patient::Patient;
+use patient::{Asked, Patient};
 use topics::Topics;
 
 /// How long may be measured.
@@ -140,16 +140,26 @@ async fn with_replicas(client: &Client, patient: Patient, measure: Option<Durati
 /// For a cluster none of whose nodes names the others, and for sentinels that name nobody. The first server of the URL that can
 /// be reached shows why.
 async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
-    let nodes = client.store.target().endpoints.to_string();
     let mut cases = Vec::new();
     for patient in patient::named(client) {
-        cases.push(glance(patient).await);
+        let case = glance(patient).await;
+        // A sentinel that watches the primary leads on to it.
+        let behind =
+            if case.findings.is_empty() { patient::behind(client, &case.patient).await } else { None };
+        cases.push(case);
+        if let Some(primary) = behind {
+            cases.push(glance(primary).await);
+        }
     }
-    let explains =
-        |case: &&Case| !case.findings.is_empty() && !case.has_said(&[codes::UNREACHABLE, codes::ANSWERS]);
-    let findings = match cases.iter().find(explains) {
+    let says = |case: &Case, code| case.has_said(&[code]);
+    let explains = |case: &&Case| {
+        !case.findings.is_empty() && !says(case, codes::UNREACHABLE) && !says(case, codes::ANSWERS)
+    };
+    let is_primary = |case: &&Case| says(case, codes::UNREACHABLE) && case.patient.asked == Asked::Server;
+    let findings = match cases.iter().find(explains).or_else(|| cases.iter().find(is_primary)) {
         Some(case) => case.findings.clone(),
         None => {
+            let nodes = client.store.target().endpoints.to_string();
             let cli = cases.first().map_or("redis-cli", |case| &case.patient.cli);
             vec![Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", cli)])]
         }

@@ -1,5 +1,7 @@
 //! The servers that are looked at, and how each is called.
 
+use redis::cmd;
+
 use crate::client::Client;
 use crate::connection::{Address, Endpoint, Endpoints, Place, Server};
 use crate::console::text::quoted;
@@ -23,7 +25,7 @@ pub(super) struct Patient {
     pub(super) db: i64,
     pub(super) asked: Asked,
     /// The URL's name of the primary that a sentinel watches.
-    primary: Option<String>,
+    pub(super) primary: Option<String>,
     /// A slot that it holds; none of one that is known to be a replica.
     slot: Option<u16>,
     /// Tells the names of this run from those of another.
@@ -149,6 +151,18 @@ pub(super) async fn known(client: &Client) -> Result<Vec<Patient>> {
 pub(super) fn named(client: &Client) -> Vec<Patient> {
     let all = client.store.target().endpoints.all();
     all.iter().map(|endpoint| Patient::named(client, endpoint)).collect()
+}
+
+/// The primary that a sentinel names.
+pub(super) async fn behind(client: &Client, sentinel: &Patient) -> Option<Patient> {
+    let target = client.store.target();
+    let Endpoints::Sentinel { master, .. } = &target.endpoints else { return None };
+    let ask = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
+    let named = sentinel.server.seat().call("asking a sentinel", &ask).await.ok()?;
+    let (host, port) = redis::from_redis_value::<(String, u16)>(named).ok()?;
+    let endpoint = Endpoint::of(&host, port, &sentinel.address().endpoint())?;
+    let place = Place::Fixed(Address::at(endpoint, target.access.clone()));
+    Some(Patient::new(client, Server::new(&place, client.answer_within), Some(0), 0))
 }
 
 /// The replicas that a primary names. Of a cluster they are known already, and streams of a program lead to one server.

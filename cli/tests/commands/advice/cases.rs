@@ -28,7 +28,7 @@ macro_rules! own {
     };
 }
 
-pub(super) const CASES: [(&str, Case); 47] = [
+pub(super) const CASES: [(&str, Case); 48] = [
     ("K102", own!(wrong_password())),
     ("K104", own!(replica(true, &[]))),
     ("K112", Set(&[("maxmemory", "1kb")])),
@@ -48,6 +48,7 @@ pub(super) const CASES: [(&str, Case); 47] = [
     ("K120", own!(sentinel(|at| format!("redis://{at}/")))),
     ("K120", own!(sentinel(|at| format!("redis+cluster://{at}/")))),
     ("K120", own!(sentinel(|at| format!("redis+sentinel://{at}/another")))),
+    ("K120", own!(database_behind_sentinels())),
     ("K120", own!(node())),
     ("K121", own!(no_password())),
     ("K201", Less(&["-hset", "-zscore"])),
@@ -178,6 +179,11 @@ async fn sentinel(of: fn(&str) -> String) -> Option<Shown> {
     let group = SentinelGroup::start().await.expect("sentinels");
     let at = format!("127.0.0.1:{}", group.sentinels()[0].port());
     Some(Shown::at(of(&at), group))
+}
+
+async fn database_behind_sentinels() -> Option<Shown> {
+    let group = SentinelGroup::start().await.expect("sentinels");
+    Some(Shown::at(format!("{}/99", group.url()), group))
 }
 
 async fn node() -> Option<Shown> {

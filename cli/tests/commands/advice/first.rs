@@ -42,6 +42,9 @@ async fn a_sentinel_is_no_server_whatever_the_url_says() {
     let right = format!("say redis+sentinel://{at}/{name}");
     is_alone(&format!("redis://{at}/"), "K120", &right);
     is_alone(&format!("redis+cluster://{at}/"), "K120", "redis+sentinel://");
+    // The primary that it names is looked at.
+    is_alone(&format!("redis+sentinel://{at}/{name}/99"), "K120", "fewer databases");
+    is_alone(&format!("redis+sentinel://keylapse:wrong@{at}/{name}"), "K102", "refused the user or password");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("keylapse.toml");
     let topic = "[topics.orders]\npattern = \"order:{id}\"\n[topics.orders.forward]\nlist = \"jobs\"\n";

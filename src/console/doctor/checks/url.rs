@@ -35,6 +35,9 @@ pub(super) fn node(case: &mut Case, nodes: u64) {
 /// Sentinels that were asked for a primary which they do not watch say the same.
 async fn sentinel(case: &mut Case) {
     let watched = case.patient.server.seat().watched().await.unwrap_or_default();
+    if case.patient.primary.as_ref().is_some_and(|primary| watched.contains(primary)) {
+        return;
+    }
     let name = plain(watched.first().map_or("NAME", |name| name), 100);
     let path = [&*name, &case.patient.path()].join("/");
     let said = format!("it is a sentinel, which watches {}", plain(&watched.join(", "), 200));
