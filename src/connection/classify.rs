@@ -84,6 +84,7 @@ fn advice_of_the_way(error: &RedisError) -> &'static str {
 }
 
 /// Returns whether the server has no database of the number that was selected.
+#[cfg(feature = "console")]
 pub(crate) fn is_of_no_database(error: &Error) -> bool {
     let said = error.to_string();
     error.kind() == ErrorKind::Unsupported

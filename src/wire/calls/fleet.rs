@@ -9,7 +9,9 @@ use crate::destination::Destination;
 use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::time::system_time;
-use crate::wire::{PartitionNames, Store, scripts};
+#[cfg(feature = "console")]
+use crate::wire::PartitionNames;
+use crate::wire::{Store, scripts};
 
 /// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);

@@ -1,6 +1,7 @@
 //! Timers that should have ended and have not are counted by their first deadlines, whatever they wait for.
 
 use crate::model::rig::{LEASE, Rig, dead, ms, retry, snooze};
+use keylapse::Rescheduled;
 use keylapse::internals::{End, Held, Scan, WireWhen};
 
 on_each_server! {
@@ -166,7 +167,8 @@ async fn another_arming_counts_from_its_own_deadline(rig: &mut Rig) {
 
 async fn a_retry_that_is_moved_counts_from_its_first_deadline(rig: &mut Rig) {
     fail(rig, ["a"], retry(9)).await;
-    rig.reschedule("a", WireWhen::In(0)).await;
+    let moved = rig.reschedule("a", WireWhen::In(0)).await;
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
     rig.pass(ms(3)).await;
     assert_eq!(rig.undelivered().await, (1, Some(4)));
 }

@@ -121,7 +121,7 @@ impl Twin {
         };
         let released = end == internals::End::Release;
         let replies = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
-        let done = replies.expect("it can be settled").1[0] != SettleReply::Gone;
+        let done = replies.expect("it can be settled").each[0] != SettleReply::Gone;
         if released && done && after.timers[number].score == Phase::Past {
             // Its deadline came while it was held; the store's is still near.
             self.reschedule(number, 0).await;
