@@ -77,6 +77,22 @@ impl Endpoints {
     }
 }
 
+impl fmt::Display for Target {
+    /// Without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.endpoints)?;
+        match &self.endpoints {
+            Endpoints::One(_) => {}
+            Endpoints::Cluster(_) => f.write_str(" (cluster)")?,
+            Endpoints::Sentinel { master, .. } => write!(f, " (master {master} of sentinels)")?,
+        }
+        match self.access.db {
+            0 => Ok(()),
+            db => write!(f, ", database {db}"),
+        }
+    }
+}
+
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, endpoint) in self.all().iter().enumerate() {
@@ -84,5 +100,25 @@ impl fmt::Display for Endpoints {
             write!(f, "{comma}{endpoint}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_shown_without_user_and_password() {
+        for (url, shown) in [
+            ("redis://ada:hunter2@h/", "h:6379"),
+            ("redis://:hunter2@h:7000/5", "h:7000, database 5"),
+            ("redis+cluster://ada:hunter2@h1:7000,h2:7001/", "h1:7000,h2:7001 (cluster)"),
+            (
+                "redis+sentinel://ada:hunter2@h1,h2/shop/2",
+                "h1:26379,h2:26379 (master shop of sentinels), database 2",
+            ),
+        ] {
+            assert_eq!(Target::parse(url).unwrap().to_string(), shown);
+        }
     }
 }

@@ -44,12 +44,15 @@ impl Became {
     pub const PAUSED: Self = done("paused", "paused: attempts that run go on, and no others begin");
     /// The topic is resumed.
     pub const RESUMED: Self = done("resumed", "resumed: what has become due runs now");
+    /// The listeners of a topic were asked to call one of its destinations.
+    pub const ASKED: Self =
+        done("asked", "asked: its listeners call it now, and report within five seconds how that went");
     /// The key has no timer.
     pub const NOT_ARMED: Self = left("not_armed", "not armed: there is no timer of this key");
     /// Somebody else was quicker with a letter.
     pub const GONE: Self = left("gone", "the letter is gone: replayed, dropped or trimmed meanwhile");
 
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::NOT_ARMED,
         CANCELLED,
         TAKEN,
@@ -67,6 +70,7 @@ impl Became {
         SUPERSEDED,
         Self::PAUSED,
         Self::RESUMED,
+        Self::ASKED,
         Self::GONE,
     ];
 

@@ -133,6 +133,12 @@ impl Console {
         self.store().try_now(&topic.parts()[0], destination).await
     }
 
+    /// Returns where the servers are, without user and password, such as `127.0.0.1:6379`, `h1:7000,h2:7001 (cluster)` or
+    /// `h1:26379 (master shop of sentinels)`, with the database where that is not 0.
+    pub fn servers(&self) -> String {
+        self.store().target().to_string()
+    }
+
     /// The prefix of all names in Redis.
     pub fn namespace(&self) -> &str {
         &self.client.namespace

@@ -57,7 +57,7 @@ impl TopicStanding {
 }
 
 /// How everything is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
     /// The topics, by name.
@@ -192,11 +192,20 @@ impl Console {
 
     async fn status_in(&self, registry: Registry) -> Result<Status> {
         let Registry { topics, unreadable } = registry;
+        let fleet = self.fleet().await?;
+        let topics = self.status_of(&topics, &fleet.listeners).await;
+        Ok(Status { topics, unreadable, ..fleet })
+    }
+
+    /// Returns the listeners, the silent ones too, without any topics.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn fleet(&self) -> Result<Status> {
         let mut listeners = self.reports().await?;
         let silent = listeners.iter().filter(|one| one.is_silent()).cloned().collect();
         listeners.retain(ListenerReport::is_present);
-        let topics = self.status_of(&topics, &listeners).await;
-        Ok(Status { topics, unreadable, more_topics: 0, listeners, silent })
+        Ok(Status { listeners, silent, ..Status::default() })
     }
 
     /// The same of these topics, by what these listeners have said.
