@@ -30,6 +30,16 @@
   const nameOf = (element) => element && (element.id ? `#${CSS.escape(element.id)}`
     : element.getAttribute("href") ? `a[href="${CSS.escape(element.getAttribute("href"))}"]` : null);
 
+  // When the figures on the page were read, by the page's own clock.
+  let read = 0;
+  const seen = () => { read = performance.now() - Number(document.getElementById("age")?.dataset.ms); };
+  const grow = () => {
+    const age = document.getElementById("age");
+    if (age && !document.hidden) age.textContent = `${((performance.now() - read) / 1000).toFixed(1)} s`;
+  };
+  seen();
+  setInterval(grow, 1000);
+
   const put = (fresh) => {
     const old = main();
     if (old.innerHTML === fresh.innerHTML) return;
@@ -59,6 +69,8 @@
       if (!fresh) throw new Error("no page");
       if (isBusy()) return;
       put(fresh);
+      const source = page.getElementById("source");
+      if (source) { document.getElementById("source")?.replaceWith(source); seen(); }
       document.title = page.title;
       every = Number(page.body.dataset.refresh);
       say("");

@@ -27,6 +27,11 @@ impl Act {
         Self { verb, topic: topic.clone(), what: text::escape(key) }
     }
 
+    /// Upon a host that holds work back.
+    pub(crate) fn try_now(topic: &KnownTopic, destination: &str) -> Self {
+        Self { verb: "try-now", topic: topic.clone(), what: destination.to_owned() }
+    }
+
     /// Upon all that a filter lets pass.
     pub(crate) fn upon_many(verb: Verb, topic: &KnownTopic, state: EntryState, filter: &Filter) -> Self {
         let what = format!("{} {filter}", state.as_str()).trim_end().to_owned();

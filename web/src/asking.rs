@@ -1,7 +1,7 @@
 //! Words that the API and the pages are asked in.
 
 use keylapse::When;
-use keylapse::console::parse_span;
+use keylapse::console::{TopicStatus, parse_span};
 
 /// When: after a span, such as `15m`, or at a time with its zone, such as `2026-11-25T09:30:00Z`.
 ///
@@ -26,6 +26,14 @@ pub(crate) fn check_reason(said: &str) -> Result<(), String> {
         return Err(format!("a reason has at most {LONGEST_REASON} bytes"));
     }
     Ok(())
+}
+
+/// Listeners would ignore another.
+pub(crate) fn check_destination(status: &TopicStatus, said: &str) -> Result<(), String> {
+    match status.destinations.iter().any(|one| one.name == said) {
+        true => Ok(()),
+        false => Err("no listener of the topic reports a destination of this name".to_owned()),
+    }
 }
 
 /// A filter's conditions have so many characters in all.

@@ -20,9 +20,12 @@ const ANSWERS: &str = "K100";
 pub(crate) struct Doctor(Mutex<Last<Arc<Diagnosis>>>);
 
 impl Doctor {
-    pub(crate) async fn look(&self, console: &Console) -> Arc<Diagnosis> {
+    /// The diagnosis, and how old it is.
+    pub(crate) async fn look(&self, console: &Console) -> (Arc<Diagnosis>, Duration) {
         let life = |diagnosis: &Arc<_>| if answers(diagnosis) { KEPT } else { KEPT_BROKEN };
-        self.0.lock().await.within(life, async { Arc::new(console.doctor().await) }).await
+        let mut last = self.0.lock().await;
+        let diagnosis = last.within(life, async { Arc::new(console.doctor().await) }).await;
+        (diagnosis, last.age())
     }
 }
 

@@ -23,6 +23,13 @@ impl<T: Clone> Last<T> {
     }
 }
 
+impl<T> Last<T> {
+    /// How long ago it was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |(at, _)| at.elapsed())
+    }
+}
+
 impl<T> Default for Last<T> {
     fn default() -> Self {
         Self(None)

@@ -47,7 +47,7 @@ pub(super) async fn doctor(
     Extension(who): Extension<Who>,
 ) -> Result<Json<Found>, Fault> {
     who.check_all()?;
-    let diagnosis = Diagnosis::clone(&*shared.doctor.look(&shared.console).await);
+    let diagnosis = Diagnosis::clone(&shared.doctor.look(&shared.console).await.0);
     Ok(Json(Found { errors: diagnosis.errors(), warnings: diagnosis.warnings(), diagnosis }))
 }
 

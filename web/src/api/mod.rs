@@ -6,7 +6,7 @@
 //!
 //! | route | what |
 //! | --- | --- |
-//! | `GET /status?topic=&count=` | how topics are, and who listens |
+//! | `GET /status?topic=&count=` | how topics are, who listens, and what somebody has to look at |
 //! | `GET /topics?after=&count=` | which there are, by name |
 //! | `GET /topics/{topic}` | how one is |
 //! | `GET /topics/{topic}/entries?state=&filter=&after=&count=&payload=` | what it holds, by time |
@@ -20,7 +20,9 @@
 //! | `DELETE /topics/{topic}/letters/{key}/{id}-{at_ms}` | drop one |
 //! | `POST /topics/{topic}/bulk` | one action on all that a filter lets pass |
 //! | `POST /topics/{topic}/pause`, `/resume` | stop giving out its timers, for a `reason`, and go on |
-//! | `GET /listeners` | who listens, to what, and how well it hears |
+//! | `GET /topics/{topic}/destinations` | what its handlers call, and whether that holds work back |
+//! | `POST /topics/{topic}/destinations/try` | call one of them now: `{"destination": "shop.example:443"}` |
+//! | `GET /listeners` | who listens, to what, and how well it hears; and who is silent |
 //! | `GET /doctor` | what is amiss with the servers, and the line that mends it |
 //! | `GET /check?topic=&max_overdue=&max_dead=&max_quarantined=&min_listeners=` | whether topics are as they should be |
 //! | `GET /tail?topic=` | starts and ends of attempts as they happen, as Server-Sent Events |
@@ -86,6 +88,8 @@ fn table() -> Vec<(For, &'static str, MethodRouter<Shared>)> {
         (Acting, "/topics/{topic}/bulk", post(bulk::run)),
         (Acting, "/topics/{topic}/pause", post(topics::pause)),
         (Acting, "/topics/{topic}/resume", post(topics::resume)),
+        (Looking, "/topics/{topic}/destinations", get(topics::destinations)),
+        (Acting, "/topics/{topic}/destinations/try", post(topics::try_now)),
         (Looking, "/listeners", get(topics::listeners)),
         (Looking, "/doctor", get(fitness::doctor)),
         (Looking, "/check", get(fitness::check)),

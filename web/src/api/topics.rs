@@ -2,15 +2,18 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use keylapse::ListenerReport;
-use keylapse::console::{Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
+use axum::http::StatusCode;
+use keylapse::console::{
+    Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic,
+};
+use keylapse::{Destination, ListenerReport};
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
 use crate::api::Fault;
 use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
 use crate::api::done::{self, Answer};
-use crate::asking::check_reason;
+use crate::asking::{check_destination, check_reason};
 use crate::guard::Who;
 use crate::web::Shared;
 
@@ -35,6 +38,31 @@ pub(super) struct Topics {
 #[derive(Debug, Serialize)]
 pub(super) struct Listeners {
     listeners: Vec<ListenerReport>,
+    /// Those that have not reported for eight seconds.
+    silent: Vec<ListenerReport>,
+}
+
+/// With what somebody has to look at.
+#[derive(Debug, Serialize)]
+pub(super) struct Alarming<T> {
+    #[serde(flatten)]
+    of: T,
+    alarms: Vec<Alarm>,
+}
+
+/// The places that a topic's handlers call.
+#[derive(Debug, Serialize)]
+pub(super) struct Called {
+    topic: String,
+    /// The worst first.
+    destinations: Vec<Destination>,
+}
+
+/// Which of them is to be called now.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Try {
+    destination: String,
 }
 
 /// Why it is paused.
@@ -48,9 +76,10 @@ pub(super) async fn status(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Query(Which { topic, count }): Query<Which>,
-) -> Result<Json<Status>, Fault> {
+) -> Result<Json<Alarming<Status>>, Fault> {
     let count = ask::count(count, MOST)?;
-    Ok(Json(look(&shared, &who, &topic, count).await?))
+    let of = look(&shared, &who, &topic, count).await?;
+    Ok(Json(Alarming { alarms: of.alarms(), of }))
 }
 
 /// How the topics with these names are; or else so many of all that somebody may look at.
@@ -72,8 +101,14 @@ pub(super) async fn look(
         (true, false) => some(console, registry(shared, who).await?, count).await?,
         (false, _) => console.status_named(named).await.map_err(|error| Fault::absent(&error))?,
     };
-    status.listeners.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
+    only(who, &mut status);
     Ok(status)
+}
+
+/// Listeners name no topics that somebody may not look at.
+fn only(who: &Who, status: &mut Status) {
+    let reports = status.listeners.iter_mut().chain(&mut status.silent);
+    reports.for_each(|report| report.topics.retain(|name, _| who.may(name)));
 }
 
 async fn some(console: &Console, registry: Registry, count: usize) -> Result<Status, Fault> {
@@ -116,20 +151,34 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Result<Json<TopicStatus>, Fault> {
-    let topic = ask::topic(&shared, &name).await?;
+) -> Result<Json<Alarming<TopicStatus>>, Fault> {
+    let (_, of) = status_of(&shared, &name).await?;
+    Ok(Json(Alarming { alarms: of.alarms(), of }))
+}
+
+async fn status_of(shared: &Shared, name: &str) -> Result<(KnownTopic, TopicStatus), Fault> {
+    let topic = ask::topic(shared, name).await?;
     let listeners = shared.console.listeners().await?;
-    let status = shared.console.status_of(&[topic], &listeners).await.pop();
-    status.map(Json).ok_or_else(|| bad("the topic is gone"))
+    let status = shared.console.status_of(std::slice::from_ref(&topic), &listeners).await.pop();
+    Ok((topic, status.ok_or_else(|| bad("the topic is gone"))?))
+}
+
+pub(super) async fn destinations(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Json<Called>, Fault> {
+    let (topic, TopicStatus { destinations, .. }) = status_of(&shared, &name).await?;
+    Ok(Json(Called { topic: topic.name().to_owned(), destinations }))
 }
 
 pub(super) async fn listeners(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
 ) -> Result<Json<Listeners>, Fault> {
-    let mut listeners = shared.console.listeners().await?;
-    listeners.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
-    Ok(Json(Listeners { listeners }))
+    let mut fleet = shared.console.fleet().await?;
+    only(&who, &mut fleet);
+    let Status { listeners, silent, .. } = fleet;
+    Ok(Json(Listeners { listeners, silent }))
 }
 
 pub(super) async fn pause(
@@ -144,6 +193,22 @@ pub(super) async fn pause(
     let deed = async move {
         topic.pause(&reason).await?;
         Ok(done::to_topic(&topic, Became::PAUSED))
+    };
+    Ok(act.take(&shared, who, deed).await?)
+}
+
+pub(super) async fn try_now(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(name): Path<String>,
+    Body(Try { destination }): Body<Try>,
+) -> Result<Answer, Fault> {
+    let (topic, status) = status_of(&shared, &name).await?;
+    check_destination(&status, &destination).map_err(|why| Fault::new(StatusCode::NOT_FOUND, why))?;
+    let (act, console) = (Act::try_now(&topic, &destination), shared.console.clone());
+    let deed = async move {
+        console.try_now(topic.name(), &destination).await?;
+        Ok(done::to_topic(&topic, Became::ASKED))
     };
     Ok(act.take(&shared, who, deed).await?)
 }

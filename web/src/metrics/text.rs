@@ -1,15 +1,24 @@
-//! Gauges in the text format of Prometheus.
+//! Gauges and counters in the text format of Prometheus.
 
 use std::fmt::{Display, Write};
 
-/// A page of gauges.
+/// A page of them.
 #[derive(Debug, Default)]
 pub(super) struct Page(String);
 
 impl Page {
     /// Begins a gauge: what is added next is of it.
     pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
-        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge");
+        self.begin(name, "gauge", help)
+    }
+
+    /// The same of a number that only grows.
+    pub(super) fn counter(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
+        self.begin(name, "counter", help)
+    }
+
+    fn begin(&mut self, name: &'static str, kind: &str, help: &str) -> Gauge<'_> {
+        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Gauge { page: self, name }
     }
 
@@ -18,7 +27,7 @@ impl Page {
     }
 }
 
-/// One gauge, whose samples are added.
+/// One of them, whose samples are added.
 pub(super) struct Gauge<'a> {
     page: &'a mut Page,
     name: &'static str,

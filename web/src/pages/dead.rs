@@ -140,7 +140,7 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     };
     let (found, (since, scan)) = visit.ask(look).await?;
     let all = found.standings.iter().map(|standing| standing.status.overview.dead).sum();
-    Ok(answer(&page(visit.frame("dead"), since, &scan, all)))
+    Ok(answer(&page(visit.frame("dead").aged(found.age), since, &scan, all)))
 }
 
 /// What was asked for; or else the last hour, and so on until there is something.

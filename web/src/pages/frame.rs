@@ -1,6 +1,6 @@
 //! What all pages have: where they link to, who looks, and how a page becomes an answer.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::extract::FromRequestParts;
@@ -14,11 +14,12 @@ use tokio::time::timeout;
 
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::notice::Notice;
+use super::samples::Age;
 use super::trouble::Trouble;
 use crate::access::Role;
 use crate::act::{Act, Did};
 use crate::guard::Who;
-use crate::time::moment;
+use crate::time::{moment, ms_of};
 use crate::web::Shared;
 
 /// A page that takes longer says that the server does not answer.
@@ -48,6 +49,20 @@ pub(super) struct Frame {
     /// Whether buttons would work.
     pub(super) may_act: bool,
     pub(super) notice: Option<Notice>,
+    /// Which servers; none where nobody was let in.
+    pub(super) servers: Option<String>,
+    /// None where nothing was read.
+    age: Option<Age>,
+}
+
+/// How fresh a page is.
+pub(super) struct Fresh {
+    /// When it was read, by the clock of this machine.
+    pub(super) at: String,
+    pub(super) clock: String,
+    pub(super) age_ms: u128,
+    pub(super) ago: String,
+    pub(super) reports: Option<String>,
 }
 
 impl FromRequestParts<Shared> for Visit {
@@ -66,7 +81,8 @@ impl Visit {
     pub(super) fn frame(&self, part: &'static str) -> Frame {
         let may_act = self.who.role == Role::Act && self.shared.has_actions();
         let can_leave = self.who.by == "cookie";
-        Frame { may_act, can_leave, ..Frame::around(&self.shared, part) }
+        let (servers, age) = (Some(self.shared.console.servers()), Some(Age::default()));
+        Frame { may_act, can_leave, servers, age, ..Frame::around(&self.shared, part) }
     }
 
     /// What the server answers; or a page that says why it does not.
@@ -113,7 +129,16 @@ impl Frame {
     /// Of a page that everybody may see.
     pub(super) fn around(shared: &Shared, part: &'static str) -> Self {
         let shared = shared.clone();
-        Self { shared, part, refresh_ms: REFRESH_MS, can_leave: false, may_act: false, notice: None }
+        Self {
+            shared,
+            part,
+            refresh_ms: REFRESH_MS,
+            can_leave: false,
+            may_act: false,
+            notice: None,
+            servers: None,
+            age: None,
+        }
     }
 
     /// Looked at anew as often as this.
@@ -124,6 +149,24 @@ impl Frame {
     /// Never looked at anew by itself.
     pub(super) fn still(self) -> Self {
         self.every(0)
+    }
+
+    /// With figures that are this old.
+    pub(super) fn aged(self, age: Age) -> Self {
+        Self { age: Some(age), ..self }
+    }
+
+    /// Without anything that was read.
+    pub(super) fn unread(self) -> Self {
+        Self { age: None, ..self }
+    }
+
+    pub(super) fn fresh(&self) -> Option<Fresh> {
+        let age = self.age?;
+        let at = moment(ms_of(SystemTime::now() - age.read));
+        let clock = at.get(11..19).unwrap_or_default().to_owned();
+        let reports = age.reports.map(seconds);
+        Some(Fresh { at, clock, age_ms: age.read.as_millis(), ago: seconds(age.read), reports })
     }
 
     /// With what has become of an action.
@@ -155,6 +198,11 @@ impl Frame {
         self.link("/topic", &[("name", name)])
     }
 
+    /// The page of the hosts that a topic's handlers call.
+    pub(super) fn hosts(&self, topic: &str) -> String {
+        self.link("/hosts", &[("topic", topic)])
+    }
+
     /// None where it would be too long.
     pub(super) fn timer(&self, topic: &str, key: &str) -> Option<String> {
         let link = self.link("/timer", &[("topic", topic), ("key", key)]);
@@ -178,6 +226,12 @@ pub(super) fn link(shared: &Shared, path: &str, fields: &[(&str, &str)]) -> Stri
         link.extend(utf8_percent_encode(value, PLAIN));
     }
     link
+}
+
+/// A short time, rounded up to a tenth of a second.
+fn seconds(span: Duration) -> String {
+    let tenths = span.as_millis().div_ceil(100);
+    format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 /// A time, as far from now as it is.

@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::response::Response;
 use keylapse::ListenerReport;
-use keylapse::console::counted;
-use keylapse::console::words::short;
+use keylapse::console::words::{brief, short};
+use keylapse::console::{counted, show_count};
 
 use super::frame::{Frame, Visit, answer};
 use super::trouble::Trouble;
@@ -23,6 +23,9 @@ struct Page {
 }
 
 struct Row {
+    /// Since when it is silent.
+    silent: Option<String>,
+    is_stalled: bool,
     host: String,
     pid: u32,
     version: String,
@@ -40,16 +43,25 @@ struct Node {
 }
 
 pub(super) async fn show(visit: Visit) -> Result<Response, Trouble> {
-    let listeners = visit.ask(visit.shared.samples.listeners(&visit.shared.console)).await?;
-    let frame = visit.frame("listeners");
-    let rows = listeners.iter().take(LISTENERS).map(|report| row(report, &visit, &frame)).collect();
-    let all = counted(listeners.len() as u64, "listener");
-    let more = listeners.len().saturating_sub(LISTENERS);
+    let (fleet, age) = visit.ask(visit.shared.samples.fleet(&visit.shared.console)).await?;
+    let frame = visit.frame("listeners").aged(age);
+    let is_silent = |report: &&ListenerReport| fleet.silent.iter().any(|silent| silent.id == report.id);
+    let reporting: Vec<_> = fleet.listeners.iter().filter(|report| !is_silent(report)).collect();
+    // Those first that somebody has to look at.
+    let silent = fleet.silent.iter().map(|report| (report, Some(brief(report.age_ms))));
+    let all = silent.chain(reporting.iter().map(|report| (*report, None)));
+    let rows = all.take(LISTENERS).map(|(report, silent)| row(report, silent, &visit, &frame)).collect();
+    let count = fleet.silent.len() + reporting.len();
+    let mut all = counted(count as u64, "listener");
+    if !fleet.silent.is_empty() {
+        all = format!("{all}, {} of them silent", show_count(fleet.silent.len() as u64));
+    }
+    let more = count.saturating_sub(LISTENERS);
     let more = if more > 0 { counted(more as u64, "more listener") } else { String::new() };
     Ok(answer(&Page { frame, rows, all, more }))
 }
 
-fn row(report: &ListenerReport, visit: &Visit, frame: &Frame) -> Row {
+fn row(report: &ListenerReport, silent: Option<String>, visit: &Visit, frame: &Frame) -> Row {
     let names: Vec<_> = report.topics.keys().filter(|name| visit.who.may(name)).collect();
     let node = |node: &keylapse::NodeReport| Node {
         name: short(&node.node, 120),
@@ -58,6 +70,8 @@ fn row(report: &ListenerReport, visit: &Visit, frame: &Frame) -> Row {
     };
     let topic = |name: &String| (short(name, 128), frame.topic(name));
     Row {
+        silent,
+        is_stalled: report.handlers_stalled_ms.is_some(),
         host: short(&report.host, 60),
         pid: report.pid,
         version: short(&report.version, 20),

@@ -1,10 +1,12 @@
 //! The dashboard: pages made here, which work without a script.
 
 mod act;
+mod alarms;
 mod assets;
 mod dead;
 mod entries;
 mod frame;
+mod hosts;
 mod listeners;
 mod login;
 mod notice;
@@ -37,6 +39,7 @@ pub(crate) fn looking() -> Router<Shared> {
         .route("/", get(topics::home))
         .route("/topics", get(topics::show))
         .route("/topic", get(topic::show))
+        .route("/hosts", get(hosts::show))
         .route("/timer", get(timer::show))
         .route("/dead", get(dead::show))
         .route("/listeners", get(listeners::show))

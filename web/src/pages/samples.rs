@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keylapse::console::{Console, KnownTopic, Rates, Registry, TopicStatus, UnreadableTopic};
-use keylapse::{ListenerReport, Result};
+use keylapse::Result;
+use keylapse::console::{Alarm, Console, KnownTopic, Rates, Registry, Status, TopicStatus, UnreadableTopic};
 use tokio::sync::Mutex;
 
 use crate::guard::Who;
@@ -30,7 +30,8 @@ pub(crate) struct Samples(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     registry: Answer<Registry>,
-    listeners: Answer<Vec<ListenerReport>>,
+    /// The listeners, the silent ones too, without topics.
+    fleet: Answer<Status>,
     topics: HashMap<String, Sampled>,
     rates: Rates,
 }
@@ -56,6 +57,22 @@ pub(crate) struct Standing {
     pub(crate) rate: Option<f64>,
     /// The same as it was, the oldest first.
     pub(crate) rates: Vec<f64>,
+    pub(crate) age: Age,
+}
+
+/// How old something is that is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Age {
+    /// How long ago it was read.
+    pub(crate) read: Duration,
+    /// How old the oldest of the listeners' figures in it is.
+    pub(crate) reports: Option<Duration>,
+}
+
+impl Age {
+    fn or(self, other: Self) -> Self {
+        Self { read: self.read.max(other.read), reports: self.reports.max(other.reports) }
+    }
 }
 
 /// Some of the topics.
@@ -64,10 +81,22 @@ pub(crate) struct TopicPage {
     pub(crate) standings: Vec<Standing>,
     /// Those that cannot be read.
     pub(crate) unreadable: Vec<UnreadableTopic>,
+    /// The listeners, the silent ones too.
+    pub(crate) fleet: Arc<Status>,
     /// How many there are that contain what was asked for, and in all.
     pub(crate) matching: usize,
     pub(crate) all: usize,
-    pub(crate) listeners: usize,
+    pub(crate) age: Age,
+}
+
+impl TopicPage {
+    /// Returns the alarms of the topics, and of all listeners.
+    pub(crate) fn alarms(&self) -> Vec<Alarm> {
+        let mut broken = Status::default();
+        broken.unreadable.clone_from(&self.unreadable);
+        let topics = self.standings.iter().flat_map(|standing| standing.status.alarms());
+        topics.chain(broken.alarms()).chain(self.fleet.alarms()).collect()
+    }
 }
 
 impl Samples {
@@ -91,16 +120,17 @@ impl Samples {
         let behind = broken.iter().skip(skip.saturating_sub(topics.len())).take(most - page.len());
         let unreadable = behind.map(|topic| (*topic).clone()).collect();
         let matching = topics.len() + broken.len();
-        let listeners = kept.listeners(console).await?;
-        let standings = kept.standings(console, &page, &listeners).await;
-        Ok(TopicPage { standings, unreadable, matching, all, listeners: listeners.len() })
+        let (fleet, age) = kept.fleet(console).await?;
+        let standings = kept.standings(console, &page, &fleet).await;
+        let age = standings.iter().fold(age, |age, standing| age.or(standing.age));
+        Ok(TopicPage { standings, unreadable, fleet, matching, all, age })
     }
 
     /// One topic.
     pub(crate) async fn topic(&self, console: &Console, topic: &KnownTopic) -> Result<Standing> {
         let mut kept = self.0.lock().await;
-        let listeners = kept.listeners(console).await?;
-        Ok(kept.standings(console, std::slice::from_ref(topic), &listeners).await.remove(0))
+        let (fleet, _) = kept.fleet(console).await?;
+        Ok(kept.standings(console, std::slice::from_ref(topic), &fleet).await.remove(0))
     }
 
     /// A topic that somebody has acted upon is looked at anew.
@@ -115,8 +145,9 @@ impl Samples {
         self.0.lock().await.registry(console).await
     }
 
-    pub(crate) async fn listeners(&self, console: &Console) -> Result<Arc<Vec<ListenerReport>>> {
-        self.0.lock().await.listeners(console).await
+    /// The listeners, the silent ones too.
+    pub(crate) async fn fleet(&self, console: &Console) -> Result<(Arc<Status>, Age)> {
+        self.0.lock().await.fleet(console).await
     }
 }
 
@@ -129,27 +160,33 @@ impl Kept {
         self.registry.within(life, async { console.registry().await.map(Arc::new) }).await
     }
 
-    async fn listeners(&mut self, console: &Console) -> Result<Arc<Vec<ListenerReport>>> {
-        self.listeners.within(|_| FRESH, async { console.listeners().await.map(Arc::new) }).await
+    async fn fleet(&mut self, console: &Console) -> Result<(Arc<Status>, Age)> {
+        let fleet = self.fleet.within(|_| FRESH, async { console.fleet().await.map(Arc::new) }).await?;
+        let age = self.age(self.fleet.age(), &fleet);
+        Ok((fleet, age))
     }
 
-    async fn standings(
-        &mut self,
-        console: &Console,
-        topics: &[KnownTopic],
-        listeners: &[ListenerReport],
-    ) -> Vec<Standing> {
+    fn age(&self, read: Duration, fleet: &Status) -> Age {
+        let oldest = fleet.listeners.iter().map(|listener| listener.age_ms).max();
+        Age { read, reports: oldest.map(|ms| Duration::from_millis(ms) + self.fleet.age()) }
+    }
+
+    async fn standings(&mut self, console: &Console, topics: &[KnownTopic], fleet: &Status) -> Vec<Standing> {
         let is_fresh = |topic: &KnownTopic| {
             self.topics
                 .get(topic.name())
                 .is_some_and(|sampled| !sampled.is_stale && sampled.read.elapsed() < FRESH)
         };
         let stale: Vec<_> = topics.iter().filter(|topic| !is_fresh(topic)).cloned().collect();
-        for status in console.status_of(&stale, listeners).await {
+        for status in console.status_of(&stale, &fleet.listeners).await {
             self.sample(status);
         }
         self.forget();
-        topics.iter().filter_map(|topic| Some(self.topics.get(topic.name())?.standing.clone())).collect()
+        let standing = |sampled: &Sampled| Standing {
+            age: self.age(sampled.read.elapsed(), fleet),
+            ..sampled.standing.clone()
+        };
+        topics.iter().filter_map(|topic| self.topics.get(topic.name()).map(standing)).collect()
     }
 
     fn sample(&mut self, status: TopicStatus) {
@@ -167,7 +204,8 @@ impl Kept {
             points.push_back(rate);
             points.drain(..points.len().saturating_sub(POINTS));
         }
-        let standing = Standing { status: Arc::new(status), rate, rates: points.iter().copied().collect() };
+        let (rates, age) = (points.iter().copied().collect(), Age::default());
+        let standing = Standing { status: Arc::new(status), rate, rates, age };
         let stepped = if is_due { now } else { stepped };
         self.topics.insert(name, Sampled { read: now, is_stale: false, standing, stepped, points });
     }

@@ -9,6 +9,7 @@ use keylapse::console::doctor::{Diagnosis, Finding, Severity};
 use tokio::time::timeout;
 
 use super::frame::{Frame, Visit, answer};
+use super::samples::Age;
 use super::trouble::Trouble;
 use crate::doctor::answers;
 
@@ -39,10 +40,10 @@ pub(super) async fn show(visit: Visit) -> Result<Response, Trouble> {
     visit.may_all()?;
     let shared = &visit.shared;
     let look = timeout(PATIENCE, shared.doctor.look(&shared.console));
-    let diagnosis = look.await.map_err(|_| Trouble::silent(visit.frame("servers"), PATIENCE))?;
+    let (diagnosis, read) = look.await.map_err(|_| Trouble::silent(visit.frame("servers"), PATIENCE))?;
     let answers = answers(&diagnosis);
     let refresh_ms = if answers { REFRESH_MS } else { REFRESH_BROKEN_MS };
-    let frame = visit.frame("servers").every(refresh_ms);
+    let frame = visit.frame("servers").every(refresh_ms).aged(Age { read, reports: None });
     let (errors, warnings) = (diagnosis.errors(), diagnosis.warnings());
     let groups = groups(&diagnosis);
     let servers = groups.iter().filter(|group| group.is_server).count();

@@ -77,15 +77,15 @@ pub(super) async fn show(
     let shared = &visit.shared;
     let look = async {
         let topic = shared.console.topic(&asked.topic).await?;
-        let listeners = shared.samples.listeners(&shared.console).await?;
-        let mut why = topic.why(&key, &listeners).await?;
+        let (fleet, age) = shared.samples.fleet(&shared.console).await?;
+        let mut why = topic.why(&key, &fleet.listeners).await?;
         if shared.shows_payloads {
             with_payloads(&topic, &mut why).await?;
         }
-        Ok(why)
+        Ok((why, age))
     };
-    let why = visit.ask(look).await?;
-    let frame = visit.frame("topics").saying(Notice::of(&said));
+    let (why, age) = visit.ask(look).await?;
+    let frame = visit.frame("topics").aged(age).saying(Notice::of(&said));
     Ok(answer(&page(why, frame, shared.shows_payloads)))
 }
 

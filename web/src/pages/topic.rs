@@ -8,6 +8,7 @@ use keylapse::console::{
 };
 use serde::Deserialize;
 
+use super::alarms::{Group, groups};
 use super::entries::{self, Line};
 use super::frame::{Frame, Visit, answer};
 use super::notice::{Notice, Said};
@@ -34,6 +35,8 @@ pub(super) struct Asked {
 struct Page {
     frame: Frame,
     row: Row,
+    alarms: Vec<Group>,
+    has_hosts: bool,
     state: EntryState,
     tabs: Vec<Tab>,
     filter: String,
@@ -72,8 +75,9 @@ pub(super) async fn show(
         Ok((topic, standing, found))
     };
     let (topic, standing, found) = visit.ask(look).await?;
-    let frame = visit.frame("topics").saying(Notice::of(&said));
-    let row = Row::of(&standing, &frame);
+    let frame = visit.frame("topics").aged(standing.age).saying(Notice::of(&said));
+    let (row, alarms) = (Row::of(&standing, &frame), groups(&standing.status.alarms(), &frame));
+    let has_hosts = !standing.status.destinations.is_empty();
     let held = &standing.status.overview;
     let count = |state| match state {
         EntryState::Quarantined => Some(held.quarantined),
@@ -93,14 +97,15 @@ pub(super) async fn show(
     let next = found.next.as_ref().map(|next| at(&frame, &topic, state, &asked.filter, &next.to_string()));
     let first = after.map(|_| at(&frame, &topic, state, &asked.filter, ""));
     let is_paused = standing.status.standing() == TopicStanding::Paused;
-    let can_pause =
-        is_paused || matches!(standing.status.standing(), TopicStanding::Fine | TopicStanding::Unserved);
+    let can_pause = !matches!(standing.status.standing(), TopicStanding::Closed | TopicStanding::Unreadable);
     let (verbs, when) = (Verb::of(state), entries::when(state));
     let (none, place) = (none(state, &found, &filter), place(&found, &filter));
     let filter = asked.filter;
     let page = Page {
         frame,
         row,
+        alarms,
+        has_hosts,
         state,
         tabs,
         filter,

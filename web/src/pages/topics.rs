@@ -4,9 +4,10 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use keylapse::console::words::{brief, lateness, percent, rate, short};
-use keylapse::console::{TopicStanding, UnreadableTopic, counted, show_count};
+use keylapse::console::{AlarmKind, Recent, TopicStatus, UnreadableTopic, counted, show_count};
 use serde::Deserialize;
 
+use super::alarms::{Group, groups};
 use super::frame::{Frame, Visit, answer};
 use super::samples::{Standing, TopicPage};
 use super::trouble::Trouble;
@@ -34,12 +35,25 @@ struct Page {
     frame: Frame,
     filter: String,
     shown_filter: String,
-    totals: Vec<(&'static str, String)>,
+    alarms: Vec<Group>,
+    totals: Vec<Total>,
+    /// Whether keys of other programs are tracked.
+    tracks: bool,
     rows: Vec<Row>,
     unreadable: Vec<UnreadableTopic>,
     place: String,
     earlier: Option<String>,
     later: Option<String>,
+}
+
+/// A number above the table.
+struct Total {
+    name: &'static str,
+    number: String,
+    /// Another figure beside it.
+    remark: String,
+    /// How bad it is.
+    class: &'static str,
 }
 
 /// A topic, in a line.
@@ -49,9 +63,17 @@ pub(super) struct Row {
     pub(super) is_attached: bool,
     pub(super) link: String,
     pub(super) state: &'static str,
+    /// The same, as the style names it.
+    pub(super) state_class: String,
+    /// How bad it is.
+    pub(super) class: &'static str,
     /// What somebody has to know before all else.
     pub(super) remark: String,
     pub(super) timers: String,
+    pub(super) tracked: String,
+    pub(super) undelivered: String,
+    pub(super) is_undelivered: bool,
+    pub(super) oldest_undelivered: String,
     pub(super) overdue: String,
     pub(super) is_overdue: bool,
     pub(super) oldest: String,
@@ -60,11 +82,15 @@ pub(super) struct Row {
     pub(super) running: String,
     pub(super) rate: String,
     pub(super) line: Option<String>,
+    /// How late attempts of the last five minutes started.
     pub(super) p50: String,
     pub(super) p99: String,
-    pub(super) failing: String,
+    pub(super) failing_5m: String,
+    pub(super) failing_1h: String,
+    pub(super) failing_class: &'static str,
     pub(super) dead: String,
     pub(super) has_dead: bool,
+    pub(super) trimmed: String,
     pub(super) listeners: String,
 }
 
@@ -77,34 +103,84 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     let shared = &visit.shared;
     let look = shared.samples.topics(&shared.console, &visit.who, &filter, asked.skip, TOPICS);
     let found = visit.ask(look).await?;
-    let frame = visit.frame("topics");
+    let frame = visit.frame("topics").aged(found.age);
     let skip = asked.skip.min(found.matching);
     let at = |skip: usize| frame.link("/topics", &[("filter", &filter), ("skip", &skip.to_string())]);
     let earlier = (skip > 0).then(|| at(skip.saturating_sub(TOPICS)));
     let later = (skip + TOPICS < found.matching).then(|| at(skip + TOPICS));
     let place = place(&found, skip);
-    let totals = totals(&found);
+    let (alarms, totals) = (groups(&found.alarms(), &frame), totals(&found));
+    let tracks = found.standings.iter().any(|standing| standing.status.topic.is_attached());
     let rows = found.standings.iter().map(|standing| Row::of(standing, &frame)).collect();
     let unreadable = found.unreadable;
     let shown_filter = short(&filter, LONGEST);
-    Ok(answer(&Page { filter, shown_filter, totals, rows, unreadable, place, earlier, later, frame })
-        .into_response())
+    let page =
+        Page { filter, shown_filter, alarms, totals, tracks, rows, unreadable, place, earlier, later, frame };
+    Ok(answer(&page).into_response())
 }
 
 /// What there is in all of the topics of a page.
-fn totals(found: &TopicPage) -> Vec<(&'static str, String)> {
-    let sum = |of: fn(&Standing) -> u64| show_count(found.standings.iter().map(of).sum());
-    let rate_of_all =
-        found.standings.iter().filter_map(|standing| standing.rate).fold(0.0, |all, rate| all + rate);
-    vec![
-        ("Timers", sum(|standing| standing.status.overview.timers)),
-        ("Overdue", sum(|standing| standing.status.overview.overdue)),
-        ("Due in 1m", sum(|standing| standing.status.overview.due_in_1m)),
-        ("Running", sum(|standing| standing.status.running as u64)),
-        ("Attempts/s", rate(rate_of_all)),
-        ("Dead", sum(|standing| standing.status.overview.dead)),
-        ("Listeners", show_count(found.listeners as u64)),
-    ]
+fn totals(found: &TopicPage) -> Vec<Total> {
+    let all = || found.standings.iter().map(|standing| &*standing.status);
+    let sum = |of: fn(&TopicStatus) -> u64| all().map(of).sum::<u64>();
+    let total = |name, number: u64, remark, class| Total { name, number: show_count(number), remark, class };
+    let plain = |name, number| total(name, number, String::new(), "");
+    let undelivered = sum(|status| status.overview.undelivered);
+    let oldest = all().map(|status| status.overview.oldest_undelivered_ms).max().unwrap_or(0);
+    let oldest = if undelivered > 0 { format!("oldest {}", brief(oldest)) } else { String::new() };
+    let rates = found.standings.iter().filter_map(|standing| standing.rate).fold(0.0, |all, rate| all + rate);
+    let recent = sum_of(all().filter_map(|status| status.last_5m.as_ref()));
+    let silent = found.fleet.silent.len() as u64;
+    let is_silent = if silent > 0 { format!("{} silent", show_count(silent)) } else { String::new() };
+    let mut totals = vec![plain("Timers", sum(|status| status.overview.timers))];
+    if all().any(|status| status.topic.is_attached()) {
+        totals.push(plain("Tracked keys", sum(|status| status.overview.enrolled)));
+    }
+    totals.extend([
+        total("Undelivered", undelivered, oldest, warns(undelivered > 0)),
+        plain("Overdue", sum(|status| status.overview.overdue)),
+        plain("Due in 1m", sum(|status| status.overview.due_in_1m)),
+        plain("Running", sum(|status| status.running as u64)),
+        Total { number: rate(rates), ..plain("Attempts/s", 0) },
+        Total {
+            number: or_none(recent.failing().map(percent)),
+            class: failing(Some(&recent)),
+            ..plain("Failing 5m", 0)
+        },
+        plain("Dead", sum(|status| status.overview.dead)),
+        total("Listeners", found.fleet.listeners.len() as u64, is_silent, burns(silent > 0)),
+    ]);
+    totals
+}
+
+/// How many attempts have ended, and how.
+fn sum_of<'a>(all: impl Iterator<Item = &'a Recent>) -> Recent {
+    let mut sum = Recent::default();
+    for one in all {
+        (sum.handled, sum.failed) = (sum.handled + one.handled, sum.failed + one.failed);
+    }
+    sum
+}
+
+fn warns(is: bool) -> &'static str {
+    if is { "warn" } else { "" }
+}
+
+fn burns(is: bool) -> &'static str {
+    if is { "bad" } else { "" }
+}
+
+/// How bad it is that so many attempts fail.
+fn failing(recent: Option<&Recent>) -> &'static str {
+    match recent.and_then(Recent::failing) {
+        Some(0.5..) => "bad",
+        Some(0.05..) => "warn",
+        _ => "",
+    }
+}
+
+fn or_none(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
 }
 
 fn place(found: &TopicPage, skip: usize) -> String {
@@ -121,17 +197,27 @@ fn place(found: &TopicPage, skip: usize) -> String {
 
 impl Row {
     pub(super) fn of(standing: &Standing, frame: &Frame) -> Self {
-        let (status, or_none) =
-            (&standing.status, |text: Option<String>| text.unwrap_or_else(|| "–".to_owned()));
-        let held = &status.overview;
+        let status = &standing.status;
+        let (held, last_5m) = (&status.overview, status.last_5m.as_ref());
+        let share = |recent: Option<&Recent>| or_none(recent.and_then(Recent::failing).map(percent));
+        let (alarms, state) = (status.alarms(), status.standing().as_str());
         Self {
             name: status.topic.name().to_owned(),
             pattern: short(status.topic.pattern(), 200),
             is_attached: status.topic.is_attached(),
             link: frame.topic(status.topic.name()),
-            state: status.standing().as_str(),
-            remark: remark(standing),
+            state,
+            state_class: state.replace(' ', "-"),
+            class: match alarms.iter().all(|alarm| alarm.kind == AlarmKind::Paused) {
+                true => warns(!alarms.is_empty()),
+                false => "bad",
+            },
+            remark: alarms.first().map_or_else(String::new, |alarm| short(&alarm.says, 400)),
             timers: show_count(held.timers),
+            tracked: or_none(status.topic.is_attached().then(|| show_count(held.enrolled))),
+            undelivered: show_count(held.undelivered),
+            is_undelivered: held.undelivered > 0,
+            oldest_undelivered: brief(held.oldest_undelivered_ms),
             overdue: show_count(held.overdue),
             is_overdue: held.overdue > 0,
             oldest: or_none((held.overdue > 0).then(|| brief(held.oldest_overdue_ms))),
@@ -140,27 +226,19 @@ impl Row {
             running: or_none((status.limit > 0).then(|| format!("{}/{}", status.running, status.limit))),
             rate: or_none(standing.rate.map(rate)),
             line: line(&standing.rates),
-            p50: or_none(status.last_5m.as_ref().and_then(|last| last.late_p50_us).map(lateness)),
-            p99: or_none(status.last_5m.as_ref().and_then(|last| last.late_p99_us).map(lateness)),
-            failing: or_none(status.failing().map(percent)),
+            p50: or_none(last_5m.and_then(|recent| recent.late_p50_us).map(lateness)),
+            p99: or_none(last_5m.and_then(|recent| recent.late_p99_us).map(lateness)),
+            failing_5m: share(last_5m),
+            failing_1h: share(status.last_1h.as_ref()),
+            failing_class: failing(last_5m),
             dead: show_count(held.dead),
             has_dead: held.dead > 0,
+            trimmed: match held.trimmed {
+                0 => String::new(),
+                count => format!("{} trimmed", show_count(count)),
+            },
             listeners: show_count(status.listeners as u64),
         }
-    }
-}
-
-fn remark(standing: &Standing) -> String {
-    let status = &standing.status;
-    let said =
-        status.problem.as_ref().or(status.overview.closed.as_ref()).or(status.overview.paused.as_ref());
-    let said = short(said.map_or("", String::as_str), 400);
-    match status.standing() {
-        TopicStanding::Fine => String::new(),
-        TopicStanding::Paused => format!("paused: {said}"),
-        TopicStanding::Unserved => "no listener serves it: nobody runs its timers".to_owned(),
-        TopicStanding::Closed => format!("closed: {said}"),
-        _ => format!("cannot be read: {said}"),
     }
 }
 

@@ -60,7 +60,7 @@ impl Trouble {
         text: String,
         advice: &'static str,
     ) -> Self {
-        let frame = frame.every(SOON_MS);
+        let frame = frame.every(SOON_MS).unread();
         Self(Box::new(Page { frame, status, title, text, advice, passes: true }))
     }
 
@@ -86,7 +86,7 @@ impl Trouble {
     }
 
     fn lasting(frame: Frame, status: StatusCode, title: &'static str, text: String) -> Self {
-        Self(Box::new(Page { frame: frame.still(), status, title, text, advice: "", passes: false }))
+        Self(Box::new(Page { frame: frame.still().unread(), status, title, text, advice: "", passes: false }))
     }
 }
 

@@ -84,7 +84,7 @@ const CONTRAST: &str = r#"(() => {
   return [...faint];
 })()"#;
 
-async fn check(chrome: &mut Chrome, url: &str) {
+pub(super) async fn check(chrome: &mut Chrome, url: &str) {
     assert_eq!(chrome.eval(AUDIT).await, json!([]), "{url}");
     assert_eq!(chrome.eval(CONTRAST).await, json!([]), "{url}");
     let width = chrome.eval("document.scrollingElement.scrollWidth - innerWidth").await;

@@ -1,6 +1,7 @@
 //! The dashboard in a real browser, before a real server.
 mod access;
 mod acting;
+mod burning;
 mod hostile;
 mod looking;
 mod refreshing;

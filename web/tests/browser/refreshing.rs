@@ -50,6 +50,21 @@ async fn what_is_new_is_shown_and_what_somebody_is_at_stays() {
     assert!(chrome.eval("location.search").await.as_str().unwrap().contains("filter=key"));
 }
 
+/// A page says that it is fresh, also where nothing on it has changed; until the server is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn how_fresh_a_page_is_stays_true_while_it_is_looked_at_anew() {
+    let Some((mut chrome, mut scene)) = quick().await else { return };
+    chrome.go(&scene.url("/topic?name=order.unpaid")).await;
+    let at = chrome.eval("document.querySelector('#source time').dateTime").await;
+    chrome.until(&format!("document.querySelector('#source time').dateTime > {at}")).await;
+    scene.server.kill().await;
+    chrome.shows("Redis does not answer").await;
+    let said = chrome.eval("document.getElementById('source').innerText").await;
+    assert!(
+        said.as_str().unwrap().contains("namespace keylapse") && !said.as_str().unwrap().contains("as of")
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_nobody_sees_asks_for_nothing() {
     let Some((mut chrome, scene)) = quick().await else { return };

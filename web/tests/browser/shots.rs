@@ -6,10 +6,13 @@ use std::time::Duration;
 use keylapse_support::eventually;
 
 use crate::browser::scene::{Do, Scene};
+use crate::burning::light;
 use keylapse_browser::Chrome;
 
-/// Each page, and in which forms.
-const SHOTS: [(&str, &str, &[&str]); 8] = [
+/// The name of a picture, the page, and in which forms.
+type Shot = (&'static str, &'static str, &'static [&'static str]);
+
+const SHOTS: [Shot; 8] = [
     ("topics", "/topics", &["light", "dark", "narrow"]),
     ("topic", "/topic?name=order.unpaid&state=dead", &["light", "dark", "narrow"]),
     ("timer", "/timer?topic=order.unpaid&key=order:unpaid:2002", &["light", "dark", "narrow"]),
@@ -19,6 +22,10 @@ const SHOTS: [(&str, &str, &[&str]); 8] = [
     ("listeners", "/listeners", &["light"]),
     ("servers", "/servers", &["light"]),
 ];
+
+/// The same where everything burns.
+const BURNING: [Shot; 2] =
+    [("burning", "/topics", &["light", "dark"]), ("hosts", "/hosts?topic=order.unpaid", &["light"])];
 
 /// A point of a sparkline takes four seconds.
 const A_WHILE: Duration = Duration::from_secs(90);
@@ -32,9 +39,16 @@ async fn pictures_of_the_pages() {
     let Some(mut chrome) = Chrome::start().await else { return };
     let scene = Scene::shop().await;
     work(&scene, &mut chrome).await;
+    shoot(&scene, &mut chrome, &SHOTS).await;
+    let scene = Scene::empty().await;
+    let _fire = light(&scene.server).await;
+    shoot(&scene, &mut chrome, &BURNING).await;
+}
+
+async fn shoot(scene: &Scene, chrome: &mut Chrome, shots: &[Shot]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dashboard");
-    for (name, path, forms) in SHOTS {
-        for form in forms {
+    for (name, path, forms) in shots {
+        for form in *forms {
             let (is_dark, width, height) = match *form {
                 "narrow" => (false, 360, 720),
                 form => (form == "dark", 1200, 560),

@@ -5,6 +5,7 @@ mod answer;
 mod audit;
 mod away;
 mod bulk;
+mod burning;
 mod crowds;
 mod entrance;
 mod keys;

@@ -1,4 +1,4 @@
-//! A topic as a whole: paused and resumed.
+//! A topic as a whole: paused, resumed, and its hosts called.
 
 use axum::Form;
 use axum::response::Response;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::back;
 use crate::act::{Act, Did};
-use crate::asking::check_reason;
+use crate::asking::{check_destination, check_reason};
 use crate::pages::frame::Visit;
 use crate::pages::trouble::Trouble;
 
@@ -17,6 +17,8 @@ pub(in crate::pages) struct Wanted {
     verb: String,
     #[serde(default)]
     reason: String,
+    #[serde(default)]
+    destination: String,
 }
 
 pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
@@ -24,7 +26,8 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) ->
     let (verb, became) = match wanted.verb.as_str() {
         "pause" => ("pause", Became::PAUSED),
         "resume" => ("resume", Became::RESUMED),
-        _ => return Err(visit.refuse("verb is pause or resume")),
+        "try-now" => return try_now(&visit, wanted).await,
+        _ => return Err(visit.refuse("verb is pause, resume or try-now")),
     };
     check_reason(wanted.reason.trim()).map_err(|why| visit.refuse(why))?;
     let name = wanted.topic.clone();
@@ -39,4 +42,24 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) ->
     };
     visit.act(act, deed).await?;
     Ok(back(&visit, &name, "/topic", &[("name", &name)], became).await)
+}
+
+/// A host that holds work back is called.
+async fn try_now(visit: &Visit, wanted: Wanted) -> Result<Response, Trouble> {
+    let Wanted { topic: name, destination, .. } = wanted;
+    let shared = &visit.shared;
+    let look = async {
+        let topic = shared.console.topic(&name).await?;
+        Ok((shared.samples.topic(&shared.console, &topic).await?.status, topic))
+    };
+    let (status, topic) = visit.ask(look).await?;
+    check_destination(&status, &destination).map_err(|why| visit.refuse(why))?;
+    let (act, became) = (Act::try_now(&topic, &destination), Became::ASKED);
+    let console = shared.console.clone();
+    let deed = async move {
+        console.try_now(topic.name(), &destination).await?;
+        Ok(Did::one(became, ()))
+    };
+    visit.act(act, deed).await?;
+    Ok(back(visit, &name, "/hosts", &[("topic", &name)], became).await)
 }

@@ -1,0 +1,47 @@
+//! Alarms by their kinds: each with a word, a colour, and where it leads to.
+
+use keylapse::console::words::short;
+use keylapse::console::{Alarm, AlarmKind};
+
+use super::frame::Frame;
+
+/// Alarms of one kind that are named.
+const NAMED: usize = 8;
+
+/// The alarms of one kind.
+pub(super) struct Group {
+    pub(super) kind: AlarmKind,
+    pub(super) word: String,
+    pub(super) named: Vec<Named>,
+    pub(super) more: usize,
+}
+
+/// An alarm: what is in its link, and what stands behind that.
+pub(super) struct Named {
+    pub(super) link: String,
+    pub(super) of: String,
+    pub(super) says: String,
+}
+
+/// All of them, in the order of their kinds.
+pub(super) fn groups(alarms: &[Alarm], frame: &Frame) -> Vec<Group> {
+    let group = |kind| {
+        let all: Vec<_> = alarms.iter().filter(|alarm| alarm.kind == kind).collect();
+        let named = all.iter().take(NAMED).map(|alarm| named(alarm, frame)).collect();
+        let more = all.len().saturating_sub(NAMED);
+        (!all.is_empty()).then(|| Group { kind, word: kind.as_str().replace('-', " "), named, more })
+    };
+    AlarmKind::ALL.into_iter().filter_map(group).collect()
+}
+
+fn named(alarm: &Alarm, frame: &Frame) -> Named {
+    let says = short(&alarm.says, 600);
+    match (&alarm.topic, alarm.kind) {
+        (None, _) => {
+            let (of, says) = says.split_once(": ").unwrap_or(("listener", &says));
+            Named { link: frame.path("/listeners"), of: of.to_owned(), says: says.to_owned() }
+        }
+        (Some(topic), AlarmKind::HeldBack) => Named { link: frame.hosts(topic), of: topic.clone(), says },
+        (Some(topic), _) => Named { link: frame.topic(topic), of: topic.clone(), says },
+    }
+}
