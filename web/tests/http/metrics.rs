@@ -91,6 +91,19 @@ async fn each_metric_of_board_and_rules_is_there() {
     }
 }
 
+/// Each name is explained, also of those that are 0.
+#[tokio::test]
+async fn each_metric_of_topics_stands_on_the_pages() {
+    let shop = Shop::open().await;
+    let shown = Site::open(&shop.console).await.get("/metrics").await.body;
+    for page in ["dashboard.md", "alerts.md"] {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+        let text = names(&std::fs::read_to_string(&page).expect("the page"));
+        let missing: Vec<_> = names(&shown).into_iter().filter(|name| !text.contains(name)).collect();
+        assert!(missing.is_empty(), "{missing:?} in {}", page.display());
+    }
+}
+
 fn names(text: &str) -> std::collections::BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
     words.filter(|word| word.starts_with("keylapse_")).map(str::to_owned).collect()
