@@ -1,5 +1,10 @@
 //! What is read.
 
+use std::collections::BTreeSet;
+use std::future::ready;
+
+use futures::StreamExt;
+
 use crate::http::shop::{PAYLOAD, Shop};
 use crate::http::site::Site;
 use keylapse_web::{Access, Web};
@@ -150,4 +155,30 @@ async fn what_has_ended_is_read_page_by_page() {
     assert_eq!(keys, (0..5).map(|n| format!("\"order:{n}\"")).collect::<Vec<_>>());
     drop(stop);
     listening.await.expect("its task").expect("the listener");
+}
+
+/// A page that is open is asked for every five seconds: so each look has less than five requests, of those that go together one.
+#[tokio::test]
+async fn an_idle_dashboard_asks_redis_less_than_once_a_second() {
+    let shop = Shop::open().await;
+    let client = redis::Client::open(shop.server.plain_url()).expect("a client");
+    for path in ["/topics", "/hosts?topic=order", "/listeners"] {
+        // The server knows the scripts.
+        assert_eq!(Site::open(&shop.console).await.get(path).await.status, 200, "{path}");
+        // A dashboard that has read nothing yet, so that nothing is at hand.
+        let site = Site::open(&shop.console).await;
+        let monitor = client.get_async_monitor().await.expect("a monitor");
+        assert_eq!(site.get(path).await.status, 200, "{path}");
+        shop.server.cmd(&["ECHO", "this is all"]).await;
+        let lines = monitor.into_on_message::<String>();
+        let lines = lines.take_while(|line| ready(!line.contains("this is all")));
+        let asked = lines.filter(|line| ready(!line.contains(" lua] "))).map(|line| request(&line));
+        let asked: BTreeSet<_> = asked.collect().await;
+        assert!((1..5).contains(&asked.len()), "{path}: {asked:?}");
+    }
+}
+
+/// The command, and its script or first key, of a line such as `1.5 [0 127.0.0.1:1] "HGET" "a" "b"`.
+fn request(line: &str) -> String {
+    line.split('"').skip(1).take(3).collect()
 }
