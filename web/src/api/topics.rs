@@ -3,9 +3,7 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::console::{
-    Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic,
-};
+use keylapse::console::{Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use keylapse::{Destination, ListenerReport};
 use serde::{Deserialize, Serialize};
 

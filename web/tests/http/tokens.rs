@@ -58,6 +58,8 @@ async fn a_token_is_for_its_topics_in_each_route_of_the_api() {
         ("POST", "/bulk", &drop_all),
         ("POST", "/pause", r#"{"reason": "a"}"#),
         ("POST", "/resume", ""),
+        ("GET", "/destinations", ""),
+        ("POST", "/destinations/try", r#"{"destination": "a"}"#),
     ] {
         for topic in ["cart", "c%61rt", "nothing"] {
             let path = format!("/api/v1/topics/{topic}{path}");
@@ -112,6 +114,7 @@ async fn pages_show_the_topics_of_the_token_alone_and_act_on_no_other() {
     assert!(topics.contains("?name=order") && topics.contains("1 topic"), "{topics}");
     for path in [
         "/topic?name=cart",
+        "/hosts?topic=cart",
         "/timer?topic=cart&key=cart:1",
         "/tail?topic=cart",
         "/servers",
@@ -122,6 +125,7 @@ async fn pages_show_the_topics_of_the_token_alone_and_act_on_no_other() {
     for (path, form) in [
         ("/timer/act", "topic=cart&key=cart:1&verb=cancel"),
         ("/topic/act", "topic=cart&verb=pause&reason=a"),
+        ("/topic/act", "topic=cart&verb=try-now&destination=a"),
         ("/topic/bulk", "name=cart&state=waiting&verb=cancel&expect=1"),
     ] {
         assert_eq!(ask(&site, ORDERS, "POST", path, FORM, form).await.status, 403, "{path}");
