@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use keylapse_browser::Chrome;
 use keylapse_support::eventually;
 
 use crate::run::program::{Scene, get};
@@ -61,20 +62,26 @@ impl Scene {
         let ended = program.output().expect("the program");
         (String::from_utf8_lossy(&ended.stdout).into_owned(), ended.status.code())
     }
+}
 
-    async fn until_all_is_named(&self, since: Instant, words: &[&str]) {
-        let mut last = String::new();
-        let in_time = tokio::time::timeout_at((since + SOON).into(), async {
-            loop {
-                last = self.says(words).0;
-                if FIRES.iter().all(|(topic, said)| names(&last, topic, said)) {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+/// Waits until all is named in what this reads, and fails where it takes too long.
+async fn until_all_is_named(
+    since: Instant,
+    place: &str,
+    fires: &[(&str, &str)],
+    mut read: impl AsyncFnMut() -> String,
+) {
+    let mut last = String::new();
+    let in_time = tokio::time::timeout_at((since + SOON).into(), async {
+        loop {
+            last = read().await;
+            if fires.iter().all(|(topic, said)| names(&last, topic, said)) {
+                return;
             }
-        });
-        assert!(in_time.await.is_ok(), "{words:?} does not name all of it within {SOON:?}:\n{last}");
-    }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    assert!(in_time.await.is_ok(), "{place} does not name all of it within {SOON:?}:\n{last}");
 }
 
 /// Whether one line says this of that.
@@ -82,14 +89,26 @@ fn names(text: &str, topic: &str, said: &str) -> bool {
     text.lines().any(|line| line.trim_start_matches("! ").starts_with(topic) && line.contains(said))
 }
 
+/// What the rules of docs/alerts.yml go by.
+const ALERTS: [(&str, &str); 6] = [
+    (r#"keylapse_topic_alarm{topic="unreachable",kind="held-back"}"#, " 1"),
+    (r#"keylapse_topic_alarm{topic="busy",kind="held-back"}"#, " 1"),
+    (r#"keylapse_topic_alarm{topic="trickling",kind="held-back"}"#, " 1"),
+    (r#"keylapse_topic_alarm{topic="stopped",kind="paused"}"#, " 1"),
+    (r#"keylapse_topic_alarm{topic="trimmed",kind="trimmed"}"#, " 1"),
+    ("keylapse_listeners_silent", " 1"),
+];
+
 #[tokio::test(flavor = "multi_thread")]
-async fn check_and_status_name_all_fires_within_ten_seconds() {
+async fn each_place_that_shows_alarms_names_all_fires_within_ten_seconds() {
     let busy = Receiver::start(|_, _| Then::status(429)).await;
     let trickling = Receiver::start(|_, _| Then::Drip("HTTP/1.1 200 O")).await;
     let scene = Scene::new().await;
     scene.write("keylapse.toml", &file(&busy, &trickling));
     let (_stays, goes) = (scene.run(), scene.run());
     eventually(SOON * 6, "both to listen", async || scene.says(&["listeners"]).0.lines().count() == 3).await;
+    let (_dashboard, at) = scene.listening("serve").await;
+    let mut chrome = Chrome::start().await;
     let (_, calm) = scene.says(&["check"]);
     assert_eq!(calm, Some(0), "nothing burns yet");
 
@@ -102,8 +121,17 @@ async fn check_and_status_name_all_fires_within_ten_seconds() {
             assert_eq!(armed.1, Some(0), "{armed:?}");
         }
     }
-    scene.until_all_is_named(began, &["check"]).await;
-    scene.until_all_is_named(began, &["status"]).await;
+    until_all_is_named(began, "check", &FIRES, async || scene.says(&["check"]).0).await;
+    until_all_is_named(began, "status", &FIRES, async || scene.says(&["status"]).0).await;
+    until_all_is_named(began, "/metrics", &ALERTS, async || get(&at, "/metrics")).await;
+    // A line of the page's text is a row, and begins with its topic.
+    if let Some(chrome) = &mut chrome {
+        until_all_is_named(began, "the first page", &FIRES, async || {
+            chrome.go(&format!("http://{at}/topics")).await;
+            chrome.text().await
+        })
+        .await;
+    }
     let (said, code) = scene.says(&["check", "--max-undelivered", "1s", "--json"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(r#""what":"undelivered_ms""#), "{said}");
