@@ -105,6 +105,8 @@ scripts! {
     UNTRIGGER = "untrigger";
     /// A listener says how it is.
     REPORT = "report";
+    /// What listeners have said.
+    REPORTS = "reports";
     /// Make the next canary.
     CANARY = "canary";
     /// Attached keys: expiries were heard.

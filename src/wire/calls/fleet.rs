@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::destination::Destination;
@@ -11,7 +12,7 @@ use crate::error::Result;
 use crate::time::system_time;
 #[cfg(feature = "console")]
 use crate::wire::PartitionNames;
-use crate::wire::{Store, scripts};
+use crate::wire::{Reply, Store, scripts};
 
 /// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
@@ -241,17 +242,22 @@ impl Store {
 
     /// All reports that are not forgotten yet.
     pub(crate) async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
-        let now = self.time_of(listeners).await?.ms();
-        let mut found = BTreeMap::new();
-        let take = |_: &[u8], report: &[u8]| {
+        let (mut found, mut cursor) = (BTreeMap::new(), 0_u64);
+        loop {
+            let mut call = self.call_with(&scripts::REPORTS, &[listeners]);
+            let mut reply = call.arg(cursor).arg(PAGE).reply().await?;
+            cursor = reply.int()?;
+            let now = reply.stamp.ms();
             // What cannot be read is of another version, or of somebody else.
-            let Ok(mut report) = serde_json::from_slice::<ListenerReport>(report) else { return true };
-            report.age_ms = now.abs_diff(report.at_ms);
-            found.insert(report.id.clone(), report);
-            true
-        };
-        self.read_hash("reading who listens", listeners, PAGE, take).await?;
-        Ok(found.into_values().collect())
+            let read = |report: Bytes| serde_json::from_slice::<ListenerReport>(&report).ok();
+            for mut report in reply.each(Reply::bytes)?.into_iter().filter_map(read) {
+                report.age_ms = now.abs_diff(report.at_ms);
+                found.insert(report.id.clone(), report);
+            }
+            if cursor == 0 {
+                return Ok(found.into_values().collect());
+            }
+        }
     }
 }
 

@@ -162,7 +162,7 @@ async fn what_has_ended_is_read_page_by_page() {
 async fn an_idle_dashboard_asks_redis_less_than_once_a_second() {
     let shop = Shop::open().await;
     let client = redis::Client::open(shop.server.plain_url()).expect("a client");
-    for path in ["/topics", "/hosts?topic=order", "/listeners"] {
+    for path in ["/topics", "/topic?name=order", "/hosts?topic=order", "/listeners"] {
         // The server knows the scripts.
         assert_eq!(Site::open(&shop.console).await.get(path).await.status, 200, "{path}");
         // A dashboard that has read nothing yet, so that nothing is at hand.
