@@ -30,7 +30,7 @@ pub trait Destinations: Debug + Send + Sync {
 pub struct Destination {
     /// Its name, such as `shop.example:443`. At most 255 bytes are reported.
     pub name: String,
-    /// Whether it is called.
+    /// The state of calls to it.
     pub state: DestinationState,
     /// How many calls in a row have failed.
     #[serde(skip_serializing_if = "is_zero")]
@@ -46,7 +46,7 @@ pub struct Destination {
     pub last_error: Option<String>,
 }
 
-/// Whether a destination is called.
+/// The states of a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -78,7 +78,7 @@ pub(crate) struct TopicConfig {
     pub(crate) journal: Option<JournalBounds>,
     /// How its keys are treated, where other programs write them.
     pub(crate) attach: Option<Policy>,
-    /// What its handlers call.
+    /// The places that its handlers call.
     pub(crate) destinations: Option<Arc<dyn Destinations>>,
 }
 
@@ -240,7 +240,7 @@ impl<T> Topic<T> {
         self
     }
 
-    /// What the topic's handlers call, such as hosts: listeners report how each of them is, and operators see by whom work is
+    /// Names the places that the topic's handlers call, such as hosts. Listeners report how each of them is, and operators see by whom work is
     /// held back. Default: nothing is reported.
     pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
         self.with(|config| config.destinations = Some(all))

@@ -50,7 +50,7 @@ struct Present {
 #[derive(Clone, Debug)]
 pub struct RelayHealth(watch::Receiver<Present>);
 
-/// What a topic's deliveries call, for operators.
+/// The hosts that a topic's deliveries call, for operators.
 #[derive(Debug)]
 struct Called {
     /// Of webhooks.

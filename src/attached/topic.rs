@@ -47,7 +47,7 @@ impl<T> Attached<T> {
         &self.0
     }
 
-    /// What the topic's handlers call, as [`Topic::destinations`]. Default: nothing is reported.
+    /// Names the places that the topic's handlers call, as [`Topic::destinations`]. Default: nothing is reported.
     pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
         Self(self.0.destinations(all))
     }

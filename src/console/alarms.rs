@@ -1,4 +1,4 @@
-//! What somebody has to look at, in one place for all that show it.
+//! Alarms: the one list of what needs a person, for all that show it.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const TRIMMED_FOR: Duration = Duration::from_secs(3600);
 /// So many destinations of a topic are named.
 const NAMED: usize = 5;
 
-/// Something that somebody has to look at.
+/// Something that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Alarm {
@@ -24,7 +24,7 @@ pub struct Alarm {
     pub kind: AlarmKind,
     /// The topic, unless it is of a listener.
     pub topic: Option<String>,
-    /// What is so, in words.
+    /// The text for people.
     pub says: String,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Alarm {
 }
 
 impl Status {
-    /// Returns what somebody has to look at: of topics, then of listeners.
+    /// Returns all alarms: of topics, then of listeners.
     pub fn alarms(&self) -> Vec<Alarm> {
         let unreadable = self.unreadable.iter().map(|topic| Alarm {
             kind: AlarmKind::Unreadable,
@@ -123,7 +123,7 @@ impl Status {
 }
 
 impl TopicStatus {
-    /// Returns what somebody has to look at.
+    /// Returns the alarms of this topic.
     pub fn alarms(&self) -> Vec<Alarm> {
         let alarm = |kind, says| Alarm { kind, topic: Some(self.topic.name().to_owned()), says };
         if let Some(problem) = &self.problem {
@@ -149,7 +149,7 @@ impl TopicStatus {
         found
     }
 
-    /// Whom its timers wait for.
+    /// The destinations that its timers wait for, in words.
     fn held_back_by(&self) -> Option<String> {
         let all: Vec<_> = self.held_back().collect();
         let mut names: Vec<_> = all.iter().take(NAMED).map(|one| one.says()).collect();

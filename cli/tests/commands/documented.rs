@@ -24,7 +24,7 @@ const UNSEEN: [(&str, &str); 8] = [
     ("tail", "count"),
 ];
 
-/// What handlers here would call.
+/// A place that handlers here would call.
 #[derive(Debug)]
 struct Bank;
 

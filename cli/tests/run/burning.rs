@@ -11,7 +11,7 @@ use crate::run::{Receiver, Then};
 
 /// How soon all of it is named.
 const SOON: Duration = Duration::from_secs(10);
-/// What is named of each fire, by all who show alarms.
+/// The words for each fire, in all places that show alarms.
 const FIRES: [(&str, &str); 6] = [
     ("unreachable", "held back"),
     ("busy", "429 Too Many Requests"),
@@ -55,7 +55,7 @@ argv = ["/bin/false"]
 }
 
 impl Scene {
-    /// What the program says, and its exit code.
+    /// The program's output, and its exit code.
     fn says(&self, words: &[&str]) -> (String, Option<i32>) {
         let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
         program.env("KEYLAPSE_URL", self.server.plain_url()).args(words);
@@ -84,12 +84,12 @@ async fn until_all_is_named(
     assert!(in_time.await.is_ok(), "{place} does not name all of it within {SOON:?}:\n{last}");
 }
 
-/// Whether one line says this of that.
+/// True where one line says this of that.
 fn names(text: &str, topic: &str, said: &str) -> bool {
     text.lines().any(|line| line.trim_start_matches("! ").starts_with(topic) && line.contains(said))
 }
 
-/// What the rules of docs/alerts.yml go by.
+/// The metrics that the rules of docs/alerts.yml read.
 const ALERTS: [(&str, &str); 6] = [
     (r#"keylapse_topic_alarm{topic="unreachable",kind="held-back"}"#, " 1"),
     (r#"keylapse_topic_alarm{topic="busy",kind="held-back"}"#, " 1"),
@@ -189,7 +189,7 @@ async fn a_program_that_calls_another_url_is_named() {
     assert!(code == Some(1) && said.contains("orders: its listeners do 2 different things"), "{said}");
 }
 
-/// What holds a host back is lifted at once, on demand.
+/// A host that is held back is called at once, on demand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_is_tried_at_once_when_an_operator_asks_for_it() {
     let works = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -102,7 +102,7 @@ impl Scene {
     }
 }
 
-/// What answers there.
+/// The answer there.
 pub(crate) fn get(at: &str, path: &str) -> String {
     let mut line = TcpStream::connect(at).expect("a connection");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");

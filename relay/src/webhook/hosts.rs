@@ -1,4 +1,4 @@
-//! What is known of the hosts that are called: who has a place there, who is left alone, and why.
+//! The hosts that are called: who has a place there, which of them are left alone, and why.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
     call: u64,
 }
 
-/// What came of a call.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Called {
     /// It has answered, whatever that was.

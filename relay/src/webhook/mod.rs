@@ -182,7 +182,7 @@ impl Webhook {
     }
 }
 
-/// What its end says of the host.
+/// The end of a call, as the host's circuit takes it.
 fn called(class: Class, answer: Option<String>, delivered: &Delivered) -> Called {
     match (delivered, answer) {
         (Delivered::Ended(Err(failure)), answer) if class.is_fault_of_host() => {
