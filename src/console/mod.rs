@@ -75,6 +75,7 @@ pub use crate::wire::calls::ended::Ending;
 pub use crate::wire::calls::journal::JournalBounds;
 
 use crate::client::Client;
+use crate::destination::MAX_NAME;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 use crate::wire::{ListenerReport, Store};
@@ -127,8 +128,13 @@ impl Console {
     /// How that went is in their next reports.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses, or there is no such topic.
+    /// When the server cannot be reached or refuses, there is no such topic, or the name is longer than 255 bytes.
     pub async fn try_now(&self, topic: &str, destination: &str) -> Result<()> {
+        if destination.len() > MAX_NAME {
+            return Err(Error::invalid(format!(
+                "a destination has at most {MAX_NAME} bytes: take one that is reported"
+            )));
+        }
         let topic = self.topic(topic).await?;
         self.store().try_now(&topic.parts()[0], destination).await
     }

@@ -71,7 +71,9 @@ impl Ended {
             Self::Returned(Outcome::Again(delay)) => {
                 End::Again { delay: bounded(delay), arming: ArmingId::random() }
             }
-            Self::Returned(Outcome::Snooze(_)) if snoozes >= config.max_snoozes && snoozes < u16::MAX => {
+            Self::Returned(Outcome::Snooze(_))
+                if snoozes >= config.max_snoozes && config.max_snoozes < u16::MAX =>
+            {
                 dead(DeadReason::Snoozed, history)
             }
             Self::Returned(Outcome::Snooze(_)) if too_old => dead(DeadReason::TooOld, history),
@@ -285,6 +287,10 @@ mod tests {
             |at| Ended::Returned(Outcome::Snooze(Duration::ZERO)).decide(&config, &record, &often, at);
         assert!(matches!(snooze(2000), Some(End::Snooze { snoozes: u16::MAX, .. })));
         assert_eq!(reason(snooze(1000 + 31 * 86_400_000)), Some(DeadReason::TooOld));
+        // So many were allowed before, and fewer are now.
+        let fewer =
+            Ended::Returned(Outcome::Snooze(Duration::ZERO)).decide(&self::config(), &record, &often, 2000);
+        assert_eq!(reason(fewer), Some(DeadReason::Snoozed));
     }
 
     #[test]

@@ -56,14 +56,14 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     no_and_yes(&terminal, "C", "Cancel 1 timer: order:unpaid:1 of order.unpaid?", untouched, &says).await;
     assert_eq!(orders.overview().await, (29, 0, false));
     let untouched = async || orders.overview().await == (29, 0, false);
-    let says = ["order:unpaid:2: due now", "1 overdue"];
+    let says = ["order:unpaid:2: due now", "1 undelivered"];
     no_and_yes(&terminal, "R", "Run 1 timer now: order:unpaid:2 of order.unpaid?", untouched, &says).await;
     eventually(WITHIN, "it is due", async || orders.overview().await == (29, 1, false)).await;
 
     terminal.press(&["d"], &["order:unpaid:dead", "order:unpaid:second", "R replay", "D drop"]).await;
     let untouched = async || orders.letters().await == 2;
     let question = "Replay 1 dead letter: order:unpaid:dead of order.unpaid?";
-    let says = ["order:unpaid:dead: replayed", "2 overdue", "1 of 1"];
+    let says = ["order:unpaid:dead: replayed", "2 undelivered", "1 of 1"];
     no_and_yes(&terminal, "R", question, untouched, &says).await;
     assert_eq!((orders.letters().await, orders.overview().await), (1, (30, 2, false)));
     let untouched = async || orders.letters().await == 1;

@@ -15,7 +15,7 @@ async fn screens_are_gone_through_and_the_terminal_is_left_as_it_was() {
     let terminal = Terminal::top(&server, "");
     terminal.shows(&["mail.reminder", "order.unpaid", "unserved", "read-only", "ago", "1 of 2"]).await;
     terminal.press(&["?"], &["run a timer now", "any other key"]).await;
-    terminal.press(&["Escape"], &["has no listener"]).await;
+    terminal.press(&["Escape"], &["no listener serves it"]).await;
     terminal.press(&["Tab"], &["No listener has reported"]).await;
     terminal.press(&["1", "/", "o", "r", "d", "Enter"], &["/ord", "1 of 1"]).await;
     terminal.press(&["Enter"], &["order:unpaid:1 ", "1 of 30", "4:dead 1"]).await;
@@ -98,7 +98,7 @@ async fn colours_are_for_those_who_want_them_and_a_dumb_terminal_is_no_terminal(
     let coloured = regex::Regex::new(r"\x1b\[([0-9;]*;)?[34][0-8][;m]").unwrap();
     for (environment, colours) in [("", true), ("NO_COLOR=1 ", false)] {
         let terminal = Terminal::run(&format!("{environment}{top}"));
-        terminal.shows(&["unserved", "has no listener"]).await;
+        terminal.shows(&["unserved", "no listener serves it"]).await;
         let screen = terminal.screen_with_styles();
         assert_eq!(coloured.is_match(&screen), colours, "{environment}{screen:?}");
     }

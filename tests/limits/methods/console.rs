@@ -21,6 +21,7 @@ pub(super) const CASES: &[Case] = &[
             "console::Console::registered",
             "console::Console::status_named",
             "console::Console::tail",
+            "console::Console::try_now",
             "console::Console::why",
         ],
         || {
@@ -32,6 +33,8 @@ pub(super) const CASES: &[Case] = &[
                     or_refused(console.registered(&[&text]).await);
                     or_refused(console.status_named(&[&text]).await);
                     or_refused(console.tail(&[&text]).await);
+                    or_refused(console.try_now(&text, "a:1").await);
+                    or_refused(console.try_now("tried", &text).await);
                     or_refused(console.why(text.as_bytes()).await);
                 }
             });

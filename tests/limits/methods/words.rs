@@ -1,8 +1,8 @@
 //! Patterns, texts and figures, which need no server.
 
-use keylapse::Pattern;
 use keylapse::console::{Became, Limits, Rates, counted, parse_span, show_count, show_span, text, words};
 use keylapse::pattern::Router;
+use keylapse::{Destination, DestinationState, Pattern};
 
 use super::values::{COUNTS, DURATIONS, SHARES, SIZES, long, texts};
 use super::{Case, or_refused};
@@ -109,6 +109,11 @@ pub(super) const CASES: &[Case] = &[
         }
         texts().iter().for_each(|text| _ = rates.of(text, 0, 0));
     }),
+    (&["Destination::new"], || {
+        for text in texts() {
+            assert!(!Destination::new(text, DestinationState::Open).says().is_empty());
+        }
+    }),
     // Looked at beside the figures of a topic.
     (
         &[
@@ -116,12 +121,15 @@ pub(super) const CASES: &[Case] = &[
             "console::Limits::listeners",
             "console::Limits::overdue",
             "console::Limits::quarantined",
+            "console::Limits::undelivered",
+            "console::Limits::undelivered_for",
         ],
         || {
             for (count, size) in COUNTS.into_iter().zip(SIZES.into_iter().cycle()) {
                 for span in DURATIONS {
                     let limits = Limits::default().dead(Some(count)).listeners(Some(size));
-                    _ = limits.overdue(Some(span)).quarantined(Some(count));
+                    let limits = limits.overdue(Some(span)).quarantined(Some(count));
+                    _ = limits.undelivered(Some(count)).undelivered_for(Some(span));
                 }
             }
         },

@@ -40,7 +40,7 @@ const DRAIN: [&str; 26] = [
 /// What needs room is refused before it has written anything.
 const FILL: [&str; 8] =
     ["arm", "enrol", "forward", "import", "replay", "reschedule", "write_back", "trigger"];
-const READ: [&str; 7] = ["list", "look", "overview", "page", "peek", "take", "touch"];
+const READ: [&str; 8] = ["list", "look", "overview", "page", "peek", "reports", "take", "touch"];
 
 #[test]
 fn flags_are_as_intended() {
