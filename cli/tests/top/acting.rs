@@ -78,7 +78,7 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     assert_eq!(orders.overview().await, (30, 2, false));
     terminal.press(&["P", "closed", "Enter"], &["y/N"]).await;
     terminal.press(&["y"], &["order.unpaid: paused:", "P resume"]).await;
-    terminal.press(&["j"], &["order.unpaid is paused: closed"]).await;
+    terminal.press(&["j"], &["order.unpaid: paused: closed"]).await;
     let untouched = async || orders.overview().await == (30, 2, true);
     let says = ["resumed: what has become due runs now", "P pause"];
     no_and_yes(
