@@ -19,6 +19,8 @@ const DRIP: Duration = Duration::from_millis(200);
 /// What is wrong with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
+    /// Nothing: answers at once. The others are to be compared with these, as calls of their own take the processors, too.
+    Prompt,
     /// Accepts, and never answers.
     Hanging,
     /// Answers after ten seconds.
@@ -82,6 +84,7 @@ pub(crate) fn play(words: &[String]) -> Result<(), Fault> {
 fn serve(mut line: TcpStream, kind: Kind) -> Option<()> {
     while line.read(&mut [0; 64 << 10]).ok()? > 0 {
         match kind {
+            Kind::Prompt => line.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?,
             Kind::Hanging => {}
             Kind::Slow => {
                 sleep(LATE);
