@@ -241,7 +241,7 @@ impl Store {
     }
 
     /// All reports that are not forgotten yet.
-    pub(crate) async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
+    pub async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let (mut found, mut cursor) = (BTreeMap::new(), 0_u64);
         loop {
             let mut call = self.call_with(&scripts::REPORTS, &[listeners]);

@@ -180,6 +180,11 @@ fn others() -> Vec<Row> {
         Row::of("look", running(), Step::Look("a")),
         Row::of("peek", running(), Step::Peek),
         Row::of("overview", running(), Step::Overview),
+        Row::of(
+            "overview of a retry",
+            [&running()[..], &[settle("a", 1, retry()), Step::Wait(10)]].concat(),
+            Step::Overview,
+        ),
         Row::of("page", running(), Step::Page),
         Row::of("import", [], Step::Import("a", 1)).repeat_says("[There]"),
         Row::of("import what is there", waiting(), Step::Import("a", 1)),
@@ -230,6 +235,7 @@ fn others() -> Vec<Row> {
         ),
         // It says when it was made.
         Row::of("report", [], report.clone()).repeat_acts_as(report.clone()),
+        Row::of("read reports", [report.clone()], Step::Reports),
         Row::of("leave", [report], Step::Report { leaves: true }),
         Row::of("canary", [], Step::Canary).repeat_says("4000000000000:0, new: 0"),
         Row::of("canary after another", [Step::Canary, Step::Raw(&["DEL", FIRST_CANARY])], Step::Canary)

@@ -118,7 +118,8 @@ impl Caller {
             Step::Overview => {
                 let hour = [std::time::Duration::from_secs(3600); 2];
                 let found = store.overviews(std::slice::from_ref(at), hour).await.remove(0)?;
-                format!("{} {} {:?} {:?}", found.due, found.dead, found.first, found.within)
+                let undelivered = (found.undelivered, found.oldest);
+                format!("{} {} {:?} {:?} {undelivered:?}", found.due, found.dead, found.first, found.within)
             }
             Step::Page => {
                 let (of, from) = (PageOf::Due, PageFrom::At(0.0));
@@ -193,6 +194,10 @@ impl Caller {
             Step::Report { leaves } => {
                 let report = (!leaves).then(ListenerReport::default);
                 format!("{}", store.report("keylapse:listeners", "a", report.as_ref(), 0).await?.looked)
+            }
+            Step::Reports => {
+                let reports = store.reports("keylapse:listeners").await?;
+                format!("{:?}", reports.iter().map(|report| &report.host).collect::<Vec<_>>())
             }
             of_attached => self.make_attached(of_attached).await?,
         })

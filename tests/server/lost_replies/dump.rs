@@ -86,13 +86,23 @@ impl Dump {
     /// nothing, and no arming is in two places.
     pub(super) fn assert_sound(&self, story: &impl Fn() -> String) {
         let (due, quarantine, rec) = (self.entries("due"), self.entries("quarantine"), self.entries("rec"));
-        let (run, next) = (self.entries("run"), self.entries("next"));
+        let (run, next, tried) = (self.entries("run"), self.entries("next"), self.entries("tried"));
         for key in due.keys().chain(quarantine.keys()).chain(run.keys()).chain(next.keys()) {
             assert!(rec.contains_key(key), "{key} has no record\n{}\n{self:#?}", story());
         }
         for (key, record) in &rec {
             let places = u8::from(due.contains_key(key)) + u8::from(quarantine.contains_key(key));
             assert_eq!(places, 1, "{key} in the indexes\n{}\n{self:#?}", story());
+            // What has more in its state than a first attempt stands where its index has it, too.
+            let fresh = ["\\x00\\x00\\x00\\x01", &"\\x00".repeat(11)].concat();
+            let was_tried = run.get(key).is_some_and(|state| !state.ends_with(&fresh));
+            let score = due.get(key).or(quarantine.get(key)).filter(|_| was_tried);
+            assert_eq!(
+                tried.get(&*format!(">{key}")),
+                score,
+                "{key} was tried: {was_tried}\n{}\n{self:#?}",
+                story()
+            );
             let twice = next.get(key).is_some_and(|kept| kept[..12] == record[..12]);
             assert!(!twice, "{key} is kept behind itself\n{}\n{self:#?}", story());
         }
@@ -102,7 +112,7 @@ impl Dump {
     pub(super) fn but_for_leases(&self, call: &Step) -> Self {
         let mut dump = self.0.clone();
         if matches!(call, Step::Claim { .. } | Step::Renew(..)) {
-            for name in ["keylapse:{t/0}:due", "keylapse:{t/0}:quarantine"] {
+            for name in ["keylapse:{t/0}:due", "keylapse:{t/0}:quarantine", "keylapse:{t/0}:tried"] {
                 let keys = self.0.get(name).into_iter().flatten();
                 let keys =
                     keys.map(|entry| entry.split(" = ").next().unwrap_or_default().to_owned()).collect();

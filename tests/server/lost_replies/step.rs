@@ -69,6 +69,7 @@ pub(super) enum Step {
     Report {
         leaves: bool,
     },
+    Reports,
     /// Expiries of keys that others write: at which place, and the number of the arming.
     Note(Vec<(&'static str, Spot, u8)>),
     /// The key lives for 100 ms from the beginning.
@@ -200,6 +201,7 @@ impl Step {
             Self::Untrigger(..) => "untrigger",
             Self::Canary => "canary",
             Self::Report { .. } => "report",
+            Self::Reports => "reports",
             Self::Note(_) => "note",
             Self::Enrol(..) => "enrol",
             Self::DueChecks => "checks",
