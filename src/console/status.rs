@@ -69,7 +69,7 @@ pub struct Status {
     /// The listeners.
     pub listeners: Vec<ListenerReport>,
     /// Listeners that have not reported for eight seconds: they have ended without a word, stand still, or cannot reach the
-    /// server. One is forgotten after ten minutes.
+    /// server. One is forgotten after ten minutes, or once a later one of the same machine serves all of its topics.
     pub silent: Vec<ListenerReport>,
 }
 
@@ -203,7 +203,9 @@ impl Console {
     /// When the server cannot be reached or refuses.
     pub async fn fleet(&self) -> Result<Status> {
         let mut listeners = self.reports().await?;
-        let silent = listeners.iter().filter(|one| one.is_silent()).cloned().collect();
+        let is_missed =
+            |one: &&ListenerReport| one.is_silent() && !listeners.iter().any(|other| other.replaces(one));
+        let silent = listeners.iter().filter(is_missed).cloned().collect();
         listeners.retain(ListenerReport::is_present);
         Ok(Status { listeners, silent, ..Status::default() })
     }

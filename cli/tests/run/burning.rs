@@ -189,6 +189,24 @@ async fn a_program_that_calls_another_url_is_named() {
     assert!(code == Some(1) && said.contains("orders: its listeners do 2 different things"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_was_killed_and_started_again_is_no_alarm() {
+    let scene = Scene::new().await;
+    scene.write(
+        "keylapse.toml",
+        "[topics.orders]\npattern = \"order:{id}\"\n[topics.orders.exec]\nargv = [\"/bin/true\"]\n",
+    );
+    let goes = scene.run();
+    let says = async |what: &str| {
+        eventually(SOON * 6, what, async || scene.says(&["check"]).0.contains(what)).await;
+    };
+    says("topics=1 alarms=0").await;
+    goes.kill();
+    says("no report for").await;
+    let _again = scene.run();
+    says("topics=1 alarms=0").await;
+}
+
 /// A host that is held back is called at once, on demand.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_is_tried_at_once_when_an_operator_asks_for_it() {

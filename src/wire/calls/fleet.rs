@@ -146,6 +146,13 @@ impl ListenerReport {
         u128::from(self.age_ms) > SILENT.as_millis()
     }
 
+    /// Whether it was started later on the same machine, reports, and serves all that the other one did.
+    #[cfg(feature = "console")]
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        let is_later = self.host == other.host && self.since_ms > other.since_ms && !self.is_silent();
+        is_later && other.topics.keys().all(|topic| self.serves(topic))
+    }
+
     /// When it was started, by the clock of its machine.
     pub fn since(&self) -> SystemTime {
         system_time(self.since_ms)
@@ -279,6 +286,25 @@ mod tests {
         let (long, read) = (report(2000), read(&report(2000)));
         assert!(long.encode().len() < LONGEST && long.topics.keys().eq(read.topics.keys()));
         assert_eq!(read.topics["topic.7"], TopicReport::default());
+    }
+
+    #[cfg(feature = "console")]
+    #[test]
+    fn one_that_was_started_again_replaces_the_one_that_is_silent() {
+        let report = |host: &str, since_ms, age_ms, topics: &[&str]| {
+            let topics = topics.iter().map(|topic| ((*topic).to_owned(), TopicReport::default())).collect();
+            ListenerReport { host: host.to_owned(), since_ms, age_ms, topics, ..ListenerReport::default() }
+        };
+        let gone = report("a", 100, 60_000, &["t", "u"]);
+        assert!(report("a", 101, 0, &["t", "u", "v"]).replaces(&gone));
+        for other in [
+            report("b", 101, 0, &["t", "u"]),
+            report("a", 100, 0, &["t", "u"]),
+            report("a", 101, 9_000, &["t", "u"]),
+            report("a", 101, 0, &["t"]),
+        ] {
+            assert!(!other.replaces(&gone), "{other:?}");
+        }
     }
 
     #[test]

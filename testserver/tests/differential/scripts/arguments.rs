@@ -242,6 +242,7 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out = vec![random.one(&["a", "b"]).as_bytes().to_vec()];
             out.extend(words([*random.one(&["{\"id\":\"x\"}", ""]), *random.one(&["60000", "1"]), "0"]));
         }
+        "reports" => out = words([*random.one(&["0", "0", "x"]), *random.one(&["100", "1", "0"])]),
         "checks" => {
             out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["slot1", "slot2"])]));
         }
