@@ -69,7 +69,8 @@ pub struct Status {
     /// The listeners.
     pub listeners: Vec<ListenerReport>,
     /// Listeners that have not reported for eight seconds: they have ended without a word, stand still, or cannot reach the
-    /// server. One is forgotten after ten minutes, or once a later one of the same machine serves all of its topics.
+    /// server. One is forgotten after ten minutes, or once one that was started on the same machine since then serves all of
+    /// its topics.
     pub silent: Vec<ListenerReport>,
 }
 

@@ -24,6 +24,7 @@ const EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Reporter {
     runtime: Arc<Runtime>,
     since: SystemTime,
+    began: Instant,
     /// Where the last look for reports of the dead has ended.
     looked: u64,
     topics: Vec<Recently>,
@@ -37,6 +38,7 @@ impl Reporter {
         Self {
             runtime,
             since: SystemTime::now(),
+            began: Instant::now(),
             looked: 0,
             topics,
             kept: Kept::default(),
@@ -64,6 +66,7 @@ impl Reporter {
     pub(crate) async fn tick(&mut self) -> Result<()> {
         let Runtime { client, id, topics, .. } = &*self.runtime;
         let mut report = report(&self.runtime, self.since);
+        report.uptime_ms = ms_ceil(self.began.elapsed());
         for (topic, recently) in topics.iter().zip(&mut self.topics) {
             recently.log_trimmed(topic);
             report
@@ -207,6 +210,7 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
         topics: topics.collect(),
         at_ms: 0,
+        uptime_ms: 0,
         age_ms: 0,
     }
 }

@@ -56,6 +56,8 @@ pub struct ListenerReport {
     /// When it reported, in ms since 1970, by the server's clock.
     #[serde(rename = "at", skip_serializing)]
     pub(crate) at_ms: u64,
+    /// For how long it had been running, in ms.
+    pub uptime_ms: u64,
     /// How long ago that was, in ms, when it was read.
     pub age_ms: u64,
 }
@@ -146,11 +148,15 @@ impl ListenerReport {
         u128::from(self.age_ms) > SILENT.as_millis()
     }
 
-    /// Whether it was started later on the same machine, reports, and serves all that the other one did.
+    /// Whether it was started on the same machine after the last report of the other one, and serves all that that did.
     #[cfg(feature = "console")]
     pub(crate) fn replaces(&self, other: &Self) -> bool {
-        let is_later = self.host == other.host && self.since_ms > other.since_ms && !self.is_silent();
-        is_later && other.topics.keys().all(|topic| self.serves(topic))
+        // By the server's clock: that of the machine may be another.
+        let is_later = self.at_ms.saturating_sub(self.uptime_ms) >= other.at_ms;
+        is_later
+            && self.host == other.host
+            && !self.is_silent()
+            && other.topics.keys().all(|topic| self.serves(topic))
     }
 
     /// When it was started, by the clock of its machine.
@@ -291,17 +297,20 @@ mod tests {
     #[cfg(feature = "console")]
     #[test]
     fn one_that_was_started_again_replaces_the_one_that_is_silent() {
-        let report = |host: &str, since_ms, age_ms, topics: &[&str]| {
+        let report = |host: &str, started: u64, age_ms, topics: &[&str]| {
             let topics = topics.iter().map(|topic| ((*topic).to_owned(), TopicReport::default())).collect();
-            ListenerReport { host: host.to_owned(), since_ms, age_ms, topics, ..ListenerReport::default() }
+            let (host, at_ms) = (host.to_owned(), 100_000 - age_ms);
+            let uptime_ms = at_ms - started;
+            ListenerReport { host, at_ms, uptime_ms, age_ms, topics, ..ListenerReport::default() }
         };
         let gone = report("a", 100, 60_000, &["t", "u"]);
-        assert!(report("a", 101, 0, &["t", "u", "v"]).replaces(&gone));
+        assert!(report("a", 41_000, 0, &["t", "u", "v"]).replaces(&gone));
         for other in [
-            report("b", 101, 0, &["t", "u"]),
-            report("a", 100, 0, &["t", "u"]),
-            report("a", 101, 9_000, &["t", "u"]),
-            report("a", 101, 0, &["t"]),
+            report("b", 41_000, 0, &["t", "u"]),
+            // It ran beside the other one.
+            report("a", 39_000, 0, &["t", "u"]),
+            report("a", 41_000, 9_000, &["t", "u"]),
+            report("a", 41_000, 0, &["t"]),
         ] {
             assert!(!other.replaces(&gone), "{other:?}");
         }
