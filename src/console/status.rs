@@ -68,7 +68,7 @@ pub struct Status {
     pub more_topics: u64,
     /// The listeners.
     pub listeners: Vec<ListenerReport>,
-    /// Listeners that have not reported for eight seconds: they have ended without a word, stand still, or cannot reach the
+    /// Listeners that have not reported for seven seconds: they have ended without a word, stand still, or cannot reach the
     /// server. One is forgotten after ten minutes, or once one that was started on the same machine since then serves all of
     /// its topics.
     pub silent: Vec<ListenerReport>,

@@ -121,17 +121,21 @@ async fn each_place_that_shows_alarms_names_all_fires_within_ten_seconds() {
             assert_eq!(armed.1, Some(0), "{armed:?}");
         }
     }
-    until_all_is_named(began, "check", &FIRES, async || scene.says(&["check"]).0).await;
-    until_all_is_named(began, "status", &FIRES, async || scene.says(&["status"]).0).await;
-    until_all_is_named(began, "/metrics", &ALERTS, async || get(&at, "/metrics")).await;
-    // A line of the page's text is a row, and begins with its topic.
-    if let Some(chrome) = &mut chrome {
+    let page = async {
+        // A line of the page's text is a row, and begins with its topic.
+        let Some(chrome) = &mut chrome else { return };
         until_all_is_named(began, "the first page", &FIRES, async || {
             chrome.go(&format!("http://{at}/topics")).await;
             chrome.text().await
         })
         .await;
-    }
+    };
+    tokio::join!(
+        until_all_is_named(began, "check", &FIRES, async || scene.says(&["check"]).0),
+        until_all_is_named(began, "status", &FIRES, async || scene.says(&["status"]).0),
+        until_all_is_named(began, "/metrics", &ALERTS, async || get(&at, "/metrics")),
+        page,
+    );
     let (said, code) = scene.says(&["check", "--max-undelivered", "1s", "--json"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(r#""what":"undelivered_ms""#), "{said}");

@@ -16,8 +16,8 @@ use crate::wire::{Reply, Store, scripts};
 
 /// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
-/// One that has not reported for this long is worth a look: its next report is three seconds late.
-const SILENT: Duration = Duration::from_secs(8);
+/// One that has not reported for this long is worth a look: its next report is two seconds late.
+const SILENT: Duration = Duration::from_secs(7);
 /// After this long without one, its last report is forgotten. Until then operators see that it has ended without a word.
 pub(crate) const FORGOTTEN_MS: u64 = 600_000;
 /// Reports that are read at a time, roughly.
@@ -143,7 +143,7 @@ impl ListenerReport {
     }
 
     /// Returns whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
-    /// So it is after eight seconds.
+    /// So it is after seven seconds.
     pub fn is_silent(&self) -> bool {
         u128::from(self.age_ms) > SILENT.as_millis()
     }

@@ -36,7 +36,7 @@ pub(super) struct Topics {
 #[derive(Debug, Serialize)]
 pub(super) struct Listeners {
     listeners: Vec<ListenerReport>,
-    /// Those that have not reported for eight seconds.
+    /// Those that have not reported for seven seconds.
     silent: Vec<ListenerReport>,
 }
 

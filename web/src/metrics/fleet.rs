@@ -28,7 +28,7 @@ pub(super) async fn render(console: &Console, patience: Duration) -> Arc<str> {
 fn fleet(status: &Status, page: &mut Page) {
     page.gauge("keylapse_listeners", "Listeners that have said of themselves that they live.")
         .add(&[], status.listeners.len());
-    page.gauge("keylapse_listeners_silent", "Listeners that have not reported for eight seconds.")
+    page.gauge("keylapse_listeners_silent", "Listeners that have not reported for seven seconds.")
         .add(&[], status.silent.len());
     let stalled = status.listeners.iter().filter(|listener| listener.handlers_stalled_ms.is_some()).count();
     page.gauge("keylapse_listeners_stalled", "Listeners whose handlers block all threads of their runtime.")
