@@ -14,7 +14,7 @@ use crate::wire::ListenerReport;
 /// For so long a trimmed dead letter is worth a word.
 const TRIMMED_FOR: Duration = Duration::from_secs(3600);
 /// So many destinations of a topic are named.
-const NAMED: usize = 5;
+pub(super) const NAMED: usize = 5;
 
 /// Something that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

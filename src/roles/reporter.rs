@@ -65,14 +65,12 @@ impl Reporter {
     /// Reports once.
     pub(crate) async fn tick(&mut self) -> Result<()> {
         let Runtime { client, id, topics, .. } = &*self.runtime;
-        let mut report = report(&self.runtime, self.since);
-        report.uptime_ms = ms_ceil(self.began.elapsed());
+        let mut report = report(&self.runtime, self.since, self.began.elapsed());
         for (topic, recently) in topics.iter().zip(&mut self.topics) {
             recently.log_trimmed(topic);
-            report
-                .topics
-                .entry(topic.config.name.clone())
-                .and_modify(|report| recently.add_to(topic, report));
+            if let Some(report) = report.topics.get_mut(&topic.config.name) {
+                recently.add_to(topic, report);
+            }
         }
         let reported =
             client.store.report(&listeners(&client.namespace), id, Some(&report), self.looked).await;
@@ -193,7 +191,7 @@ pub(crate) async fn leave(runtime: &Runtime) {
     }
 }
 
-fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
+fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerReport {
     // Not the permits that are taken: a claim takes some for what it may find, and mostly gives them back.
     let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
     let (_, limit) = runtime.permits.usage();
@@ -210,7 +208,7 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
         topics: topics.collect(),
         at_ms: 0,
-        uptime_ms: 0,
+        uptime_ms: ms_ceil(uptime),
         age_ms: 0,
     }
 }

@@ -25,8 +25,9 @@ local most = tonumber(ARGV[2])
 if most == 0 then
   redis.call('UNLINK', meta, due, quarantine, rec, run, nxt, tombstones, dead, letters, slots, watch, checks,
     history, history_old, scanner, values)
-  -- Callers of an earlier release do not name it.
-  if journal then redis.call('UNLINK', journal, tried) end
+  -- Callers of an earlier release do not name these.
+  if journal then redis.call('UNLINK', journal) end
+  if tried then redis.call('UNLINK', tried) end
   return { 1 }
 end
 

@@ -1,14 +1,12 @@
 //! What is known of a key, in words: what has happened, what comes next, who would run it, and why nothing runs now.
 
+use crate::console::alarms::NAMED;
 use crate::console::status::destinations;
 use crate::console::words::brief;
 use crate::console::{Ending, Entry, EntryState, counted};
 use crate::wire::ListenerReport;
 
 use super::{Moment, Why};
-
-/// So many destinations that hold its topic back are named.
-const NAMED: usize = 5;
 
 impl Why {
     pub(super) fn tell_timeline(&mut self) {
