@@ -19,6 +19,11 @@ pub fn counted(number: u64, name: &str) -> String {
     format!("{} {name}{plural}", show_count(number))
 }
 
+/// Returns whether it is 0: what serde leaves out.
+pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
+    *count == N::default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counted::is_zero;
 use crate::escape::cut;
 
 /// The places that the handlers of a topic call, such as hosts. A listener reports them every five seconds, so that
@@ -103,11 +104,6 @@ impl Destination {
         }
         all
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

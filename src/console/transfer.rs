@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::console::{Cursor, Entry, EntryState, Filter, KnownTopic, text};
+use crate::counted::is_zero;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, Token};
 use crate::wire::{
@@ -48,7 +49,7 @@ pub struct Export {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_leases: u8,
     /// How often it was snoozed.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub snoozes: u16,
     /// The failed attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,16 +57,6 @@ pub struct Export {
     /// The payload.
     #[serde(with = "text::serde_bytes")]
     pub payload: Bytes,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn is_zero(count: &u8) -> bool {
-    *count == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn is_none(count: &u16) -> bool {
-    *count == 0
 }
 
 /// What became of lines.

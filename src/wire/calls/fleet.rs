@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::counted::is_zero;
 use crate::destination::Destination;
 use crate::distribution::Distribution;
 use crate::error::Result;
@@ -124,11 +125,6 @@ pub struct RecentAttempts {
     /// How late attempts were started.
     #[serde(skip_serializing_if = "Distribution::is_empty")]
     pub lateness: Distribution,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl ListenerReport {

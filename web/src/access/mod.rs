@@ -7,7 +7,7 @@ mod token;
 mod visits;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use self::cookie::{LIFE, name as cookie_name};
 pub(crate) use self::pass::Pass;
@@ -112,7 +112,8 @@ impl Access {
                 "a server that asks for tokens goes on asking, until it is started again".to_owned(),
             ));
         }
-        *self.doors.passes.write().unwrap_or_else(PoisonError::into_inner) = other.passes();
+        let passes = other.doors.passes().clone();
+        *self.doors.passes.write().unwrap_or_else(PoisonError::into_inner) = passes;
         Ok(())
     }
 
@@ -131,7 +132,7 @@ impl Access {
 
     /// Whether nobody comes in without a token.
     pub fn has_tokens(&self) -> bool {
-        !self.doors.passes.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.doors.passes().is_empty()
     }
 
     pub(crate) fn is_host(&self, said: &str) -> bool {
@@ -140,7 +141,7 @@ impl Access {
 
     /// The pass that has this token.
     pub(crate) fn pass_of(&self, said: &[u8]) -> Option<Arc<Pass>> {
-        self.passes().into_iter().find(|pass| pass.token.is(said))
+        self.doors.passes().iter().find(|pass| pass.token.is(said)).cloned()
     }
 
     /// A cookie for somebody who has shown a token.
@@ -171,23 +172,21 @@ impl Access {
     }
 
     fn read(&self, said: &str) -> Option<(Arc<Pass>, Cookie)> {
-        let read = |pass: Arc<Pass>| Cookie::read(said, &pass, now_s()).map(|cookie| (pass, cookie));
-        let found = self.passes().into_iter().find_map(read)?;
+        let now_s = now_s();
+        let read = |pass: &Arc<Pass>| Some((pass.clone(), Cookie::read(said, pass, now_s)?));
+        let found = self.doors.passes().iter().find_map(read)?;
         self.doors.visits().has(found.1).then_some(found)
     }
 
-    fn passes(&self) -> Vec<Arc<Pass>> {
-        self.doors.passes.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     fn and(self, more: Vec<Pass>) -> Self {
-        let all = self.passes().into_iter().chain(more.into_iter().map(Arc::new));
-        Self { doors: Doors::of(all.collect()), ..self }
+        let mut all = self.doors.passes().clone();
+        all.extend(more.into_iter().map(Arc::new));
+        Self { doors: Doors::of(all), ..self }
     }
 
     fn and_read(self, more: Vec<Pass>) -> Result<Self, AccessError> {
         let all = self.and(more);
-        Pass::check(all.passes().iter().map(|pass| &**pass))?;
+        Pass::check(all.doors.passes().iter().map(|pass| &**pass))?;
         Ok(all)
     }
 }
@@ -195,6 +194,10 @@ impl Access {
 impl Doors {
     fn of(passes: Vec<Arc<Pass>>) -> Arc<Self> {
         Arc::new(Self { passes: RwLock::new(passes), visits: Mutex::new(Visits::new(now_s())) })
+    }
+
+    fn passes(&self) -> RwLockReadGuard<'_, Vec<Arc<Pass>>> {
+        self.passes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn visits(&self) -> std::sync::MutexGuard<'_, Visits> {
