@@ -1,23 +1,12 @@
 //! Users that lack rights.
 
 use keylapse::{ErrorKind, Listener, Schedule};
-use keylapse_support::{Binary, Denial, Proxy, Server, app_user_line, skipped, skipped_on_a_cluster};
+use keylapse_support::{Binary, Denial, Proxy, Server, skipped, skipped_on_a_cluster};
 
 use super::{codes, diagnose, find, well};
 use crate::server::hostile::scene::{Tally, orders};
 use crate::server::proxies::timers_run_through;
 use crate::server::support::refusal;
-
-/// A user like the one of `redis.conf`, with these rules besides.
-async fn user(server: &Server, rules: &[&str]) -> String {
-    let line =
-        app_user_line().replace("user keylapse", "ACL SETUSER poor reset").replace(">change-me", ">poor");
-    // Rights in selectors would survive what takes them away: here all are the user's own.
-    let line = line.replace(['(', ')'], "");
-    let words: Vec<_> = line.split(' ').chain(rules.iter().copied()).collect();
-    server.cmd(&words).await;
-    server.url_for("poor", "poor")
-}
 
 /// What is taken away, the code that it shows, and what gives it back.
 const LESS: [(&[&str], &str, &str); 10] = [
@@ -37,14 +26,14 @@ const LESS: [(&[&str], &str, &str); 10] = [
 async fn rights_are_found_by_trying() {
     let server = well().start().await;
     for (rules, code, fix) in LESS {
-        let diagnosis = diagnose(&user(&server, rules).await).await;
+        let diagnosis = diagnose(&server.poor_user(rules).await).await;
         let finding = find(&diagnosis, code);
         let said = finding.fix.as_ref().unwrap().replace('\'', "");
         assert!(said.ends_with(&fix.replace('\'', "")), "{rules:?}: {said}");
         let is_bad = ["K201", "K202", "K203", "K204"].contains(&code);
         assert_eq!(codes(&diagnosis).contains("K200"), !is_bad, "{rules:?}: {:#?}", diagnosis.findings);
     }
-    let whole = codes(&diagnose(&user(&server, &[]).await).await);
+    let whole = codes(&diagnose(&server.poor_user(&[]).await).await);
     assert!(LESS.iter().all(|(_, code, _)| !whole.contains(code)), "{whole:?}");
 }
 
@@ -53,17 +42,17 @@ async fn who_may_ask_for_rights_is_told_the_same() {
     let server = well().start().await;
     for (rules, code, _) in LESS {
         let rules = [rules, &["+acl|dryrun"]].concat();
-        let diagnosis = diagnose(&user(&server, &rules).await).await;
+        let diagnosis = diagnose(&server.poor_user(&rules).await).await;
         find(&diagnosis, code);
     }
-    let whole = diagnose(&user(&server, &["+acl|dryrun"]).await).await;
+    let whole = diagnose(&server.poor_user(&["+acl|dryrun"]).await).await;
     assert!(find(&whole, "K200").observed.ends_with("by ACL DRYRUN"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_settings_cannot_be_read_is_judged_by_trying() {
     let server = well().start().await;
-    let url = user(&server, &["-config"]).await;
+    let url = server.poor_user(&["-config"]).await;
     let diagnosis = diagnose(&url).await;
     assert_eq!((diagnosis.errors(), diagnosis.warnings()), (0, 0), "{:#?}", diagnosis.findings);
     assert!(codes(&diagnosis).is_superset(&["K206", "K300"].into()));
@@ -76,7 +65,7 @@ async fn a_server_whose_settings_cannot_be_read_is_judged_by_trying() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_not_ask_for_info_is_judged_by_trying() {
     let server = well().start().await;
-    let diagnosis = diagnose(&user(&server, &["-info", "-config"]).await).await;
+    let diagnosis = diagnose(&server.poor_user(&["-info", "-config"]).await).await;
     assert_eq!((diagnosis.errors(), diagnosis.warnings()), (0, 0), "{:#?}", diagnosis.findings);
     assert!(codes(&diagnosis).contains("K300") && !codes(&diagnosis).contains("K100"));
 }
@@ -123,7 +112,7 @@ async fn who_may_use_some_databases_of_valkey_alone_uses_them() {
         return skipped("no server at hand has users of databases: KEYLAPSE_SERVERS may name Valkey 9.1");
     };
     let server = well().binary(binary).start().await;
-    let url = user(&server, &["&__keyevent@3__:expired", "db=3"]).await;
+    let url = server.poor_user(&["&__keyevent@3__:expired", "db=3"]).await;
     a_database_is_named(&url, 0).await;
     a_database_is_named(&format!("{url}2"), 2).await;
     timers_run_through(&format!("{url}3")).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{FutureExt, LocalBoxFuture};
 use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse::{Schedule, Topic};
-use keylapse_support::{Authority, Builder, Fsync, Reach, Server, app_user_line, eventually, write};
+use keylapse_support::{Authority, Builder, Fsync, Reach, Server, eventually, write};
 
 use super::Shown;
 use crate::commands::scene::PATIENCE;
@@ -89,7 +89,7 @@ impl Case {
             Own(show) => return show().await,
         };
         match self {
-            Less(rules) => Some(Shown::at(poor(&server, rules).await, server)),
+            Less(rules) => Some(Shown::at(server.poor_user(rules).await, server)),
             _ => Some(Shown::at(server.plain_url(), server)),
         }
     }
@@ -97,17 +97,6 @@ impl Case {
 
 fn well() -> Builder {
     Server::builder().aof(Fsync::EverySecond)
-}
-
-/// Where somebody with fewer rights connects.
-async fn poor(server: &Server, rules: &[&str]) -> String {
-    let line =
-        app_user_line().replace("user keylapse", "ACL SETUSER poor reset").replace(">change-me", ">poor");
-    // Rights in selectors would survive what takes them away.
-    let line = line.replace(['(', ')'], "");
-    let words: Vec<_> = line.split(' ').chain(rules.iter().copied()).collect();
-    server.cmd(&words).await;
-    server.url_for("poor", "poor")
 }
 
 async fn url(of_port: fn(u16) -> String) -> Option<Shown> {
@@ -211,12 +200,12 @@ async fn other_database() -> Option<Shown> {
     if !version.is_valkey || version.number < (9, 1, 0) {
         return None;
     }
-    Some(Shown::at(poor(&server, &["db=3"]).await, server))
+    Some(Shown::at(server.poor_user(&["db=3"]).await, server))
 }
 
 async fn unreadable_flags() -> Option<Shown> {
     let server = well().config("notify-keyspace-events", "").start().await;
-    Some(Shown::at(poor(&server, &["-config|get"]).await, server))
+    Some(Shown::at(server.poor_user(&["-config|get"]).await, server))
 }
 
 /// Keys with a time to live, of which there are so many that nobody who only subscribes hears of them in time.

@@ -14,7 +14,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use rustix::process::Signal;
 
 use self::{home::Home, process::Process, start::Ports};
-use crate::{Binary, Proxy, Reach, Version, connect, provider::Front};
+use crate::{Binary, Proxy, Reach, Version, app_user_line, connect, provider::Front};
 
 pub use builder::{Builder, Fsync};
 
@@ -155,6 +155,20 @@ impl Server {
     pub async fn conn(&self) -> MultiplexedConnection {
         let url = self.plain_url();
         connect(&url).await.unwrap_or_else(|error| panic!("cannot connect to {url}: {error}"))
+    }
+
+    /// Makes a user `poor` like that of `redis.conf`, with these rules in addition; returns where it connects.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses a rule.
+    pub async fn poor_user(&self, rules: &[&str]) -> String {
+        let line = app_user_line().replace("user keylapse", "ACL SETUSER poor reset");
+        // Rights in selectors would survive what takes them away: here all are the user's own.
+        let line = line.replace(">change-me", ">poor").replace(['(', ')'], "");
+        let words: Vec<_> = line.split(' ').chain(rules.iter().copied()).collect();
+        self.cmd(&words).await;
+        self.url_for("poor", "poor")
     }
 
     /// What the server answers to one command, on a connection of its own.
