@@ -10,13 +10,13 @@ use std::time::Duration;
 use clap::ValueEnum;
 use keylapse_bench::Fault;
 
-/// What makes this program them.
+/// The first argument by which this program plays bad hosts.
 pub(crate) const WORD: &str = "bad-hosts";
 
 const LATE: Duration = Duration::from_secs(10);
 const DRIP: Duration = Duration::from_millis(200);
 
-/// What is wrong with them.
+/// The kinds of bad hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Nothing: answers at once. The others are to be compared with these, as calls of their own take the processors, too.

@@ -10,7 +10,8 @@ use crate::bad::{BadHosts, Kind};
 use crate::receiver::{Came, Receiver};
 use crate::relayed::{AHEAD, Relayed, came};
 
-/// So many calls of each bad host are due before the first of the good one, and so many more each second.
+/// Calls to each bad host that are due before the first call to the good one, and calls to each bad host a second from
+/// then on.
 const CROWD: usize = 100;
 const PER_SECOND: usize = 5;
 

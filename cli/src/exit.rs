@@ -39,7 +39,7 @@ pub(crate) enum Failed {
     Usage(String),
     /// What was asked for is not so.
     Findings(String),
-    /// What was to answer is not there.
+    /// No program answers at the address.
     Unreachable(String),
     /// A file or the terminal.
     Io(io::Error),

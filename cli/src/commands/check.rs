@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{AlarmKind, Breach, Console, Limits, TopicStatus, parse_span};
+use keylapse::console::{Alarm, AlarmKind, Breach, Console, Limits, TopicStatus, parse_span};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
@@ -68,13 +68,13 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     let limits = limits(args);
     let status = console.status_named(&args.topics).await?;
     let mut alarms = status.alarms();
-    // Of a topic that cannot be read that is all that can be said.
+    // A topic that cannot be read has one alarm, and no figures to compare.
     let is_readable = |topic: &&TopicStatus| topic.problem.is_none();
     let breaches = status.topics.iter().filter(is_readable).flat_map(|topic| limits.breaches(topic));
     let breaches: Vec<Breach> = breaches.collect();
-    alarms.retain(|alarm| !args.allow.contains(&alarm.kind));
-    // What is asked about topics is not answered by listeners of others.
-    alarms.retain(|alarm| args.topics.is_empty() || alarm.topic.is_some());
+    // Where topics are named, alarms of listeners are left out: they may serve others.
+    let is_asked = |alarm: &Alarm| args.topics.is_empty() || alarm.topic.is_some();
+    alarms.retain(|alarm| is_asked(alarm) && !args.allow.contains(&alarm.kind));
     for alarm in &alarms {
         if out.is_json() {
             out.line("alarm", alarm)?;

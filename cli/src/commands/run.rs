@@ -16,7 +16,7 @@ use crate::listen::{Entrance, Listen};
 use crate::output::Output;
 use crate::{log, recorder, signals};
 
-/// Of a header that seems to hold a secret.
+/// The advice for a header that seems to hold a secret.
 const EXPOSED: &str = "everybody on this machine can read the file, and with it this header: \
                        write { file = \"…\" } or { env = \"…\" } as its value, or chmod o= the file";
 

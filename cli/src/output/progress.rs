@@ -22,7 +22,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of so many, where that is known; `done` says what becomes of each.
+    /// Begins at 0. `done` is the word for a finished entry; `of` is the number of entries, where it is known.
     pub(crate) fn new(done: &'static str, of: Option<u64>) -> Self {
         let now = Instant::now();
         Self { done, of, bar: io::stderr().is_terminal().then(|| bar(of)), begun: now, said: now }
@@ -34,7 +34,7 @@ impl Progress {
         Self { bar: progress.bar.filter(|_| !io::stdout().is_terminal()), ..progress }
     }
 
-    /// So many are done.
+    /// Shows that this many entries are finished.
     pub(crate) fn at(&mut self, done: u64) {
         match &self.bar {
             Some(bar) => bar.set_position(done),

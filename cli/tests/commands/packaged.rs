@@ -68,7 +68,7 @@ fn the_compose_file_starts_what_there_is() {
     is_fine(&read("keylapse.toml"), folder().path());
 }
 
-/// What is shown to be tried has the value that it shows.
+/// The example delivers the value that its page shows.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_the_compose_file_reaches_the_receiver_with_its_value() {
     let (server, folder) =

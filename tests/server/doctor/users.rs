@@ -1,7 +1,7 @@
 //! Users that lack rights.
 
 use keylapse::{ErrorKind, Listener, Schedule};
-use keylapse_support::{Binary, Denial, Proxy, Server, skipped, skipped_on_a_cluster};
+use keylapse_support::{Binary, Denial, Proxy, skipped, skipped_on_a_cluster};
 
 use super::{codes, diagnose, find, well};
 use crate::server::hostile::scene::{Tally, orders};

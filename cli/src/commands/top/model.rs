@@ -9,7 +9,7 @@ pub(super) struct TopicRow {
     pub(super) pattern: String,
     pub(super) attached: bool,
     pub(super) standing: TopicStanding,
-    /// What somebody has to know of it before all else.
+    /// The text of its first alarm; empty where it has none.
     pub(super) said: String,
     pub(super) timers: u64,
     pub(super) quarantined: u64,

@@ -108,7 +108,7 @@ impl Shell {
         (ended.status.success(), format!("{out}{err}"))
     }
 
-    /// What is found once the line was followed. A line that is an examination itself has found it.
+    /// Runs a finding's line. A line that runs the doctor returns its findings; others return nothing.
     fn follow(&self, line: &str, shown: &Shown) -> Option<Vec<Value>> {
         let line = line.replace("PASSWORD=PASSWORD ", &format!("PASSWORD={} ", shown.password));
         let line = line.replace(">PASSWORD", &format!(">{}", shown.password));
