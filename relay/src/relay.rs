@@ -52,7 +52,7 @@ pub struct RelayHealth(watch::Receiver<Present>);
 
 /// The hosts that a topic's deliveries call, for operators.
 #[derive(Debug)]
-struct Called {
+struct CalledHosts {
     /// Of webhooks.
     hosts: Option<Arc<Hosts>>,
     identity: String,
@@ -60,7 +60,7 @@ struct Called {
     schedule: Schedule,
 }
 
-impl Destinations for Called {
+impl Destinations for CalledHosts {
     fn states(&self) -> Vec<Destination> {
         self.hosts.as_ref().map(|hosts| hosts.states()).unwrap_or_default()
     }
@@ -183,7 +183,7 @@ impl Relay {
         for Relayed { name, source, delivery } in config.topics {
             let called = |topic: &Topic<Bytes>| {
                 let (hosts, identity) = (delivery.hosts(), delivery.identity());
-                Arc::new(Called { hosts, identity, topic: topic.clone(), schedule: schedule.clone() })
+                Arc::new(CalledHosts { hosts, identity, topic: topic.clone(), schedule: schedule.clone() })
             };
             let source = match source {
                 Source::Managed(topic) => {
