@@ -55,11 +55,12 @@ async fn scene(options: &Options, bad: Option<&BadHosts>) -> Result<Came, Fault>
     let relayed = Relayed::start(&webhook(&good.url, bad)).await?;
     let from = SystemTime::now() + AHEAD;
     let mut all = Vec::new();
-    for url in bad {
+    let period = Duration::from_secs(1).div_f64(PER_SECOND as f64);
+    for (host, url) in (0_u32..).zip(bad) {
         all.extend((0..CROWD).map(|_| (from - AHEAD / 3, payload(url))));
-        let later = (0..PER_SECOND * options.seconds)
-            .map(|at| (from + Duration::from_secs(1).div_f64(PER_SECOND as f64) * at as u32, payload(url)));
-        all.extend(later);
+        // Hosts take turns: a burst of calls in one millisecond would measure processors, not fairness.
+        let first = from + period * host / bad.len() as u32;
+        all.extend((0..PER_SECOND * options.seconds).map(|at| (first + period * at as u32, payload(url))));
     }
     let pause = Duration::from_secs(1).div_f64(options.rate as f64);
     all.extend((0..count).map(|at| (from + pause * at as u32, payload(&good.url))));
