@@ -1,6 +1,7 @@
 //! Alarms: the one list of what needs a person, for all that show it.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,7 +9,8 @@ use serde::Serialize;
 use crate::console::words::brief;
 use crate::console::{Overview, Status, TopicStanding, TopicStatus, counted, show_count};
 use crate::destination::{Destination, DestinationState};
-use crate::escape::plain;
+use crate::error::{Error, Result};
+use crate::escape::{excerpt, plain};
 use crate::wire::ListenerReport;
 
 /// For so long a trimmed dead letter is worth a word.
@@ -24,6 +26,8 @@ pub struct Alarm {
     pub kind: AlarmKind,
     /// The topic, unless it is of a listener.
     pub topic: Option<String>,
+    /// The listener's host and process, unless it is of a topic.
+    pub listener: Option<String>,
     /// The text for people.
     pub says: String,
 }
@@ -87,11 +91,23 @@ impl AlarmKind {
     }
 }
 
+impl FromStr for AlarmKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.map(Self::as_str).join(", ");
+            Error::invalid(format!("{} is no alarm: the alarms are {all}", excerpt(text.as_bytes())))
+        })
+    }
+}
+
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.topic {
-            Some(topic) => write!(f, "{topic}: {}", self.says),
-            None => f.write_str(&self.says),
+        match (&self.topic, &self.listener) {
+            (Some(topic), _) => write!(f, "{topic}: {}", self.says),
+            (_, Some(listener)) => write!(f, "listener {listener}: {}", self.says),
+            _ => f.write_str(&self.says),
         }
     }
 }
@@ -102,6 +118,7 @@ impl Status {
         let unreadable = self.unreadable.iter().map(|topic| Alarm {
             kind: AlarmKind::Unreadable,
             topic: Some(topic.name.clone()),
+            listener: None,
             says: format!("it cannot be read: {}", topic.problem),
         });
         let topics = self.topics.iter().flat_map(TopicStatus::alarms);
@@ -109,14 +126,14 @@ impl Status {
             let long = brief(listener.handlers_stalled_ms?);
             let says =
                 format!("the runtime of its handlers has polled nothing for {long}, so it claims nothing");
-            Some(of_listener(AlarmKind::Stalled, listener, &says))
+            Some(of_listener(AlarmKind::Stalled, listener, says))
         });
         let silent = self.silent.iter().map(|listener| {
             let says = format!(
                 "no report for {}: it has ended without a word, stands still, or cannot reach the server",
                 brief(listener.age_ms)
             );
-            of_listener(AlarmKind::Silent, listener, &says)
+            of_listener(AlarmKind::Silent, listener, says)
         });
         topics.chain(unreadable).chain(stalled).chain(silent).collect()
     }
@@ -125,7 +142,8 @@ impl Status {
 impl TopicStatus {
     /// Returns the alarms of this topic.
     pub fn alarms(&self) -> Vec<Alarm> {
-        let alarm = |kind, says| Alarm { kind, topic: Some(self.topic.name().to_owned()), says };
+        let topic = || Some(self.topic.name().to_owned());
+        let alarm = |kind, says| Alarm { kind, topic: topic(), listener: None, says };
         if let Some(problem) = &self.problem {
             return vec![alarm(AlarmKind::Unreadable, format!("it cannot be read: {problem}"))];
         }
@@ -199,7 +217,7 @@ fn trimmed(held: &Overview) -> Option<String> {
     Some(format!("{count} trimmed and lost since it was created, the last {ago} ago"))
 }
 
-fn of_listener(kind: AlarmKind, listener: &ListenerReport, says: &str) -> Alarm {
-    let (host, pid) = (plain(&listener.host, 60), listener.pid);
-    Alarm { kind, topic: None, says: format!("listener {host} (process {pid}): {says}") }
+fn of_listener(kind: AlarmKind, listener: &ListenerReport, says: String) -> Alarm {
+    let name = format!("{} (process {})", plain(&listener.host, 60), listener.pid);
+    Alarm { kind, topic: None, listener: Some(name), says }
 }

@@ -52,7 +52,7 @@ pub mod words;
 pub use self::alarms::{Alarm, AlarmKind};
 pub use self::became::Became;
 pub use self::bulk::{Action, Bulk, BulkEnd, BulkReport};
-pub use self::check::{Breach, Limits};
+pub use self::check::{Breach, Checked, Limits, MaxUndelivered};
 pub use self::cursor::Cursor;
 pub use self::entry::{Entry, EntryState};
 pub use self::filter::Filter;

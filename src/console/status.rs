@@ -183,12 +183,18 @@ impl Console {
         Ok(Status { more_topics, ..self.status_in(registry).await? })
     }
 
-    /// The same of the topics with these names; of all, where none is said.
+    /// The same of the topics with these names and of the listeners that serve one of them; of all, where none is named.
     ///
     /// # Errors
     /// As for [`registered`](Self::registered).
     pub async fn status_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Status> {
-        self.status_in(self.registered(names).await?).await
+        let mut status = self.status_in(self.registered(names).await?).await?;
+        let serves = |listener: &ListenerReport| {
+            names.is_empty() || names.iter().any(|name| listener.topics.contains_key(name.as_ref()))
+        };
+        status.listeners.retain(serves);
+        status.silent.retain(serves);
+        Ok(status)
     }
 
     async fn status_in(&self, registry: Registry) -> Result<Status> {

@@ -97,7 +97,8 @@ async fn leave_a_report(server: &Server, ago_ms: u64) {
     let time = server.cmd(&["TIME"]).await;
     let (seconds, _): (u64, u64) = redis::from_redis_value(time).expect("a time");
     let at = seconds * 1000 - ago_ms;
-    let report =
-        format!(r#"{{"at":{at},"id":"gone","host":"old-host","pid":4711,"version":"0.1.0","limit":8}}"#);
+    let report = format!(
+        r#"{{"at":{at},"id":"gone","host":"old-host","pid":4711,"version":"0.1.0","limit":8,"topics":{{"sms.sent":{{}}}}}}"#
+    );
     server.cmd(&["HSET", "keylapse:listeners", "gone", &report]).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Alarm, AlarmKind, Breach, Console, Limits, TopicStatus, parse_span};
+use keylapse::console::{AlarmKind, Checked, Console, Limits, MaxUndelivered, parse_span};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
@@ -18,8 +18,8 @@ pub(crate) struct Args {
     max_overdue: Option<Duration>,
     /// How many undelivered timers a topic may have; or how long ago the oldest of them may have been due, by its first
     /// deadline, as in 5m.
-    #[arg(long, value_name = "COUNT|SPAN", value_parser = parse_undelivered)]
-    max_undelivered: Option<Undelivered>,
+    #[arg(long, value_name = "COUNT|SPAN")]
+    max_undelivered: Option<MaxUndelivered>,
     /// How many dead letters a topic may have.
     #[arg(long, value_name = "COUNT")]
     max_dead: Option<u64>,
@@ -31,34 +31,12 @@ pub(crate) struct Args {
     min_listeners: Option<usize>,
     /// Alarms that are tolerated, several with commas between: unreadable, closed, paused, unserved, held-back, failing,
     /// trimmed, different, silent, stalled. All others are looked for in any case.
-    #[arg(long, value_name = "ALARM", value_delimiter = ',', value_parser = parse_alarm)]
+    #[arg(long, value_name = "ALARM", value_delimiter = ',')]
     allow: Vec<AlarmKind>,
 }
 
-/// How many, or for how long.
-#[derive(Clone, Copy, Debug)]
-enum Undelivered {
-    Count(u64),
-    For(Duration),
-}
-
-fn parse_undelivered(text: &str) -> Result<Undelivered, String> {
-    if let Ok(count) = text.parse() {
-        return Ok(Undelivered::Count(count));
-    }
-    parse_span(text).map(Undelivered::For).map_err(|error| format!("{error}, or a number of timers"))
-}
-
-fn parse_alarm(text: &str) -> Result<AlarmKind, String> {
-    let found = AlarmKind::ALL.into_iter().find(|kind| kind.as_str() == text);
-    found.ok_or_else(|| {
-        let all: Vec<_> = AlarmKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("the alarms are {}", all.join(", "))
-    })
-}
-
 #[derive(Serialize)]
-struct Checked {
+struct Sum {
     topics: usize,
     alarms: usize,
     breaches: usize,
@@ -67,14 +45,7 @@ struct Checked {
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let limits = limits(args);
     let status = console.status_named(&args.topics).await?;
-    let mut alarms = status.alarms();
-    // A topic that cannot be read has one alarm, and no figures to compare.
-    let is_readable = |topic: &&TopicStatus| topic.problem.is_none();
-    let breaches = status.topics.iter().filter(is_readable).flat_map(|topic| limits.breaches(topic));
-    let breaches: Vec<Breach> = breaches.collect();
-    // Where topics are named, alarms of listeners are left out: they may serve others.
-    let is_asked = |alarm: &Alarm| args.topics.is_empty() || alarm.topic.is_some();
-    alarms.retain(|alarm| is_asked(alarm) && !args.allow.contains(&alarm.kind));
+    let Checked { alarms, breaches, .. } = limits.check(&status);
     for alarm in &alarms {
         if out.is_json() {
             out.line("alarm", alarm)?;
@@ -90,9 +61,9 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         }
     }
     let topics = status.topics.len() + status.unreadable.len();
-    let checked = Checked { topics, alarms: alarms.len(), breaches: breaches.len() };
+    let sum = Sum { topics, alarms: alarms.len(), breaches: breaches.len() };
     if out.is_json() {
-        out.line("checked", &checked)?;
+        out.line("checked", &sum)?;
     } else {
         out.say(format!("topics={topics} alarms={} breaches={}", alarms.len(), breaches.len()))?;
     }
@@ -104,15 +75,10 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
 }
 
 fn limits(args: &Args) -> Limits {
-    let (most, longest) = match args.max_undelivered {
-        Some(Undelivered::Count(most)) => (Some(most), None),
-        Some(Undelivered::For(longest)) => (None, Some(longest)),
-        None => (None, None),
-    };
     Limits::default()
-        .undelivered(most)
-        .undelivered_for(longest)
+        .allow(args.allow.clone())
         .overdue(args.max_overdue)
+        .undelivered(args.max_undelivered)
         .dead(args.max_dead)
         .quarantined(args.max_quarantined)
         .listeners(args.min_listeners)

@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
                     Limits::default().overdue(Some(Duration::MAX)),
                     Limits::default().listeners(Some(usize::MAX)),
                 ] {
-                    status.topics.iter().for_each(|topic| drop(limits.breaches(topic)));
+                    drop(limits.check(&status));
                 }
             }
             assert!(topic.matches(b"tried:1"));

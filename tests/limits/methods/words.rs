@@ -1,6 +1,8 @@
 //! Patterns, texts and figures, which need no server.
 
-use keylapse::console::{Became, Limits, Rates, counted, parse_span, show_count, show_span, text, words};
+use keylapse::console::{
+    AlarmKind, Became, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
+};
 use keylapse::pattern::Router;
 use keylapse::{Destination, DestinationState, Pattern};
 
@@ -121,15 +123,14 @@ pub(super) const CASES: &[Case] = &[
             "console::Limits::listeners",
             "console::Limits::overdue",
             "console::Limits::quarantined",
-            "console::Limits::undelivered",
-            "console::Limits::undelivered_for",
         ],
         || {
             for (count, size) in COUNTS.into_iter().zip(SIZES.into_iter().cycle()) {
                 for span in DURATIONS {
                     let limits = Limits::default().dead(Some(count)).listeners(Some(size));
                     let limits = limits.overdue(Some(span)).quarantined(Some(count));
-                    _ = limits.undelivered(Some(count)).undelivered_for(Some(span));
+                    let limits = limits.undelivered(Some(MaxUndelivered::Count(count)));
+                    _ = limits.undelivered(Some(MaxUndelivered::Age(span))).allow(AlarmKind::ALL.to_vec());
                 }
             }
         },

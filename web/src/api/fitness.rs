@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use keylapse::console::doctor::Diagnosis;
-use keylapse::console::{Breach, Limits, Status, parse_span};
+use keylapse::console::{Checked, Limits, parse_span};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;
-use crate::api::ask::{MOST, Query, bad};
+use crate::api::ask::{MOST, Query};
 use crate::api::topics;
 use crate::guard::Who;
 use crate::web::Shared;
@@ -27,7 +27,10 @@ pub(super) struct Found {
 pub(super) struct Tolerated {
     #[serde(default)]
     topic: Vec<String>,
+    #[serde(default)]
+    allow: Vec<String>,
     max_overdue: Option<String>,
+    max_undelivered: Option<String>,
     max_dead: Option<u64>,
     max_quarantined: Option<u64>,
     min_listeners: Option<usize>,
@@ -35,11 +38,12 @@ pub(super) struct Tolerated {
 
 /// What is not tolerated.
 #[derive(Debug, Serialize)]
-pub(super) struct Checked {
+pub(super) struct Answer {
     topics: usize,
     /// Topics that were not looked at.
     more_topics: u64,
-    breaches: Vec<Breach>,
+    #[serde(flatten)]
+    checked: Checked,
 }
 
 pub(super) async fn doctor(
@@ -55,25 +59,21 @@ pub(super) async fn check(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Query(tolerated): Query<Tolerated>,
-) -> Result<Json<Checked>, Fault> {
+) -> Result<Json<Answer>, Fault> {
     let limits = tolerated.limits()?;
-    let Status { topics, unreadable, more_topics, .. } =
-        topics::look(&shared, &who, &tolerated.topic, MOST).await?;
-    let mut breaches: Vec<Breach> = topics.iter().flat_map(|topic| limits.breaches(topic)).collect();
-    breaches.extend(unreadable.iter().map(Breach::from));
-    Ok(Json(Checked { topics: topics.len() + unreadable.len(), more_topics, breaches }))
+    let status = topics::look(&shared, &who, &tolerated.topic, MOST).await?;
+    let topics = status.topics.len() + status.unreadable.len();
+    Ok(Json(Answer { topics, more_topics: status.more_topics, checked: limits.check(&status) }))
 }
 
 impl Tolerated {
     fn limits(&self) -> Result<Limits, Fault> {
-        let limits = Limits::default()
+        Ok(Limits::default()
+            .allow(self.allow.iter().map(|kind| kind.parse()).collect::<Result<_, _>>()?)
             .overdue(self.max_overdue.as_deref().map(parse_span).transpose()?)
+            .undelivered(self.max_undelivered.as_deref().map(str::parse).transpose()?)
             .dead(self.max_dead)
             .quarantined(self.max_quarantined)
-            .listeners(self.min_listeners);
-        match limits == Limits::default() {
-            true => Err(bad("nothing is checked: say max_overdue=5s, max_dead=0 or min_listeners=1")),
-            false => Ok(limits),
-        }
+            .listeners(self.min_listeners))
     }
 }

@@ -24,7 +24,7 @@
 //! | `POST /topics/{topic}/destinations/try` | call one of them now: `{"destination": "shop.example:443"}` |
 //! | `GET /listeners` | who listens, to what, and how well it hears; and who is silent |
 //! | `GET /doctor` | what is amiss with the servers, and the line that mends it |
-//! | `GET /check?topic=&max_overdue=&max_dead=&max_quarantined=&min_listeners=` | whether topics are as they should be |
+//! | `GET /check?topic=&allow=&max_overdue=&max_undelivered=&max_dead=&max_quarantined=&min_listeners=` | alarms that `allow` does not name, and figures beyond limits |
 //! | `GET /tail?topic=` | starts and ends of attempts as they happen, as Server-Sent Events |
 //!
 //! `topic` and `filter` may be repeated. Answers have the fields of the command line's lines of JSON. Unknown parameters and

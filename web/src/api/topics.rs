@@ -103,10 +103,15 @@ pub(super) async fn look(
     Ok(status)
 }
 
-/// Listeners name no topics that somebody may not look at.
+/// Listeners name no topics that somebody may not look at, and those that serve no others are left out.
 fn only(who: &Who, status: &mut Status) {
-    let reports = status.listeners.iter_mut().chain(&mut status.silent);
-    reports.for_each(|report| report.topics.retain(|name, _| who.may(name)));
+    if who.may_all() {
+        return;
+    }
+    for reports in [&mut status.listeners, &mut status.silent] {
+        reports.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
+        reports.retain(|report| !report.topics.is_empty());
+    }
 }
 
 async fn some(console: &Console, registry: Registry, count: usize) -> Result<Status, Fault> {

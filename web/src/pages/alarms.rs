@@ -36,12 +36,15 @@ pub(super) fn groups(alarms: &[Alarm], frame: &Frame) -> Vec<Group> {
 
 fn named(alarm: &Alarm, frame: &Frame) -> Named {
     let says = short(&alarm.says, 600);
-    match (&alarm.topic, alarm.kind) {
-        (None, _) => {
-            let (of, says) = says.split_once(": ").unwrap_or(("listener", &says));
-            Named { link: frame.path("/listeners"), of: of.to_owned(), says: says.to_owned() }
-        }
-        (Some(topic), AlarmKind::HeldBack) => Named { link: frame.hosts(topic), of: topic.clone(), says },
-        (Some(topic), _) => Named { link: frame.topic(topic), of: topic.clone(), says },
-    }
+    let of = match (&alarm.topic, &alarm.listener) {
+        (Some(topic), _) => topic.clone(),
+        (None, Some(listener)) => format!("listener {listener}"),
+        (None, None) => String::new(),
+    };
+    let link = match (&alarm.topic, alarm.kind) {
+        (None, _) => frame.path("/listeners"),
+        (Some(topic), AlarmKind::HeldBack) => frame.hosts(topic),
+        (Some(topic), _) => frame.topic(topic),
+    };
+    Named { link, of, says }
 }

@@ -29,11 +29,22 @@ async fn each_answer_about_topics_has_its_alarms() {
     }
     assert_eq!(status["silent"][0]["host"], "old-host");
     assert!(status["silent"][0]["age_ms"].as_u64().unwrap() >= 60_000, "{status}");
+    let checked = site.get("/api/v1/check").await.with(200);
+    for kind in BURNING {
+        let alarms = checked["alarms"].as_array().unwrap();
+        assert!(alarms.iter().any(|alarm| alarm["kind"] == kind.as_str()), "{kind:?} in {checked}");
+    }
+    for (topic, is_served_by_it) in [("sms.sent", true), ("call.missed", false)] {
+        let checked = site.get(&format!("/api/v1/check?topic={topic}")).await.with(200);
+        let alarms = checked["alarms"].as_array().unwrap();
+        assert_eq!(alarms.iter().any(|alarm| alarm["kind"] == "silent"), is_served_by_it, "{checked}");
+    }
     let topic = site.get("/api/v1/topics/call.missed").await.with(200);
     assert_eq!(
         topic["alarms"][0],
         json!({
-            "kind": "failing", "topic": "call.missed", "says": "4 of 4 attempts failed in the last five minutes",
+            "kind": "failing", "topic": "call.missed", "listener": null,
+            "says": "4 of 4 attempts failed in the last five minutes",
         })
     );
     assert_eq!(

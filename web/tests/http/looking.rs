@@ -7,6 +7,8 @@ use futures::StreamExt;
 
 use crate::http::shop::{PAYLOAD, Shop};
 use crate::http::site::Site;
+use crate::http::slow::PATIENCE;
+use keylapse_support::eventually;
 use keylapse_web::{Access, Web};
 
 #[tokio::test]
@@ -45,6 +47,32 @@ async fn topics_and_their_entries_are_shown_as_the_console_writes_them() {
 }
 
 #[tokio::test]
+async fn a_check_finds_what_the_program_finds() {
+    let shop = Shop::open().await;
+    let site = Site::open(&shop.console).await;
+    let kinds = async |query: &str| {
+        let checked = site.get(&format!("/api/v1/check{query}")).await.with(200);
+        let all = ["alarms", "breaches"].map(|list| checked[list].as_array().cloned().expect("a list"));
+        all.concat()
+            .iter()
+            .map(|one| one["kind"].as_str().or(one["what"].as_str()).expect("a kind").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("").await, ["unserved"], "alarms are looked for in any case");
+    assert_eq!(kinds("?allow=unserved&topic=order").await, [""; 0]);
+    site.post("/api/v1/topics/order/pause", &serde_json::json!({"reason": "a test"})).await.with(200);
+    assert_eq!(kinds("").await, ["paused", "unserved"]);
+    assert_eq!(kinds("?allow=unserved&allow=paused&max_undelivered=0").await, [""; 0]);
+    let _ = shop.topic().await.run_now(b"order:first").await.expect("a timer");
+    let is_undelivered =
+        async |limit| kinds(&format!("?allow=unserved&allow=paused&max_undelivered={limit}")).await;
+    for (limit, breach) in [("0", "undelivered"), ("1ms", "undelivered_ms")] {
+        eventually(PATIENCE, breach, async || is_undelivered(limit).await == [breach]).await;
+    }
+    assert_eq!((is_undelivered("1").await, is_undelivered("1h").await), (vec![], vec![]));
+}
+
+#[tokio::test]
 async fn what_is_not_there_or_makes_no_sense_is_said_as_json() {
     let shop = Shop::open().await;
     let site = Site::open(&shop.console).await;
@@ -72,7 +100,8 @@ async fn what_is_not_there_or_makes_no_sense_is_said_as_json() {
         (&format!("/api/v1/topics/order/entries?filter=key:{long}"), 400, "16 conditions"),
         (&format!("/api/v1/topics/order/entries?{many}"), 400, "16 conditions"),
         (&format!("/api/v1/topics/order/timers/{}", "a".repeat(5000)), 400, "4096"),
-        ("/api/v1/check", 400, "nothing is checked"),
+        ("/api/v1/check?allow=nonsense", 400, "the alarms are unreadable, closed"),
+        ("/api/v1/check?max_undelivered=many", 400, "or a number of timers"),
         ("/api/v1/tail?topic=orders", 404, "no topic is called"),
     ] {
         site.get(path).await.refused(status, words);
