@@ -117,7 +117,7 @@ impl Hosts {
         let mut known = self.known();
         let Some(host) = known.get_mut(host) else { return Vec::new() };
         host.circuit.try_now(Instant::now());
-        host.busy = None;
+        (host.busy, host.open) = (None, Turns::new());
         host.waiting.drain(..).collect()
     }
 
@@ -306,6 +306,20 @@ mod tests {
         hosts.try_now(HOST);
         call(&hosts, "c", answered());
         assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_are_brought_back_by_a_try_wait_behind_no_others() {
+        let hosts = hosts();
+        (0..3).for_each(|_| call(&hosts, "a", failed()));
+        let refused = || match hosts.enter(HOST, &Bytes::from_static(b"b")) {
+            Err(Refused::Open(wait)) => wait,
+            other => panic!("{other:?}"),
+        };
+        (0..50).for_each(|_| assert!(refused() >= WAIT));
+        hosts.try_now(HOST);
+        let _trial = hosts.enter(HOST, &Bytes::from_static(b"b")).expect("the trial");
+        assert!(refused() < WAIT / 10, "the trial is over by then");
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,7 +62,7 @@ async fn a_check_finds_what_the_program_finds() {
     assert_eq!(kinds("?allow=unserved&topic=order").await, [""; 0]);
     site.post("/api/v1/topics/order/pause", &serde_json::json!({"reason": "a test"})).await.with(200);
     assert_eq!(kinds("").await, ["paused", "unserved"]);
-    assert_eq!(kinds("?allow=unserved&allow=paused&max_undelivered=0").await, [""; 0]);
+    assert_eq!(kinds("?allow=unserved,paused&max_undelivered=0").await, [""; 0]);
     let _ = shop.topic().await.run_now(b"order:first").await.expect("a timer");
     let is_undelivered =
         async |limit| kinds(&format!("?allow=unserved&allow=paused&max_undelivered={limit}")).await;
