@@ -164,6 +164,29 @@ impl Troubles {
         self.lives.iter().flat_map(of).filter(move |(_, at)| (since..=until).contains(at))
     }
 
+    /// How many claims of a timer may have been lost without a start in this time: a listener whose claim is answered too
+    /// late, or never, loses the lease. While it is cut off that takes a lease each time, and those of its runs are not among them.
+    pub(super) fn unanswered_claims(&self, runs: &[Run], time: (Micros, Micros)) -> usize {
+        let of_listener = |(actor, outages): (&String, &Vec<(Micros, Micros)>)| {
+            let long = outages.iter().filter(|one| self.ends_leases(**one) && overlaps(**one, time));
+            long.map(|one| self.leases_in(*one).saturating_sub(self.runs_in(*one, actor, runs)))
+                .sum::<usize>()
+        };
+        self.merged.iter().filter(|(actor, _)| actor.starts_with("listener")).map(of_listener).sum()
+    }
+
+    /// At least one.
+    fn leases_in(&self, (since, until): (Micros, Micros)) -> usize {
+        usize::try_from((until - since) / self.lease).map_or(usize::MAX, |leases| leases.max(1))
+    }
+
+    fn runs_in(&self, outage: (Micros, Micros), actor: &str, runs: &[Run]) -> usize {
+        let held = |run: &Run| (run.started.saturating_sub(self.lease), self.unsettled_until(run));
+        let is_in =
+            |run: &&Run| self.actor(run.pid, run.started) == Some(actor) && overlaps(outage, held(run));
+        runs.iter().filter(is_in).count()
+    }
+
     /// Whether anything kept this process from the server in this time, however briefly.
     pub(super) fn had_outage(&self, pid: u32, time: (Micros, Micros)) -> bool {
         self.outages_at(pid, time.0).iter().any(|outage| overlaps(*outage, time))

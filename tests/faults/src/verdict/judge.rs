@@ -192,7 +192,7 @@ impl Case<'_> {
     }
 
     /// How many leases it can have lost, by what is on record: those of its runs, and of processes that
-    /// died, or dropped their listeners, with it in their hands and had not begun.
+    /// died, dropped their listeners, or were cut off, with it in their hands and had not begun.
     fn leases_lost_until(&self, died: Micros) -> usize {
         let troubles = &self.oracle.troubles;
         let lost = self.runs.iter().filter(|run| troubles.excuse(run)).count();
@@ -205,6 +205,7 @@ impl Case<'_> {
         };
         lost + troubles.deaths_between(self.arm.asked, died).filter(|pid| !seen.contains(pid)).count()
             + troubles.let_go_between(self.arm.asked, died).filter(not_begun).count()
+            + troubles.unanswered_claims(self.runs, (self.arm.asked, died))
     }
 
     /// An attempt that runs again, or goes on to the next after it was done.

@@ -282,6 +282,20 @@ fn a_death_is_deserved_or_explained() {
         0,
         "five were, by a listener that was dropped before a start"
     );
+    let cut_off = |actor, until| {
+        let runs = [1000, 5000, 9000, 13_000].into_iter();
+        let runs = runs.fold(armed(), |tale, at| {
+            tale.started(at, LISTENER, (1, 1)).outage(at + 5, at + 1500, Some("listener 0"))
+        });
+        unexpected(runs.outage(16_000, until, Some(actor)).judged(&letter(true)))
+    };
+    assert_eq!(cut_off("listener 1", 17_500), 0, "five were, one of them of a claim that had no answer");
+    assert_eq!(cut_off("listener 1", 16_100), 1, "four were: that was too short to lose one");
+    assert_eq!(cut_off("producer 0", 17_500), 1, "four were: producers claim nothing");
+    let long = armed().started(1000, LISTENER, (1, 1)).outage(1005, 12_000, Some("listener 0"));
+    assert_eq!(unexpected(long.judged(&letter(true))), 0, "five may have been: each takes two seconds");
+    let short = armed().started(1000, LISTENER, (1, 1)).outage(1005, 8000, Some("listener 0"));
+    assert_eq!(unexpected(short.judged(&letter(true))), 1, "no more than four were");
 }
 
 #[test]
