@@ -104,11 +104,15 @@ impl FromStr for AlarmKind {
 
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.topic, &self.listener) {
-            (Some(topic), _) => write!(f, "{topic}: {}", self.says),
-            (_, Some(listener)) => write!(f, "listener {listener}: {}", self.says),
-            _ => f.write_str(&self.says),
-        }
+        write!(f, "{}: {}", self.subject(), self.says)
+    }
+}
+
+impl Alarm {
+    /// Returns what it is about: the topic's name, or `listener` with its host and process.
+    pub fn subject(&self) -> String {
+        let listener = || format!("listener {}", self.listener.as_deref().unwrap_or_default());
+        self.topic.clone().unwrap_or_else(listener)
     }
 }
 

@@ -190,7 +190,7 @@ impl Console {
     pub async fn status_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Status> {
         let mut status = self.status_in(self.registered(names).await?).await?;
         let serves = |listener: &ListenerReport| {
-            names.is_empty() || names.iter().any(|name| listener.topics.contains_key(name.as_ref()))
+            names.is_empty() || names.iter().any(|name| listener.serves(name.as_ref()))
         };
         status.listeners.retain(serves);
         status.silent.retain(serves);

@@ -46,20 +46,8 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     let limits = limits(args);
     let status = console.status_named(&args.topics).await?;
     let Checked { alarms, breaches, .. } = limits.check(&status);
-    for alarm in &alarms {
-        if out.is_json() {
-            out.line("alarm", alarm)?;
-        } else {
-            out.say(alarm.to_string())?;
-        }
-    }
-    for breach in &breaches {
-        if out.is_json() {
-            out.line("breach", breach)?;
-        } else {
-            out.say(breach.to_string())?;
-        }
-    }
+    list(out, "alarm", &alarms)?;
+    list(out, "breach", &breaches)?;
     let topics = status.topics.len() + status.unreadable.len();
     let sum = Sum { topics, alarms: alarms.len(), breaches: breaches.len() };
     if out.is_json() {
@@ -72,6 +60,11 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         (false, true) => Ok(Exit::Fine),
         (false, false) => Ok(Exit::Findings),
     }
+}
+
+/// Writes one line for each.
+fn list(out: &mut Output, kind: &str, all: &[impl Serialize + ToString]) -> Result<(), Failed> {
+    all.iter().try_for_each(|one| if out.is_json() { out.line(kind, one) } else { out.say(one.to_string()) })
 }
 
 fn limits(args: &Args) -> Limits {

@@ -144,7 +144,8 @@ impl ListenerReport {
         u128::from(self.age_ms) > SILENT.as_millis()
     }
 
-    /// Whether it was started on the same machine after the last report of the other one, and serves all that that did.
+    /// Returns whether this listener was started on the machine of the other one, after the last report of the other one, and
+    /// serves each topic that the other one served.
     #[cfg(feature = "console")]
     pub(crate) fn replaces(&self, other: &Self) -> bool {
         // By the server's clock: that of the machine may be another.

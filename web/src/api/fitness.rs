@@ -68,14 +68,9 @@ pub(super) async fn check(
 
 impl Tolerated {
     fn limits(&self) -> Result<Limits, Fault> {
+        let allowed = self.allow.iter().flat_map(|kinds| kinds.split(','));
         Ok(Limits::default()
-            .allow(
-                self.allow
-                    .iter()
-                    .flat_map(|kinds| kinds.split(','))
-                    .map(str::parse)
-                    .collect::<Result<_, _>>()?,
-            )
+            .allow(allowed.map(str::parse).collect::<Result<_, _>>()?)
             .overdue(self.max_overdue.as_deref().map(parse_span).transpose()?)
             .undelivered(self.max_undelivered.as_deref().map(str::parse).transpose()?)
             .dead(self.max_dead)

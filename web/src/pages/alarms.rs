@@ -36,15 +36,10 @@ pub(super) fn groups(alarms: &[Alarm], frame: &Frame) -> Vec<Group> {
 
 fn named(alarm: &Alarm, frame: &Frame) -> Named {
     let says = short(&alarm.says, 600);
-    let of = match (&alarm.topic, &alarm.listener) {
-        (Some(topic), _) => topic.clone(),
-        (None, Some(listener)) => format!("listener {listener}"),
-        (None, None) => String::new(),
-    };
     let link = match (&alarm.topic, alarm.kind) {
         (None, _) => frame.path("/listeners"),
         (Some(topic), AlarmKind::HeldBack) => frame.hosts(topic),
         (Some(topic), _) => frame.topic(topic),
     };
-    Named { link, of, says }
+    Named { link, of: alarm.subject(), says }
 }
