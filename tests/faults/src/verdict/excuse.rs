@@ -124,11 +124,13 @@ impl Troubles {
         let life = self.life(run.pid, run.started);
         let died = life.and_then(Life::death);
         let mut let_go = life.into_iter().flat_map(|life| &life.let_go);
-        let held = (run.started.saturating_sub(self.lease), until);
         died.is_some_and(|death| overlaps(death, (run.started, until)))
             || self.shards.excuse(&run.key, (run.started, until))
             || let_go.any(|at| overlaps((*at, at + TO_LET_GO), (run.started, until)))
-            || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
+            || self
+                .outages_of(run)
+                .iter()
+                .any(|outage| self.ends_leases(*outage) && overlaps(*outage, self.held(run)))
     }
 
     /// Whether its process was stopped between its last look at the lease and the handler's first line, and went on there: the
@@ -164,8 +166,8 @@ impl Troubles {
         self.lives.iter().flat_map(of).filter(move |(_, at)| (since..=until).contains(at))
     }
 
-    /// How many claims of a timer may have been lost without a start in this time: a listener whose claim is answered too
-    /// late, or never, loses the lease. While it is cut off that takes a lease each time, and those of its runs are not among them.
+    /// Counts the leases of a timer that listeners may have lost in this time without a start, because a claim was answered too
+    /// late or never. An outage explains one of them for each lease that it lasts, less the runs of that listener in it.
     pub(super) fn unanswered_claims(&self, runs: &[Run], time: (Micros, Micros)) -> usize {
         let of_listener = |(actor, outages): (&String, &Vec<(Micros, Micros)>)| {
             let long = outages.iter().filter(|one| self.ends_leases(**one) && overlaps(**one, time));
@@ -175,15 +177,19 @@ impl Troubles {
         self.merged.iter().filter(|(actor, _)| actor.starts_with("listener")).map(of_listener).sum()
     }
 
-    /// At least one.
+    /// How many leases can run out one after the other in an outage: one at least.
     fn leases_in(&self, (since, until): (Micros, Micros)) -> usize {
         usize::try_from((until - since) / self.lease).map_or(usize::MAX, |leases| leases.max(1))
     }
 
+    /// From a lease before it started, when it may have been claimed, until its end was heard at the latest.
+    fn held(&self, run: &Run) -> (Micros, Micros) {
+        (run.started.saturating_sub(self.lease), self.unsettled_until(run))
+    }
+
     fn runs_in(&self, outage: (Micros, Micros), actor: &str, runs: &[Run]) -> usize {
-        let held = |run: &Run| (run.started.saturating_sub(self.lease), self.unsettled_until(run));
         let is_in =
-            |run: &&Run| self.actor(run.pid, run.started) == Some(actor) && overlaps(outage, held(run));
+            |run: &&Run| self.actor(run.pid, run.started) == Some(actor) && overlaps(outage, self.held(run));
         runs.iter().filter(is_in).count()
     }
 
