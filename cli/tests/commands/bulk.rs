@@ -263,6 +263,7 @@ impl Slow {
     async fn says(&self, what: &str, mut step: impl FnMut()) {
         let said = async || {
             step();
+            // Slow input and output: progress is written only where a command takes seconds.
             tokio::time::sleep(Duration::from_millis(100)).await;
             self.said.lock().expect("a lock").contains(what)
         };

@@ -84,6 +84,7 @@ async fn until_all_is_named(
             if fires.iter().all(|(topic, said)| names(&last, topic, said)) {
                 return;
             }
+            // Each look starts a process: no more of them than show in time that all is named.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });

@@ -51,6 +51,7 @@ impl Scene {
         for id in 0..CALLS {
             armed.insert(format!("order:good{id}"), Instant::now());
             self.arm(format!("good{id}"), &self.good).await;
+            // One after the other, as calls of a healthy host come, and not in a crowd.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let late = |call: &Heard| call.at - armed[call.json()["data"]["key"].as_str().unwrap_or_default()];

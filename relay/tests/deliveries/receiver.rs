@@ -210,6 +210,7 @@ impl Desk {
             Then::Drip(head) => {
                 let mut goes_on = line.write_all(head.as_bytes()).await.is_ok();
                 while goes_on {
+                    // A byte at this pace: the trickle is what is played.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     goes_on = line.write_all(b"x").await.is_ok();
                 }

@@ -93,7 +93,7 @@ impl Dump {
         for (key, record) in &rec {
             let places = u8::from(due.contains_key(key)) + u8::from(quarantine.contains_key(key));
             assert_eq!(places, 1, "{key} in the indexes\n{}\n{self:#?}", story());
-            // What has more in its state than a first attempt stands where its index has it, too.
+            // A timer whose state shows an earlier attempt has a member in `tried`, with its score in the index.
             let fresh = ["\\x00\\x00\\x00\\x01", &"\\x00".repeat(11)].concat();
             let was_tried = run.get(key).is_some_and(|state| !state.ends_with(&fresh));
             let score = due.get(key).or(quarantine.get(key)).filter(|_| was_tried);

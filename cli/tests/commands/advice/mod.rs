@@ -131,6 +131,7 @@ async fn gone(code: &str, shown: &Shown) {
     while let Some(next) = line {
         assert!(!deadline.is_over(), "{code} is still there after {followed:?}");
         let found = if followed.contains(&next) {
+            // The server takes a while to do what the line asked for: look again, and not at once.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             None
         } else {
