@@ -1,5 +1,8 @@
 //! The programs of the README and of the guide, which are compiled as examples of documentation are.
 
+// Readers copy these: an answer that must be used is used.
+#![doc(test(attr(deny(unused_must_use))))]
+
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/first-steps.md")]
 #[doc = include_str!("../../docs/handlers.md")]
