@@ -4,7 +4,7 @@
     producer.py arm app.trans.notice app:trans:notice:42 15000 '{"amount":1999}'
     producer.py cancel app.trans.notice app:trans:notice:42
 
-It needs the package `redis`, and the scripts in src/scripts.
+It needs the package `redis`, and the scripts in crates/wire/src/scripts.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, NoScriptError, ResponseError, TimeoutError
 from redis.retry import Retry
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
+SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "wire" / "src" / "scripts"
 WIRE_VERSION = 4
 RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most

@@ -4,7 +4,7 @@
 A change that no test notices has survived: a test is missing, or the change makes
 no difference, and scripts/mutants.expected says why. Any other survivor is an error.
 
-Lua (src/scripts): each redis.call and redis.pcall dropped, each comparison negated and
+Lua (crates/wire/src/scripts): each redis.call and redis.pcall dropped, each comparison negated and
 moved to its edge, `and` and `or` swapped, booleans flipped, `not` and options such as
 'NX' dropped. Rust (src, without its tests): comparisons, `&&` and `||`, integer constants
 one up and one down, booleans, `!` dropped, guards that return dropped.
@@ -207,9 +207,15 @@ def rust_mutants(file, text):
                 yield Mutant(file, text, start + 1, toks[last][2], "drop-guard", "")
 
 
+def sources(tree):
+    """The Rust files of the library and of the crates that it consists of."""
+    folders = ["src", "crates/connection", "crates/pattern", "crates/wire"]
+    return sorted(path for folder in folders for path in tree.glob(f"{folder}/**/*.rs"))
+
+
 def all_mutants(tree, only, files):
-    lua = sorted(tree.glob("src/**/*.lua")) if only != "rust" else []
-    rust = sorted(tree.glob("src/**/*.rs")) if only != "lua" else []
+    lua = sorted(tree.glob("crates/wire/src/scripts/*.lua")) if only != "rust" else []
+    rust = sources(tree) if only != "lua" else []
     found = []
     for path in lua + rust:
         file = path.relative_to(tree).as_posix()
@@ -469,11 +475,11 @@ def main():
     def wanted(judges):
         return [judge for judge in judges if not args.judges or judge[0] in args.judges]
 
-    readable = any("KEYLAPSE_SCRIPTS" in path.read_text() for path in tree.glob("src/**/*.rs"))
+    readable = any("KEYLAPSE_SCRIPTS" in path.read_text() for path in sources(tree))
     in_copy = chosen[1] if readable else chosen[0] + chosen[1]
     if readable and chosen[0]:
         judges = ready(wanted(LUA_JUDGES), tree, tree / "target", args.jobs, work) or sys.exit("no judge is left")
-        scripts = sorted(tree.glob("src/**/*.lua"))
+        scripts = sorted(tree.glob("crates/wire/src/scripts/*.lua"))
         each(chosen[0], args.jobs, lambda mutant: judge_scripts(mutant, tree, judges, scripts))
     if in_copy:
         # One target for both: what does not depend on keylapse is built already.

@@ -76,42 +76,24 @@
 mod attached;
 mod backlog;
 mod backoff;
-mod boottime;
 mod client;
-mod connection;
 #[cfg(feature = "console")]
 #[cfg_attr(docsrs, doc(cfg(feature = "console")))]
 pub mod console;
-#[allow(unreachable_pub, reason = "the console has it")]
-mod counted;
-mod destination;
-mod distribution;
-mod error;
-mod escape;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod handler;
-#[allow(unreachable_pub, reason = "as of `wire`")]
-mod id;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod internals;
 mod lapse;
 mod lease;
-mod limits;
 mod listener;
-mod lock;
-mod log;
-mod log_throttle;
 mod outcome;
-mod panics;
-pub mod pattern;
 mod payload;
-#[allow(unreachable_pub, reason = "as of `wire`")]
-mod policy;
 mod priority;
 mod roles;
 mod rounds;
@@ -124,16 +106,18 @@ mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
-#[allow(unreachable_pub, reason = "as of `wire`")]
-mod time;
 mod topic;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
-#[allow(unreachable_pub, reason = "as of `wire`")]
-mod trace;
-#[allow(unreachable_pub, reason = "this repository's tests see it through `internals`")]
-mod wire;
+
+use keylapse_connection::{self as connection, boottime, error, id, limits, lock, log, log_throttle, panics};
+#[doc(inline)]
+pub use keylapse_pattern as pattern;
+use keylapse_pattern::escape;
+#[allow(unused_imports, reason = "the console has it")]
+use keylapse_wire::counted;
+use keylapse_wire::{self as wire, destination, distribution, policy, time, trace};
 
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry, KeptValue};

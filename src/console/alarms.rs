@@ -174,7 +174,7 @@ impl TopicStatus {
     /// The destinations that its timers wait for, in words.
     fn held_back_by(&self) -> Option<String> {
         let all: Vec<_> = self.held_back().collect();
-        let mut names: Vec<_> = all.iter().take(NAMED).map(|one| one.says()).collect();
+        let mut names: Vec<_> = all.iter().take(NAMED).map(|one| words_of(one)).collect();
         if all.len() > NAMED {
             names.push(format!("and {} more", all.len() - NAMED));
         }
@@ -189,21 +189,18 @@ impl TopicStatus {
     }
 }
 
-impl Destination {
-    /// Returns how it is, in words: its name, what has happened, when it is tried again.
-    pub fn says(&self) -> String {
-        let name = plain(&self.name, 255);
-        let happened = match (self.state, &self.last_error, &self.last_answer) {
-            (DestinationState::Busy, _, Some(answer)) => format!("it answered {}", plain(answer, 100)),
-            (DestinationState::Ok, ..) => "it answers".to_owned(),
-            (_, Some(error), _) => {
-                format!("{}: {}", counted(self.failures.into(), "failure"), plain(error, 200))
-            }
-            _ => counted(self.failures.into(), "failure"),
-        };
-        let again = self.retry_in_ms.map(|ms| format!(", tried again in {}", brief(ms)));
-        format!("{name}: {happened}{}", again.unwrap_or_default())
-    }
+/// Returns how a destination is, in words: its name, what has happened, when it is tried again.
+pub(super) fn words_of(destination: &Destination) -> String {
+    let name = plain(&destination.name, 255);
+    let failures = || counted(destination.failures.into(), "failure");
+    let happened = match (destination.state, &destination.last_error, &destination.last_answer) {
+        (DestinationState::Busy, _, Some(answer)) => format!("it answered {}", plain(answer, 100)),
+        (DestinationState::Ok, ..) => "it answers".to_owned(),
+        (_, Some(error), _) => format!("{}: {}", failures(), plain(error, 200)),
+        _ => failures(),
+    };
+    let again = destination.retry_in_ms.map(|ms| format!(", tried again in {}", brief(ms)));
+    format!("{name}: {happened}{}", again.unwrap_or_default())
 }
 
 fn paused(reason: &str, held: &Overview) -> String {

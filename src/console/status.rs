@@ -272,7 +272,8 @@ pub(super) fn destinations(topic: &str, listeners: &[ListenerReport]) -> Vec<Des
     for listener in listeners {
         for one in listener.topics.get(topic).iter().flat_map(|report| &report.destinations) {
             let retry_in_ms = one.retry_in_ms.map(|ms| ms.saturating_sub(listener.age_ms));
-            let one = Destination { retry_in_ms, ..one.clone() };
+            let mut one = one.clone();
+            one.retry_in_ms = retry_in_ms;
             match worst.entry(one.name.clone()) {
                 Entry::Vacant(free) => _ = free.insert(one),
                 Entry::Occupied(mut there)

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use regex::bytes;
 
-use crate::pattern::oracle::Kind;
+use crate::fuzzing::oracle::Kind;
 
 static LITERAL: LazyLock<Regex> = LazyLock::new(|| word(r"\A(?:[^:{}]|\{\{|\}\})+"));
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| word(r"(?s)\A(?:\*|\*\*|\?|<.*>)\z"));

@@ -2,8 +2,8 @@
 
 use crate::fuzzing::grammar;
 use crate::fuzzing::input::Input;
+use crate::fuzzing::oracle::{LITERALS, Part, REGEXES, SEGMENTS, Spec};
 use crate::pattern::Pattern;
-use crate::pattern::oracle::{LITERALS, Part, REGEXES, SEGMENTS, Spec};
 
 /// Both match, with the same values; those build the key again, and others only what comes back.
 pub fn matcher(data: &[u8]) {

@@ -14,6 +14,8 @@ mod input;
 mod matcher;
 #[cfg(test)]
 mod mutation;
+#[path = "../../crates/pattern/src/oracle.rs"]
+mod oracle;
 mod pattern_parse;
 mod record;
 mod reply;

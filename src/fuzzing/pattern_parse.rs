@@ -2,10 +2,10 @@
 
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher, Segment};
+use crate::fuzzing::oracle::Kind;
 use crate::pattern::Pattern;
 use crate::pattern::PatternError;
 use crate::pattern::PatternErrorKind;
-use crate::pattern::oracle::Kind;
 
 /// Both accept it and agree on what it means, or the refusal has a reason.
 pub fn pattern_parse(data: &[u8]) {

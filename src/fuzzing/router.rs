@@ -2,9 +2,9 @@
 
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher};
+use crate::fuzzing::oracle::{Kind, short_strings};
 use crate::pattern::Pattern;
 use crate::pattern::Router;
-use crate::pattern::oracle::{Kind, short_strings};
 
 /// What the keys are made of.
 const BYTES: [u8; 5] = *b"ab0:\xff";

@@ -1,6 +1,5 @@
 //! Says every five seconds how this listener is, where others find it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -122,7 +121,8 @@ impl Recently {
     fn add_to(&mut self, topic: &RunningTopic, report: &mut TopicReport) {
         let stats = topic.stats.snapshot();
         let lateness = report.lateness.clone();
-        let totals = Totals { handled: stats.handled, failed: stats.failed, lateness };
+        let mut totals = Totals::default();
+        (totals.handled, totals.failed, totals.lateness) = (stats.handled, stats.failed, lateness);
         report.last_5m = Some(self.last_5m.of(&totals));
         report.last_1h = Some(self.last_1h.of(&totals));
     }
@@ -196,21 +196,19 @@ fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerRep
     let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
     let (_, limit) = runtime.permits.usage();
     let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), of_topic(runtime, topic)));
-    ListenerReport {
-        id: runtime.id.clone(),
-        host: host(),
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        since_ms: unix_ms(since),
-        running,
-        limit,
-        handlers_stalled_ms: runtime.stall.lasts().map(ms_ceil),
-        nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
-        topics: topics.collect(),
-        at_ms: 0,
-        uptime_ms: ms_ceil(uptime),
-        age_ms: 0,
-    }
+    let mut report = ListenerReport::default();
+    report.id = runtime.id.clone();
+    report.host = host();
+    report.pid = std::process::id();
+    report.version = env!("CARGO_PKG_VERSION").to_owned();
+    report.since_ms = unix_ms(since);
+    report.uptime_ms = ms_ceil(uptime);
+    report.running = running;
+    report.limit = limit;
+    report.handlers_stalled_ms = runtime.stall.lasts().map(ms_ceil);
+    report.nodes = runtime.nodes.all().iter().map(|node| of_node(node)).collect();
+    report.topics = topics.collect();
+    report
 }
 
 fn of_node(node: &NodeState) -> NodeReport {
@@ -219,12 +217,12 @@ fn of_node(node: &NodeState) -> NodeReport {
         EventMode::Starting => node.mode(),
         mode => mode,
     };
-    NodeReport {
-        node: node.address().to_string(),
-        mode: mode.as_str().to_owned(),
-        gap: node.gap().map(|gap| gap.as_str().to_owned()),
-        gaps: node.gaps(),
-    }
+    let mut report = NodeReport::default();
+    report.node = node.address().to_string();
+    report.mode = mode.as_str().to_owned();
+    report.gap = node.gap().map(|gap| gap.as_str().to_owned());
+    report.gaps = node.gaps();
+    report
 }
 
 /// How many of a topic's timers are held: until their deadlines, while they run, and until that is settled.
@@ -233,25 +231,19 @@ fn running(runtime: &Runtime, topic: &RunningTopic) -> usize {
 }
 
 fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
-    let (running, (_, limit)) = (running(runtime, topic), runtime.permits.usage_of(topic.index));
+    let mut report = TopicReport::default();
+    report.running = running(runtime, topic);
+    report.limit = runtime.permits.usage_of(topic.index).1;
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
-    let counts: BTreeMap<_, _> = counts.map(|(name, count)| (name.to_owned(), count)).collect();
-    let (lateness, handler) = (topic.meter.lateness.snapshot(), topic.meter.handler.snapshot());
+    report.counts = counts.map(|(name, count)| (name.to_owned(), count)).collect();
+    report.lateness = topic.meter.lateness.snapshot();
+    report.handler = topic.meter.handler.snapshot();
     let called = topic.config.destinations.as_ref();
     let asked = called.and_then(|all| contained(|| (all.states(), all.identity())).ok());
     let (destinations, identity) = asked.unwrap_or_default();
-    let destinations = Destination::reported(destinations);
-    let identity = identity.map(|text| cut(&text, 64).to_owned());
-    TopicReport {
-        running,
-        limit,
-        counts,
-        lateness,
-        handler,
-        destinations,
-        identity,
-        ..TopicReport::default()
-    }
+    report.destinations = Destination::reported(destinations);
+    report.identity = identity.map(|text| cut(&text, 64).to_owned());
+    report
 }
 
 #[cfg(target_os = "linux")]

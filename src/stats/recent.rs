@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::distribution::Distribution;
 use crate::wire::RecentAttempts;
 
 /// What a topic's attempts came to since the listener was started.
@@ -34,18 +33,12 @@ impl Recent {
             self.marks.pop_front();
         }
         let before = self.marks.front().map(|(_, totals)| totals.clone()).unwrap_or_default();
-        RecentAttempts {
-            handled: totals.handled.saturating_sub(before.handled),
-            failed: totals.failed.saturating_sub(before.failed),
-            lateness: less(&totals.lateness, &before.lateness),
-        }
+        let mut recent = RecentAttempts::default();
+        recent.handled = totals.handled.saturating_sub(before.handled);
+        recent.failed = totals.failed.saturating_sub(before.failed);
+        recent.lateness = totals.lateness.since(&before.lateness);
+        recent
     }
-}
-
-fn less(all: &Distribution, before: &Distribution) -> Distribution {
-    let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
-    let counts = all.counts.iter().zip(earlier).map(|(count, before)| count.saturating_sub(before)).collect();
-    Distribution { counts, sum: all.sum.saturating_sub(before.sum) }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use redis::aio::PubSub;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const CANARY: &str = include_str!("../../src/scripts/canary.lua");
+const CANARY: &str = include_str!("../../crates/wire/src/scripts/canary.lua");
 
 /// What is published on channels of this pattern.
 async fn listen(node: &Node, channels: &str) -> PubSub {

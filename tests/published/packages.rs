@@ -7,6 +7,9 @@ use std::process::Command;
 use crate::REPOSITORY;
 use crate::cargo::run;
 
+/// The packages that the library consists of, and its test server.
+const PARTS: [&str; 4] = ["keylapse-pattern", "keylapse-connection", "keylapse-wire", "keylapse-testserver"];
+
 /// Runs a cargo command in the repository.
 fn cargo(args: &[&str]) -> Result<String, String> {
     run(Path::new(REPOSITORY), crate::cargo::cargo().args(args))
@@ -109,9 +112,10 @@ fn the_package_is_source_and_documents() {
         assert!(!file.starts_with("docs/") || file.ends_with(".md"), "{file} is packaged");
     }
     // Scripts and the pages that the documentation includes are compiled.
-    for script in root.join("src/scripts").read_dir().unwrap() {
+    let wire = self::files("keylapse-wire");
+    for script in root.join("crates/wire/src/scripts").read_dir().unwrap() {
         let name = script.unwrap().file_name().into_string().unwrap();
-        assert!(files.contains(&format!("src/scripts/{name}")), "{name} is missing");
+        assert!(wire.contains(&format!("src/scripts/{name}")), "{name} is missing");
     }
     for needed in [
         "README.md",
@@ -127,15 +131,17 @@ fn the_package_is_source_and_documents() {
 }
 
 #[test]
-fn the_package_of_the_test_server_is_its_source() {
-    for file in files("keylapse-testserver") {
-        assert!(file.starts_with("src/") || file == "README.md", "{file} is packaged");
+fn the_packages_of_parts_are_their_sources() {
+    for package in PARTS {
+        for file in files(package) {
+            assert!(file.starts_with("src/") || file == "README.md", "{file} of {package} is packaged");
+        }
     }
 }
 
 /// `make package` builds them, too.
 #[test]
-fn both_packages_can_be_made() {
+fn all_packages_can_be_made() {
     let version = cargo(&["--version"]).unwrap();
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     if minor.is_none_or(|minor| minor < 90) {
@@ -144,17 +150,9 @@ fn both_packages_can_be_made() {
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let target = ["--target-dir", target.to_str().unwrap()];
-    let package = [
-        "package",
-        "--no-verify",
-        "--allow-dirty",
-        "--offline",
-        "-p",
-        "keylapse-testserver",
-        "-p",
-        "keylapse",
-    ];
-    cargo(&[package.as_slice(), &target].concat()).unwrap();
+    let packages = PARTS.into_iter().chain(["keylapse"]).flat_map(|name| ["-p", name]);
+    let package = ["package", "--no-verify", "--allow-dirty", "--offline"].into_iter().chain(packages);
+    cargo(&package.chain(target).collect::<Vec<_>>()).unwrap();
 }
 
 /// The oldest Rust that Cargo.toml promises, where rustup has it.

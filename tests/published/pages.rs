@@ -14,7 +14,7 @@ const UNDERSCORES: usize = 3;
 #[test]
 fn each_test_that_a_page_names_exists() {
     let root = Path::new(crate::REPOSITORY);
-    let folders = ["src", "tests"];
+    let folders = ["src", "crates", "tests"];
     let functions = functions(&folders.map(|folder| root.join(folder)));
     for (path, at_least) in [("docs/reliability.md", 100), ("SECURITY.md", 20)] {
         let page = fs::read_to_string(root.join(path)).expect("the page");

@@ -1,6 +1,6 @@
 //! What is known of a key, in words: what has happened, what comes next, who would run it, and why nothing runs now.
 
-use crate::console::alarms::NAMED;
+use crate::console::alarms::{NAMED, words_of};
 use crate::console::status::destinations;
 use crate::console::words::brief;
 use crate::console::{Ending, Entry, EntryState, counted};
@@ -126,7 +126,7 @@ impl Why {
         self.undelivered_ms = Some(since);
         let all = destinations(&self.topic, listeners);
         let held_back = all.iter().filter(|one| one.state.holds_back()).take(NAMED);
-        self.not_now.extend(held_back.map(|one| format!("its topic is held back by {}", one.says())));
+        self.not_now.extend(held_back.map(|one| format!("its topic is held back by {}", words_of(one))));
     }
 
     fn next_of_key(&self, key: &Entry) -> (String, Option<String>) {

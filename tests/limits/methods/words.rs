@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
     }),
     (&["Destination::new"], || {
         for text in texts() {
-            assert!(!Destination::new(text, DestinationState::Open).says().is_empty());
+            assert_eq!(Destination::new(text.clone(), DestinationState::Open).name, text);
         }
     }),
     // Looked at beside the figures of a topic.

@@ -36,7 +36,7 @@ fn is(line: &Line, shown: &Line) -> bool {
 
 #[test]
 fn each_kind_of_error_stands_on_the_page() {
-    let source = fs::read_to_string(root().join("src/error.rs")).expect("the source");
+    let source = fs::read_to_string(root().join("crates/connection/src/error.rs")).expect("the source");
     let (_, kinds) = source.split_once("pub enum ErrorKind {").expect("the kinds");
     let (kinds, _) = kinds.split_once("\n}").expect("their end");
     let kinds = kinds.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(','));
@@ -47,7 +47,11 @@ fn each_kind_of_error_stands_on_the_page() {
         .filter_map(|line| line.strip_prefix("- `")?.split_once("`: "))
         .map(|(kind, _)| kind)
         .collect();
-    assert_eq!(listed, kinds.collect(), "the kinds of errors on docs/messages.md, and in src/error.rs");
+    assert_eq!(
+        listed,
+        kinds.collect(),
+        "the kinds of errors on docs/messages.md, and in crates/connection/src/error.rs"
+    );
 }
 
 fn root() -> PathBuf {
@@ -73,7 +77,7 @@ fn lines_of_page() -> BTreeSet<Line> {
 
 /// Of all lines of the library its text, but for those of tests and of the test kit.
 fn lines_of_source() -> BTreeSet<Line> {
-    let (mut found, mut left) = (BTreeSet::new(), vec![root().join("src")]);
+    let (mut found, mut left) = (BTreeSet::new(), vec![root().join("src"), root().join("crates")]);
     while let Some(path) = left.pop() {
         if path.is_dir() {
             let entries = fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path());

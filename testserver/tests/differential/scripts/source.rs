@@ -20,7 +20,7 @@ const CLOCK: &str = "(function() local t = tonumber(redis.call('GET', 'clock')) 
      return { math.floor(t / 1e6), t % 1e6 } end)()";
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/scripts")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/src/scripts")
 }
 
 fn read(name: &str) -> Option<String> {

@@ -1,0 +1,263 @@
+//! Who owns what: asked of any node, when something has shown that the map is old.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use futures::stream::iter;
+use futures::{FutureExt, StreamExt};
+use rand::seq::SliceRandom;
+use redis::{Value, cmd, pipe};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use crate::cluster::Cluster;
+use crate::cluster_map::ClusterMap;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
+use crate::log::info;
+
+/// Nodes that are asked for the map at the same time.
+const ASKED_AT_ONCE: usize = 3;
+/// Nodes that are asked at most, while by their answers some slots have no owner.
+const ASKED_AT_MOST: usize = 9;
+/// A node that says nothing for so long is not waited for.
+const ASKED_WITHIN: Duration = Duration::from_secs(2);
+/// When one has answered, the others are waited for so long.
+const OTHERS_WITHIN: Duration = Duration::from_millis(100);
+const NEVER: Duration = Duration::from_secs(86_400);
+/// Calls that find the map old ask for another no more often than this.
+const REFRESH_EVERY: Duration = Duration::from_millis(250);
+/// A node that was silent has learnt by then whether it was replaced.
+const DOUBTED_FOR: Duration = Duration::from_secs(10);
+
+const ASKING: &str = "asking for the cluster's map";
+
+/// What a node says of its cluster.
+pub(super) struct Told {
+    by: Endpoint,
+    /// How many failovers and moves it knows of; 0 if it does not say.
+    epoch: u64,
+    pub(super) map: ClusterMap,
+}
+
+impl Told {
+    /// The later of both; of the same epoch, the one in which more slots have an owner. A node that returns may be promoted
+    /// before all others have reached it: those call it failed for twice `cluster-node-timeout` (Redis, cluster_legacy.c:
+    /// clearNodeFailureIfNeeded()). But a node that another calls failed does not speak for itself.
+    fn or_later(self, other: Self) -> Self {
+        let is_other = match self.epoch.cmp(&other.epoch) {
+            Ordering::Equal if self.calls_failed(&other.by) => false,
+            Ordering::Equal => other.calls_failed(&self.by) || other.map.owned() > self.map.owned(),
+            unequal => unequal.is_lt(),
+        };
+        if is_other { other } else { self }
+    }
+
+    fn calls_failed(&self, node: &Endpoint) -> bool {
+        self.map.failed().any(|failed| failed.endpoint == *node)
+    }
+}
+
+impl Cluster {
+    /// Asks for the map if none is known.
+    pub async fn known_map(&self) -> Result<Arc<ClusterMap>> {
+        if self.map.borrow().members().next().is_none() {
+            self.refresh_if_old(true).boxed().await?;
+        }
+        Ok(self.map.borrow().clone())
+    }
+
+    /// Asks for the map, unless somebody just has. Who cannot go on without another waits for whoever asks, and until one may
+    /// ask again: all of them make one question of it.
+    pub(super) async fn refresh_if_old(&self, wait: bool) -> Result<()> {
+        let again =
+            lock(&self.refreshed).map(|at| at + REFRESH_EVERY).filter(|again| *again > Instant::now());
+        match again {
+            Some(again) if wait => sleep_until(again).await,
+            Some(_) => return Ok(()),
+            None if !wait && self.refreshing.try_lock().is_err() => return Ok(()),
+            None => {}
+        }
+        self.refresh().await
+    }
+
+    /// Asks known nodes who owns what. One refresh at a time: who comes while one is made waits for it, and takes it.
+    pub async fn refresh(&self) -> Result<()> {
+        let this = self.this.upgrade().expect("who asks holds it");
+        // Where connections live: the caller may be polled no more, and others wait for this.
+        self.access.home.run(async move { this.refresh_here().await }).await
+    }
+
+    async fn refresh_here(&self) -> Result<()> {
+        let came = Instant::now();
+        let _one_at_a_time = self.refreshing.lock().await;
+        if lock(&self.refreshed).is_some_and(|at| at >= came) {
+            return Ok(());
+        }
+        self.stale.store(false, Relaxed);
+        let told = self.ask_anyone_but(None).await;
+        *lock(&self.refreshed) = Some(Instant::now());
+        self.learn(told.inspect_err(|_| self.suspect())?.map);
+        Ok(())
+    }
+
+    pub(super) fn learn(&self, map: ClusterMap) {
+        let members: BTreeSet<_> = map.members().map(|member| member.endpoint.clone()).collect();
+        lock(&self.servers).retain(|endpoint, _| members.contains(endpoint));
+        self.map.send_if_modified(|known| {
+            let is_news = **known != map;
+            if is_news {
+                let (nodes, whole) = (members.len(), map.is_whole());
+                info!(nodes, primaries = map.primaries().count(), whole, "the cluster's map has changed");
+                *known = Arc::new(map);
+            }
+            is_news
+        });
+    }
+
+    /// What a node that is known says, other than this one.
+    pub(super) async fn ask_anyone_but(&self, one: Option<&Endpoint>) -> Result<Told> {
+        let (mut trusted, mut doubted) = self.known_nodes();
+        for nodes in [&mut trusted, &mut doubted] {
+            nodes.retain(|node| Some(node) != one);
+        }
+        match self.ask_any_of(trusted).await {
+            Err(_) if !doubted.is_empty() => self.ask_any_of(doubted).await,
+            answer => answer,
+        }
+    }
+
+    /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong, or
+    /// have failed.
+    fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
+        let map = self.map.borrow().clone();
+        let mut known: Vec<_> = map.members().map(|member| member.endpoint.clone()).collect();
+        known.shuffle(&mut rand::rng());
+        let is_new = |seed: &&Endpoint| map.members().all(|member| member.endpoint != **seed);
+        known.extend(self.seeds.iter().filter(is_new).cloned());
+        let mut doubted = lock(&self.doubted);
+        doubted.retain(|_, since| since.elapsed() < DOUBTED_FOR);
+        let has_failed = |endpoint: &Endpoint| map.failed().any(|member| member.endpoint == *endpoint);
+        known.into_iter().partition(|endpoint| !doubted.contains_key(endpoint) && !has_failed(endpoint))
+    }
+
+    /// What the first of them say who answer: the one that knows of most failovers and moves. One that is cut off from the others
+    /// does not know who has taken its place, and one that a slot has left is told last. One that knows of no slots at all may
+    /// have forgotten its cluster: it counts only where nobody ever knew of any.
+    async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<Told> {
+        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
+        let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
+        let (mut best, mut lone, mut worst, mut answered) = (None::<Told>, None::<Told>, None::<Error>, 0);
+        // Each node is answered for in its time.
+        let mut until = Instant::now() + NEVER;
+        while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
+            match answer {
+                Ok(told) if told.map.owned() == 0 => lone = Some(told),
+                Ok(told) => {
+                    (answered, until) = (answered + 1, until.min(Instant::now() + OTHERS_WITHIN));
+                    best = Some(match best {
+                        Some(best) => best.or_later(told),
+                        None => told,
+                    });
+                    let is_whole = best.as_ref().is_some_and(|best| best.map.is_whole());
+                    if answered >= if is_whole { ASKED_AT_ONCE } else { ASKED_AT_MOST } {
+                        break;
+                    }
+                }
+                // What an operator has to change says more than a node that is away.
+                Err(error) if worst.as_ref().is_none_or(|worst| worst.is_transient()) => worst = Some(error),
+                Err(_) => {}
+            }
+        }
+        let forgetful = lone.is_some();
+        let lone = lone.filter(|_| self.map.borrow().owned() == 0);
+        let nobody = || match worst {
+            Some(error) => error,
+            None if forgetful => Error::new(
+                ErrorKind::Unavailable,
+                "the nodes that answer know of no slots, and are not believed",
+            ),
+            None => Error::invalid("a cluster needs at least one host"),
+        };
+        best.or(lone).ok_or_else(nobody)
+    }
+
+    /// What one node says.
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Told> {
+        let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
+        timeout(ASKED_WITHIN, self.ask_patiently(endpoint)).await.unwrap_or_else(|error| Err(late(error)))
+    }
+
+    async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<Told> {
+        let (seat, mut questions) = (self.server(endpoint).seat(), pipe());
+        for what in ["SHARDS", "INFO"] {
+            questions.cmd("CLUSTER").arg(what);
+        }
+        let answers = seat.call_each(ASKING, &questions).await;
+        let [shards, info] = <[_; 2]>::try_from(answers).expect("each question has an answer");
+        let owners = async || {
+            let answer = seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await?;
+            Ok::<_, Error>(ClusterMap::read_slots(&answer, endpoint))
+        };
+        let map = match shards {
+            Ok(answer) => match self.read_shards(&answer, endpoint)? {
+                Some(map) if map.is_disputed() => match owners().await {
+                    Ok(Some(owners)) => Some(map.settled_by(&owners)),
+                    _ => Some(map),
+                },
+                map => map,
+            },
+            Err(error) if error.code().is_none() => return Err(error),
+            Err(shards) => owners().await.map_err(|_| not_a_cluster(endpoint, shards))?,
+        };
+        let map = map.ok_or_else(|| no_map(endpoint));
+        // Who may not ask for that takes the first answer.
+        let epoch = info.ok().and_then(|info| epoch_in(&info)).unwrap_or_default();
+        Ok(Told { by: endpoint.clone(), epoch, map: map? })
+    }
+
+    /// What a node says that has been asked over TLS names the ports where its cluster speaks that, or nobody can connect.
+    fn read_shards(&self, answer: &Value, endpoint: &Endpoint) -> Result<Option<ClusterMap>> {
+        let map = ClusterMap::read_shards(answer, endpoint, self.access.tls.is_some());
+        if map.is_none()
+            && self.access.tls.is_some()
+            && ClusterMap::read_shards(answer, endpoint, false).is_some()
+        {
+            let message = format!(
+                "{endpoint} names no port of the cluster's nodes that speaks TLS: set tls-cluster yes on them"
+            );
+            return Err(Error::new(ErrorKind::Tls, message));
+        }
+        Ok(map)
+    }
+}
+
+fn no_map(endpoint: &Endpoint) -> Error {
+    let message = format!("{endpoint} does not say who owns the slots of the cluster: has one been made?");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// How many failovers and moves a node knows of, in its answer to CLUSTER INFO.
+fn epoch_in(info: &Value) -> Option<u64> {
+    let info = redis::from_redis_value_ref::<String>(info).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:")?.trim().parse().ok())
+}
+
+/// Whoever answers there cannot be asked for a cluster.
+fn not_a_cluster(endpoint: &Endpoint, error: Error) -> Error {
+    let said = error.to_string();
+    let advice = if said.contains("cluster support disabled") {
+        "is no part of a cluster: its URL begins with redis://, or rediss://"
+    } else if said.contains("unknown command") {
+        "is no server of a cluster; that of a sentinel begins with redis+sentinel://"
+    } else {
+        return error;
+    };
+    Error::new(ErrorKind::Unsupported, format!("{endpoint} {advice} ({said})"))
+}
+
+#[cfg(test)]
+mod tests;

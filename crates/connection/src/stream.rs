@@ -1,0 +1,169 @@
+//! Connections, over sockets or over streams that the application opens, with TLS or without.
+
+use std::io;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::access::Access;
+use crate::address::Address;
+use crate::carried::carry;
+use crate::classify::{classify, is_cut_off};
+use crate::endpoint::Endpoint;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tls::Context;
+use crate::{probe, socket};
+
+/// Anything that carries a connection: a tunnel, a TLS session.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A stream that is being opened.
+type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+
+/// Opens streams to a server.
+#[derive(Clone)]
+pub struct Streams(Arc<dyn Fn() -> Opening + Send + Sync>);
+
+impl Streams {
+    /// Which are never opened, for this reason.
+    pub(super) fn to_none(reason: &'static str) -> Self {
+        Self::new(move || std::future::ready(Err::<tokio::net::TcpStream, _>(io::Error::other(reason))))
+    }
+
+    pub fn new<F, S>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self(Arc::new(move || {
+            let opening = open();
+            Box::pin(async move { Ok(Box::new(opening.await?) as Box<dyn Stream>) })
+        }))
+    }
+}
+
+/// What files say now: how to log in, and how TLS is spoken.
+struct Prepared {
+    settings: RedisConnectionInfo,
+    tls: Option<Context>,
+}
+
+impl Prepared {
+    async fn of(access: &Arc<Access>) -> Result<Self> {
+        if !access.has_files() {
+            return Self::read(access);
+        }
+        let access = access.clone();
+        let reading = tokio::task::spawn_blocking(move || Self::read(&access));
+        reading.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "reading files was cut short")))
+    }
+
+    fn read(access: &Access) -> Result<Self> {
+        let tls = access.tls.as_ref().map(Context::new).transpose()?;
+        Ok(Self { settings: access.settings()?, tls })
+    }
+}
+
+impl Address {
+    /// Connects and logs in.
+    pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        match self.introduce(config).await {
+            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                self.terse().introduce_and_ping(config).await.ok_or(error)
+            }
+            connected => connected,
+        }
+    }
+
+    /// The same for what hangs up at words that it need not hear, as twemproxy does at CLIENT. Where nothing else has to be
+    /// said, a server that hangs up at once would seem to be there without the PING.
+    async fn introduce_and_ping(&self, config: &AsyncConnectionConfig) -> Option<MultiplexedConnection> {
+        let mut connection = self.introduce(config).await.ok()?;
+        let answer = redis::cmd("PING").exec_async(&mut connection).await;
+        let is_there = answer.map_or_else(|error| !classify("", &error).is_of_the_line(), |()| true);
+        is_there.then_some(connection)
+    }
+
+    async fn introduce(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+        let Some(stream) = self.open(tls.as_ref()).await? else {
+            let connecting =
+                async { self.client(&settings)?.get_multiplexed_async_connection_with_config(config).await };
+            return match connecting.await {
+                Err(error) => Err(self.explain(error).await),
+                connected => connected,
+            };
+        };
+        let made = MultiplexedConnection::new_with_config(&settings, stream, config.clone()).await;
+        let (connection, driver) = made.map_err(|error| explained(error, tls.as_ref()))?;
+        tokio::spawn(driver);
+        Ok(connection)
+    }
+
+    /// A connection for a subscription in RESP2.
+    pub async fn connect_pubsub(&self) -> RedisResult<PubSub> {
+        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+        match self.open(tls.as_ref()).await? {
+            Some(stream) => {
+                PubSub::new(&settings, stream).await.map_err(|error| explained(error, tls.as_ref()))
+            }
+            None => self.client(&settings)?.get_async_pubsub().await,
+        }
+    }
+
+    /// A stream that we open; none where `redis` does.
+    async fn open(&self, tls: Option<&Context>) -> RedisResult<Option<Box<dyn Stream>>> {
+        let stream = match (&self.access.streams, tls, &self.endpoint) {
+            (Some(streams), ..) => streams.0().await?,
+            (None, Some(_), Endpoint::Tcp { host, port }) => Box::new(socket::open(host, *port).await?),
+            _ => return Ok(None),
+        };
+        let Some(tls) = tls else { return Ok(Some(stream)) };
+        let session = tls.begin(stream, &self.endpoint);
+        if self.access.streams.is_some() {
+            return session.await.map(Some).map_err(carry);
+        }
+        tokio::select! {
+            session = session => session.map(Some).map_err(carry),
+            () = probe::turns_out_plain(&self.endpoint) => Err(carry(Error::new(
+                ErrorKind::Tls,
+                format!(
+                    "{}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way to it is \
+                     safe",
+                    probe::NO_TLS
+                ),
+            ))),
+        }
+    }
+
+    fn client(&self, settings: &RedisConnectionInfo) -> RedisResult<Client> {
+        let info = self.endpoint.addr().into_connection_info()?;
+        Client::open(info.set_redis_settings(settings.clone()).set_tcp_settings(socket::settings()))
+    }
+
+    /// Why a plain connection was cut: perhaps TLS is spoken there.
+    async fn explain(&self, error: RedisError) -> RedisError {
+        let cut = error.is_connection_dropped() && !error.is_connection_refusal();
+        let odd = error.kind() == RedisErrorKind::Parse && !is_cut_off(&error);
+        if error.code().is_some() || !(cut || odd) || !probe::speaks_tls(&self.endpoint).await {
+            return error;
+        }
+        carry(Error::new(
+            ErrorKind::Tls,
+            format!("{}: say rediss:// in place of redis:// (in Rust: Servers::tls)", probe::TLS),
+        ))
+    }
+}
+
+/// Why a connection over a stream could not be made: with TLS 1.3 a server judges a client's certificate only when the
+/// session stands.
+fn explained(error: RedisError, tls: Option<&Context>) -> RedisError {
+    tls.and_then(|tls| tls.explain(&error)).map_or(error, carry)
+}

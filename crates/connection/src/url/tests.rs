@@ -1,0 +1,206 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::target::Target;
+use crate::{Address, Endpoints as E};
+
+/// What is read of a URL, without the environment.
+fn shown(url: &str) -> String {
+    let draft = read(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    let (kind, master) = match &draft.endpoints {
+        E::One(_) => ("one", ""),
+        E::Cluster(_) => ("cluster", ""),
+        E::Sentinel { master, .. } => ("sentinel", &**master),
+    };
+    let tls = if draft.tls.is_some() { " tls" } else { "" };
+    format!("{kind} {} {master}/{}{tls}", draft.endpoints, draft.db)
+}
+
+fn refusal(url: &str) -> String {
+    let error = read(url).and_then(Draft::check).map(|_| panic!("{url} was read")).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{url}");
+    error.to_string()
+}
+
+#[test]
+fn one_server_is_read() {
+    for (url, read) in [
+        ("redis://127.0.0.1", "one 127.0.0.1:6379 /0"),
+        ("redis://127.0.0.1/", "one 127.0.0.1:6379 /0"),
+        ("redis://h:/3/", "one h:6379 /3"),
+        (" redis://h\n", "one h:6379 /0"),
+        ("REDIS://h", "one h:6379 /0"),
+        ("redis://:p%40ss%25@[::1]:7000/1", "one [::1]:7000 /1"),
+        ("redis://user:a%40b%3Ac%2Fd@h/2", "one h:6379 /2"),
+        ("valkey://localhost", "one localhost:6379 /0"),
+        ("rediss://h/1", "one h:6379 /1 tls"),
+        ("valkeys://h:6380", "one h:6380 /0 tls"),
+        ("redis://h?protocol=resp3", "one h:6379 /0"),
+        ("unix:///tmp/redis.sock", "one /tmp/redis.sock /0"),
+        ("unix:/tmp/redis.sock", "one /tmp/redis.sock /0"),
+        ("redis+unix:///tmp/a%20b?db=2&user=u&pass=p", "one /tmp/a b /2"),
+    ] {
+        assert_eq!(shown(url), read, "{url}");
+    }
+}
+
+#[test]
+fn clusters_and_sentinels_are_read() {
+    for (url, read) in [
+        ("redis+cluster://h1:7000,h2:7001/", "cluster h1:7000,h2:7001 /0"),
+        ("redis+cluster://h", "cluster h:6379 /0"),
+        ("valkey+cluster://u:p@[::1]:1,[::2]/5", "cluster [::1]:1,[::2]:6379 /5"),
+        ("rediss+cluster://h1,h2", "cluster h1:6379,h2:6379 /0 tls"),
+        ("valkeys+cluster://h1,h2", "cluster h1:6379,h2:6379 /0 tls"),
+        ("redis+sentinel://h1:1,h2/mymaster", "sentinel h1:1,h2:26379 mymaster/0"),
+        ("redis+sentinel://h1,h2/my%2Fmaster/3", "sentinel h1:26379,h2:26379 my/master/3"),
+        ("valkey+sentinel://u:p@h/m/", "sentinel h:26379 m/0"),
+        ("rediss+sentinel://h/m", "sentinel h:26379 m/0 tls"),
+        ("valkeys+sentinel://h/m/0", "sentinel h:26379 m/0 tls"),
+    ] {
+        assert_eq!(shown(url), read, "{url}");
+    }
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_by_the_part_at_fault() {
+    for (url, part) in [
+        ("", "scheme"),
+        ("hunter2", "scheme"),
+        ("http://hunter2", "scheme"),
+        ("redis+hunter2://h", "scheme"),
+        ("redis:hunter2", "`//`"),
+        ("redis://", "host is empty"),
+        ("redis://user:hunter2@", "host is empty"),
+        ("redis://:hunter2@:1", "host is empty"),
+        ("redis://:hunter2@h:port/x", "its port"),
+        ("redis://:hunter2@h:0", "its port"),
+        ("redis://:hunter2@h/x", "database"),
+        ("redis://:hunter2@h/-1", "database"),
+        ("redis://:hunter2@h/99999999999999999999", "database"),
+        ("redis://:hunter2@h/1/2", "too many parts"),
+        ("redis://:hunter2@h1,h2", "comma"),
+        ("redis://:%ffhunter2@h", "not UTF-8"),
+        ("redis://h?db=hunter2", "parameter `db`"),
+        ("redis://h?password=hunter2", "parameter `password`"),
+        ("redis://u:a?hunter2@h/", "its port"),
+        ("redis://u:a?hunter2@h/", "%3F"),
+        ("redis://u:a/hunter2@h/", "%2F"),
+        ("redis://u?hunter2@h/", "number 1 after"),
+        ("redis://h?protocol=hunter2", "`protocol`"),
+        ("redis://h?protocol=resp3&hunter2=1", "number 2 after"),
+        ("redis://h?sentinel_user=hunter2", "parameter `sentinel_user`"),
+        ("rediss://:hunter2@h/#insecure", "`#`"),
+        ("unix://tmp/hunter2", "absolute path"),
+        ("unix:///tmp/h?tls=hunter2", "parameter `tls`"),
+        ("redis+cluster://", "empty list"),
+        ("redis+cluster://u:hunter2@/", "empty list"),
+        ("redis+cluster://h1,,h2/", "host 2 of its list: its host is empty"),
+        ("redis+cluster://h1,h2:hunter2/", "host 2 of its list: its port"),
+        ("redis+cluster://h1,h2:0/", "host 2 of its list: its port"),
+        ("redis+cluster://u:hunter2@h1,rediss://h2/", "scheme of its own"),
+        ("rediss+cluster://h1:1,redis://u:hunter2@h2/", "scheme of its own"),
+        ("redis+sentinel://:hunter2@h1,h2", "name of the master"),
+        ("redis+sentinel://:hunter2@h1,h2/", "name of the master"),
+        ("redis+sentinel://:hunter2@h/%20", "master's name"),
+        ("redis+sentinel://:hunter2@h/m/x", "database"),
+        ("redis+sentinel://h/m/0/hunter2", "too many parts"),
+        ("redis+sentinel://h/m?sentinel_pass=hunter2", "number 1 after"),
+    ] {
+        let said = refusal(url);
+        assert!(said.contains(part), "{url}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+/// An `@` or `:` in it can stand there as it is, a `%` cannot.
+#[test]
+fn passwords_of_any_characters_are_read_as_they_were_meant() {
+    for (written, meant) in [
+        ("p%40ss%25", "p@ss%"),
+        ("a@b", "a@b"),
+        ("a:b", "a:b"),
+        ("a,b", "a,b"),
+        ("a+b", "a+b"),
+        ("%2F%3F%23%5B%5D", "/?#[]"),
+        ("%C3%A4", "ä"),
+        ("100%25", "100%"),
+    ] {
+        for url in ["redis://user:{}@h", "redis+cluster://user:{}@h,h", "rediss+sentinel://user:{}@h/m"] {
+            let draft = read(&url.replace("{}", written)).unwrap();
+            assert_eq!(draft.login.password, Some(Password::Said(meant.into())), "{written}");
+            assert_eq!(draft.login.user.as_deref(), Some("user"));
+        }
+    }
+    let draft = read("redis+sentinel://h/m?sentinel_user=s&sentinel_password=%2B%26").unwrap();
+    assert_eq!(draft.sentinel_login.password, Some(Password::Said("+&".into())));
+}
+
+#[test]
+fn passwords_are_never_shown() {
+    let target = Target::parse(
+        "redis+sentinel://user:hunter2@127.0.0.1:7000/m/3?sentinel_user=other&sentinel_password=hunter2",
+    );
+    let target = target.unwrap();
+    let address = Address::at(target.endpoints.all()[0].clone(), target.access.clone());
+    assert_eq!(format!("{address} {address:?}"), "127.0.0.1:7000/3 127.0.0.1:7000/3");
+    let shown = format!("{target:?} {:?}", target.access);
+    assert!(!shown.contains("hunter2") && !shown.contains("user"), "{shown}");
+}
+
+#[test]
+fn no_path_or_host_breaks_a_log_line() {
+    let long = format!("unix:///{}", "x".repeat(10_000));
+    for (url, shown) in [
+        ("unix:///tmp/\x1b[31m", "/tmp/\\u{1b}[31m"),
+        ("unix:///tmp/%0Aforged", "/tmp/\\nforged"),
+        ("redis://h%0A", "h%0A:6379"),
+        (&long, &long[7..7 + 255]),
+    ] {
+        assert_eq!(read(url).unwrap().endpoints.to_string(), shown);
+    }
+}
+
+/// Every byte, escaped.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_a_url_says_is_what_is_read(
+        kind in 0_usize..3,
+        tls: bool,
+        valkey: bool,
+        hosts in prop::collection::vec(("[a-z][a-z0-9.-]{0,9}|\\[::[1-9a-f]\\]", 1_u16..), 1..5),
+        login in prop::option::of(("\\PC{1,9}", "\\PC{1,9}")),
+        sentinel in prop::option::of(("\\PC{1,9}", "\\PC{1,9}")),
+        master in "[A-Za-z0-9._/-]{1,9}",
+        db in 0_u32..,
+    ) {
+        let hosts: Vec<_> = hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        let hosts = if kind == 0 { hosts[0].clone() } else { hosts.join(",") };
+        let scheme = [if valkey { "valkey" } else { "redis" }, if tls { "s" } else { "" }].concat();
+        let scheme = [&scheme, ["", "+cluster", "+sentinel"][kind]].concat();
+        let user = login.as_ref().map(|(user, word)| format!("{}:{}@", escaped(user), escaped(word)));
+        let master = if kind == 2 { format!("{}/", escaped(&master)) } else { String::new() };
+        let query = sentinel.as_ref().filter(|_| kind == 2).map(|(user, word)| {
+            format!("?sentinel_user={}&sentinel_password={}", escaped(user), escaped(word))
+        });
+        let (user, query) = (user.unwrap_or_default(), query.unwrap_or_default());
+        let draft = read(&format!("{scheme}://{user}{hosts}/{master}{db}{query}")).unwrap();
+
+        prop_assert_eq!(draft.endpoints.to_string(), hosts);
+        prop_assert_eq!((draft.db, draft.tls.is_some()), (i64::from(db), tls));
+        for (said, read) in [(&login, &draft.login), (&sentinel.filter(|_| kind == 2), &draft.sentinel_login)] {
+            prop_assert_eq!(read.user.as_deref(), said.as_ref().map(|(user, _)| &**user));
+            let password = said.as_ref().map(|(_, word)| Password::Said(word.as_str().into()));
+            prop_assert_eq!(&read.password, &password);
+        }
+        let read = match draft.endpoints {
+            E::One(_) | E::Cluster(_) => String::new(),
+            E::Sentinel { master, .. } => format!("{}/", escaped(&master)),
+        };
+        prop_assert_eq!(read, master);
+    }
+}

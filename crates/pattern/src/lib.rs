@@ -1,0 +1,338 @@
+//! Structured key patterns: what a topic's keys look like.
+//!
+//! A Redis key such as `app:trans:notice:1615283234` is read as *segments* separated by `:`.
+//! A [`Pattern`] says what each segment must be, names the ones worth knowing, and works both ways:
+//! it takes a key apart ([`Pattern::matches`]) and puts one together ([`Pattern::build`]).
+//! A [`Router`] finds the most specific of many patterns.
+//!
+//! ```
+//! # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+//! use keylapse::Pattern;
+//!
+//! let notice = Pattern::new("app:trans:notice:{id:[0-9]+}")?;
+//!
+//! let captures = notice.matches(b"app:trans:notice:1615283234").ok_or("no match")?;
+//! assert_eq!(captures.get_str("id"), Some("1615283234"));
+//! assert_eq!(notice.build(["1615283234"])?, b"app:trans:notice:1615283234");
+//!
+//! assert!(!notice.is_match(b"app:trans:notice:abc"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Grammar
+//!
+//! ```text
+//! pattern  = segment *( ":" segment )        at most 32 segments and 1024 bytes
+//! segment  = literal | capture               a capture is always a whole segment
+//! literal  = 1*( char | "{{" | "}}" )        char: any but ":", "{", "}"
+//! capture  = "{" name "}"                    one segment
+//!          | "{" name ":" regex "}"          one segment that the whole of the regex matches
+//!          | "{" name ".." "}"               all remaining segments, at least one; only at the end
+//! name     = ( letter | "_" ) *( letter | digit | "_" )        ASCII; no name twice
+//! ```
+//!
+//! **Keys** are bytes. They need not be UTF-8, nothing is normalised, case matters, and newlines,
+//! NULs and the rest are bytes like any other. No segment of a matching key is ever empty: `a::b`,
+//! `a:` and the empty key match no pattern.
+//!
+//! **Literals** match the UTF-8 bytes of the text and all of the segment: `images` does not take
+//! `imagesfoo`. `{{` and `}}` stand for single braces. `*` and `?` have no meaning inside a
+//! literal. A segment that is nothing but `*`, `**`, `?` or something in angle brackets is refused,
+//! because whoever writes `app:*:id` or `app:<id>` meant a capture; `{any:\*}` matches the
+//! character itself.
+//!
+//! **Regular expressions** have the syntax of the [`regex`] crate, byte flavour: Unicode classes
+//! unless switched off by `(?-u)`. They see one segment at a time, hence never a `:` and never
+//! nothing; an expression that could match nothing else is refused. Their own braces must balance,
+//! as in `[0-9]{2,3}`; a single one is escaped, also inside a class: `\{[^\}]+\}`. They are limited
+//! in size (1 MiB compiled), which mostly concerns repeated Unicode classes: `\w{64}` is too large,
+//! `[A-Za-z0-9_]{64}` is tiny.
+//!
+//! **Control characters** may not occur anywhere in a pattern. A regular expression can match them
+//! by an escape, such as `\x00`.
+//!
+//! | pattern | matches | does not match |
+//! | --- | --- | --- |
+//! | `app:{id}` | `app:7`, `app:a.b` | `app:`, `app:7:x`, `App:7` |
+//! | `app:{id:[0-9]+}` | `app:7` | `app:7a`, `app:x` |
+//! | `app:{rest..}` | `app:7`, `app:7:x:y` | `app`, `app:7::y` |
+//! | `app:{{u1}}:cart` | `app:{u1}:cart` | `app:u1:cart` |
+//! | `app:{tag:\{[^\}]+\}}:cart` | `app:{u1}:cart`, `app:{u2}:cart` | `app:u1:cart` |
+//!
+//! # Which pattern wins
+//!
+//! **Compare two patterns segment by segment from the left: a literal is more specific than a
+//! regular expression, that than a plain capture, that than a rest. The first difference decides.**
+//! The order of registration never matters. Two patterns without such a difference are told apart
+//! only by what they match; if there is a key that both match, [`Router::insert`] refuses the
+//! second one and names both, and the key.
+
+mod captures;
+mod error;
+#[doc(hidden)]
+pub mod escape;
+#[cfg(test)]
+mod oracle;
+mod overlap;
+mod parse;
+mod router;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub use captures::Captures;
+pub use error::{PatternConflict, PatternError, PatternErrorKind};
+pub use router::Router;
+
+use crate::escape::excerpt;
+use segment::{SEPARATOR, Segment, split};
+
+/// What the keys of a topic look like; see the [module documentation](self) for the grammar.
+///
+/// Cloning is cheap: clones share one compiled form. Two patterns are equal if their sources are,
+/// so `{a}` and `{b}` differ although they match the same keys.
+///
+/// ```
+/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+/// use keylapse::Pattern;
+///
+/// let pattern: Pattern = "orders:{region}:{id:[0-9]{1,10}}".parse()?;
+/// assert!(pattern.is_match(b"orders:eu:42"));
+/// assert_eq!(pattern.to_string(), "orders:{region}:{id:[0-9]{1,10}}");
+/// # Ok::<(), keylapse::PatternError>(())
+/// ```
+#[derive(Clone)]
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
+    source: Box<str>,
+    segments: Vec<Segment>,
+    prefix: String,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    ///
+    /// If the source does not follow the [grammar](self#grammar). The error carries the source,
+    /// says where in it the trouble is, and what to write instead:
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// use keylapse::Pattern;
+    ///
+    /// let error = Pattern::new("app:*:id").unwrap_err();
+    /// assert_eq!(error.pattern(), "app:*:id");
+    /// assert_eq!(error.offset(), 4);
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "pattern `app:*:id`, byte 4: not a capture: `*`; write `{name}` for one segment, \
+    ///      `{name..}` for all that remain, `{name:regex}` to match the characters themselves",
+    /// );
+    /// ```
+    pub fn new(source: &str) -> Result<Self, PatternError> {
+        let segments = parse::parse(source)?;
+        let literals = segments.iter().take_while(|segment| segment.is_literal());
+        let mut prefix = literals.map(|literal| &*literal.text).collect::<Vec<_>>().join(":");
+        if !prefix.is_empty() && !segments.iter().all(Segment::is_literal) {
+            prefix.push(':');
+        }
+        Ok(Self(Arc::new(Compiled { source: source.into(), segments, prefix })))
+    }
+
+    /// The source, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0.source
+    }
+
+    /// The names of the captures, from left to right: the order in which [`build`](Self::build)
+    /// takes values.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// let pattern = keylapse::Pattern::new("app:{region}:{id:[0-9]+}")?;
+    /// assert!(pattern.capture_names().eq(["region", "id"]));
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn capture_names(&self) -> impl Iterator<Item = &str> {
+        self.segments().iter().filter(|segment| !segment.is_literal()).map(|capture| &*capture.text)
+    }
+
+    /// Takes a key apart, if it matches.
+    ///
+    /// The captures own a copy of the key and outlive both it and the pattern. Where the answer is
+    /// all that is needed, [`is_match`](Self::is_match) copies nothing.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// let cart = keylapse::Pattern::new("shop:cart:{user}:{path..}")?;
+    /// let captures = cart.matches(b"shop:cart:7:items:\xff").ok_or("no match")?;
+    /// assert_eq!(captures.get_str("user"), Some("7"));
+    /// assert_eq!(captures.get("path"), Some(&b"items:\xff"[..]));
+    /// assert!(cart.matches(b"shop:cart:7").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn matches(&self, key: &[u8]) -> Option<Captures> {
+        self.is_match(key).then(|| Captures { pattern: self.clone(), key: key.into() })
+    }
+
+    /// Whether a key matches, without copying anything.
+    ///
+    /// The time this takes is linear in the length of the key.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// let image = keylapse::Pattern::new("images:{id}")?;
+    /// assert!(image.is_match(b"images:7"));
+    /// assert!(!image.is_match(b"imagesfoo:7"));
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn is_match(&self, key: &[u8]) -> bool {
+        let fitting = self.parts(key).take_while(|(segment, part)| segment.fault(part).is_none());
+        fitting.count() == self.segments().len()
+    }
+
+    /// Puts a key together from one value per capture, in the order of
+    /// [`capture_names`](Self::capture_names).
+    ///
+    /// The key always matches the pattern and gives back the same values.
+    ///
+    /// # Errors
+    ///
+    /// If there are too few or too many values, or if one of them would not come back: it is empty
+    /// or has an empty segment, it contains a `:` where only one segment fits, or the regular
+    /// expression does not match it.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// use keylapse::{Pattern, pattern::PatternErrorKind};
+    ///
+    /// let cart = Pattern::new("shop:{region:[a-z]+}:{path..}")?;
+    /// assert_eq!(cart.build(["eu", "cart:7"])?, b"shop:eu:cart:7");
+    ///
+    /// let kind = |values: &[&str]| cart.build(values).map_err(|error| error.kind());
+    /// assert_eq!(kind(&["eu"]), Err(PatternErrorKind::MissingValue));
+    /// assert_eq!(kind(&["eu", "cart:"]), Err(PatternErrorKind::EmptyValue));
+    /// assert_eq!(kind(&["EU", "cart"]), Err(PatternErrorKind::ValueMismatch));
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn build<V: AsRef<[u8]>>(
+        &self,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Vec<u8>, PatternError> {
+        let mut values = values.into_iter();
+        let mut key = Vec::new();
+        for segment in self.segments() {
+            if !key.is_empty() {
+                key.push(SEPARATOR);
+            }
+            if segment.is_literal() {
+                key.extend_from_slice(segment.text.as_bytes());
+                continue;
+            }
+            let refuse = |kind, given: &str| {
+                let detail = format!("`{{{}}}`{given}", segment.text);
+                PatternError::new(self.as_str(), kind, segment.offset, detail)
+            };
+            let value = values.next().ok_or_else(|| refuse(PatternErrorKind::MissingValue, ""))?;
+            if let Some(kind) = segment.fault(value.as_ref()) {
+                return Err(refuse(kind, &format!(" given `{}`", excerpt(value.as_ref()))));
+            }
+            key.extend_from_slice(value.as_ref());
+        }
+        if values.next().is_some() {
+            let (kind, detail) =
+                (PatternErrorKind::SurplusValue, format!("{} expected", self.capture_names().count()));
+            return Err(PatternError::new(self.as_str(), kind, self.as_str().len(), detail));
+        }
+        debug_assert!(self.is_match(&key));
+        Ok(key)
+    }
+
+    /// What every matching key starts with: the leading literal segments and, when more follows,
+    /// the `:` after them.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// use keylapse::Pattern;
+    ///
+    /// let prefix = |source: &str| Pattern::new(source).map(|p| p.literal_prefix().to_owned());
+    /// assert_eq!(prefix("app:trans:{id}:x")?, "app:trans:");
+    /// assert_eq!(prefix("app:config")?, "app:config");
+    /// assert_eq!(prefix("{app}:config")?, "");
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn literal_prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
+    /// The name a topic has unless it is given another: the leading literal segments joined by `.`.
+    ///
+    /// `None` if the pattern begins with a capture, or if the name would hold anything but
+    /// `A-Z a-z 0-9 _ . -`.
+    ///
+    /// ```
+    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
+    /// use keylapse::Pattern;
+    ///
+    /// let name = |source: &str| Pattern::new(source).map(|p| p.default_name());
+    /// assert_eq!(name("app:trans:notice:{id}")?.as_deref(), Some("app.trans.notice"));
+    /// assert_eq!(name("{app}:notice")?, None);
+    /// assert_eq!(name("café:{id}")?, None);
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn default_name(&self) -> Option<String> {
+        let name = self.literal_prefix().trim_end_matches(':').replace(':', ".");
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        (!name.is_empty() && name.chars().all(allowed)).then_some(name)
+    }
+
+    fn segments(&self) -> &[Segment] {
+        &self.0.segments
+    }
+
+    /// The segments, each with what stands at its place in a key.
+    fn parts<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a Segment, &'a [u8])> {
+        self.segments().iter().zip(split(key, self.segments().len()))
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(source: &str) -> Result<Self, PatternError> {
+        Self::new(source)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.as_str()).finish()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Pattern {}
+
+impl Hash for Pattern {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}

@@ -1,0 +1,288 @@
+//! Arming timers.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse_connection::{Cmd, Value, cmd};
+
+use crate::calls::produce::flag;
+use crate::connection::Seat;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::{Escaped, plain};
+use crate::id::ArmingId;
+use crate::run::Call;
+use crate::time::{WireWhen, ms_ceil};
+use crate::trace::Traceparent;
+use crate::{ArmHow, Change, Changed, PartitionNames, Record, Store, scripts};
+
+/// A timer to be.
+#[derive(Clone)]
+pub struct NewTimer {
+    /// Its key.
+    pub key: Bytes,
+    /// When it is due.
+    pub when: WireWhen,
+    /// The arming's id.
+    pub arming: ArmingId,
+    /// What the handler gets.
+    pub payload: Bytes,
+    /// Where the producer's trace stands.
+    pub trace: Option<Traceparent>,
+    /// The timer whose running attempt arms it.
+    pub by: Option<ArmingId>,
+}
+
+impl NewTimer {
+    /// An error of its arm: names the key, and where nobody knows whether it was armed, the arming.
+    pub fn failed(&self, error: Error) -> Error {
+        let error = error.at_key(&self.key);
+        if error.is_unknown() { error.of_arming(self.arming) } else { error }
+    }
+
+    /// Bytes of key and payload.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.payload.len()
+    }
+}
+
+impl fmt::Debug for NewTimer {
+    /// Without the payload, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewTimer({}, {}, {})", Escaped(&self.key), self.when, self.arming)
+    }
+}
+
+/// The result of an arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "an arm may have changed nothing"]
+pub enum Arming {
+    /// There was no timer of this key; now there is.
+    Armed(Receipt),
+    /// It took the place of a waiting timer.
+    Replaced(Receipt),
+    /// An attempt is running: this is kept, and takes effect when that timer
+    /// ends, or in place of its retry.
+    AfterRunning(Receipt),
+    /// There is a timer, and it was to be left alone.
+    Exists,
+    /// The arm was made, but its answer was lost, or it came a second time, late; by
+    /// then somebody had cancelled or replaced it.
+    Superseded,
+}
+
+impl Arming {
+    /// The receipt, where this call armed something that stands.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        match self {
+            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
+            Self::Exists | Self::Superseded => None,
+        }
+    }
+
+    fn having_reached(mut self, reached: Reached) -> Self {
+        if let Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) = &mut self {
+            receipt.reached = Some(reached);
+        }
+        self
+    }
+
+    /// Whether this call armed something that stands.
+    pub fn is_armed(&self) -> bool {
+        self.receipt().is_some()
+    }
+}
+
+/// Proof of an arming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The arming's id.
+    pub id: ArmingId,
+    /// When it is due, by the server's clock.
+    pub deadline: SystemTime,
+    /// The state of the trigger key.
+    pub trigger: TriggerKey,
+    /// How far the arming had travelled when the call returned, if that was
+    /// asked for.
+    pub reached: Option<Reached>,
+    /// Why listeners could not be told of it, if that was tried and refused: mostly the
+    /// user lacks the right to publish (`+spublish`, and the channels `&keylapse:*`).
+    /// The timer is then found by the listeners' sweeps, up to five seconds late.
+    pub untold: Option<Error>,
+}
+
+/// The state of a trigger key after an arm. Whatever it is, the timer fires: the index
+/// is the truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TriggerKey {
+    /// It stands, and expires at the deadline.
+    Set,
+    /// None is kept: the topic has none, the deadline has passed, or the arming
+    /// waits for a running attempt.
+    None,
+    /// The name holds a value that is not known to be ours, and was left alone:
+    /// somebody else's, or the key of a cancelled timer whose deletion failed.
+    Taken,
+    /// It could not be written.
+    Failed(Error),
+}
+
+/// How far an arming is to travel before the call returns.
+///
+/// Asynchronous replication can lose acknowledged writes; this narrows the
+/// window, and no more than that.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Durably {
+    replicas: u32,
+    local_fsync: bool,
+    pub within_ms: u64,
+}
+
+impl Durably {
+    /// On this many replicas (WAIT).
+    pub fn replicas(count: u32) -> Self {
+        Self { replicas: count, local_fsync: false, within_ms: 1000 }
+    }
+
+    /// In the server's append-only file, flushed, and so on this many replicas
+    /// (WAITAOF; Redis 7.2, Valkey 7.2 or newer). On a server that cannot do that, or keeps
+    /// no such file, the arm is refused, and nothing is armed.
+    pub fn fsync(replicas: u32) -> Self {
+        Self { replicas, local_fsync: true, within_ms: 1000 }
+    }
+
+    /// How long to wait for that; the call then returns what was reached.
+    /// Default: 1 s, at most 4 s.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within_ms = ms_ceil(limit).clamp(1, 4000);
+        self
+    }
+
+    fn command(self) -> Cmd {
+        let mut wait = cmd(if self.local_fsync { "WAITAOF" } else { "WAIT" });
+        wait.arg(self.local_fsync.then_some(1)).arg(self.replicas).arg(self.within_ms);
+        wait
+    }
+}
+
+/// How far a write has travelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Replicas that have it.
+    pub replicas: u32,
+    /// Whether it is flushed to this server's append-only file.
+    pub local_fsync: bool,
+}
+
+impl Reached {
+    /// What WAIT and WAITAOF answer; none where that is something else.
+    fn read(answer: Value) -> Option<Self> {
+        let (synced, replicas): (i64, u32) = match answer {
+            Value::Int(_) => (0, keylapse_connection::from_redis_value(answer).ok()?),
+            both => keylapse_connection::from_redis_value(both).ok()?,
+        };
+        Some(Self { replicas, local_fsync: synced > 0 })
+    }
+}
+
+impl Store {
+    /// Arms a timer, and waits until that is replicated or on disk. The wait speaks for its own connection
+    /// only, so the arm goes there, too; what may be missing is supplied beforehand.
+    pub async fn arm_durably(
+        &self,
+        at: &PartitionNames,
+        how: ArmHow,
+        timer: &NewTimer,
+        ask: Durably,
+    ) -> Result<Arming> {
+        self.can_wait(at, ask).await?;
+        self.agree(at).await?;
+        let change = Change::Arm(how, vec![timer]);
+        let call = self.change_call(at, &change);
+        let call = &call;
+        let arm = |seat: Seat| async move { Ok((call.run_on(&seat).await?, seat)) };
+        let (answer, seat) = self.0.topology.at_waiting(at.slot, arm).await?;
+        let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
+        let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
+        let mut armed = self.changed(at, &change, answer)?;
+        if self.has_triggers_apart() {
+            self.see_to_triggers(&change, &mut armed).await;
+        }
+        let arming = armed.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
+        Ok(arming.and_then(Changed::armed)?.having_reached(reached))
+    }
+
+    /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
+    /// answer, the arm on the same connection will tell.
+    async fn can_wait(&self, at: &PartitionNames, ask: Durably) -> Result<()> {
+        if !ask.local_fsync {
+            return Ok(());
+        }
+        let probe = Durably { replicas: 0, within_ms: 1, ..ask }.command();
+        match self.wait_at(at, "waiting for the disk", &probe).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let message = format!(
+                    "durably(fsync) needs WAITAOF, which {} does not have: use Redis 7.2, Valkey 7.2 or newer, \
+                     or ask for replicas",
+                    self.version(at).await
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).with_code(error.code()))
+            }
+            Err(error) if error.code().is_some() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a command where it may wait.
+    async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
+        self.0.topology.at_waiting(at.slot, |seat| async move { seat.call(doing, command).await }).await
+    }
+
+    /// What the server calls itself.
+    async fn version(&self, at: &PartitionNames) -> String {
+        let info = self.wait_at(at, "asking for the version", cmd("INFO").arg("server")).await;
+        let info = info
+            .ok()
+            .and_then(|info| keylapse_connection::from_redis_value::<String>(info).ok())
+            .unwrap_or_default();
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", plain(version, 40)))
+    }
+
+    pub(super) fn arm_call<'a>(
+        &'a self,
+        at: &'a PartitionNames,
+        how: ArmHow,
+        timers: &[&NewTimer],
+    ) -> Call<'a> {
+        let mut call = self.call(&scripts::ARM, at);
+        let mode = if how.only_if_absent { b'a' } else { b'r' };
+        call.arg(&[mode, flag(how.repeat), flag(self.sees_to(how.triggers))][..]);
+        let mut before = None;
+        for timer in timers {
+            call.arg(&timer.key[..]);
+            // Many have the same delay: it is said once.
+            match before.replace(timer.when) {
+                Some(before) if before == timer.when => call.arg(""),
+                _ => call.arg(timer.when.to_string()),
+            };
+            let head = match timer.trace {
+                None => Record::head(timer.arming),
+                Some(_) => Record::traced_head(timer.arming),
+            };
+            match timer.by {
+                None => call.arg(&head),
+                Some(by) => call.arg([&head, &by.as_bytes()[..]].concat()),
+            };
+            match timer.trace {
+                None => call.arg(&timer.payload[..]),
+                Some(Traceparent(trace)) => call.arg([&trace, &timer.payload[..]].concat()),
+            };
+        }
+        call
+    }
+}

@@ -1,0 +1,445 @@
+//! What attached topics ask of a server: keys that other programs write.
+
+use bytes::{Buf, Bytes};
+use keylapse_connection::{cmd, pipe};
+
+use crate::connection::Server;
+use crate::error::Result;
+use crate::id::{ArmingId, SlotId};
+use crate::policy::{Capture, Policy, Unenrolled};
+use crate::run::Call;
+use crate::scripts::{self, Script};
+use crate::time::ServerTime;
+use crate::{PartitionNames, Reply, Store, most};
+
+pub use super::place::MAX_NODE;
+pub use super::place::{FoundGone, Identity, NodeId, Position};
+use super::touch::by_slot;
+pub use super::touch::{Found, Life};
+pub use super::touch::{
+    glance_commands, read_glanced, read_touched, read_touches, touch_command, touch_steps, touches,
+};
+
+/// Arguments of each note, enrolment and verdict in a call.
+const NOTE_ARGUMENTS: usize = 7;
+const ENROL_ARGUMENTS: usize = 7;
+const JUDGE_ARGUMENTS: usize = 10;
+
+/// An expiry that was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Of which key.
+    pub key: Bytes,
+    /// Which of the key's expiries it is.
+    pub identity: Identity,
+    /// The arming of the lapse to be.
+    pub arming: ArmingId,
+}
+
+/// The result of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Noted {
+    /// Another listener was first.
+    Known,
+    /// It is a lapse now.
+    Lapse,
+    /// It was fired before, as a recovery.
+    Recovered,
+    /// Its deadline had not been read, and the topic ignores such keys.
+    Ignored,
+    /// It is older than the history.
+    Stale,
+    /// It was the key that was written back for a retry.
+    Returned,
+    /// It is a lapse now, in place of a retry: the key's writer was first.
+    Superseding,
+}
+
+/// A deadline that was read.
+#[derive(Clone, Debug)]
+pub struct Enrolment {
+    /// Of which key.
+    pub key: Bytes,
+    /// In ms since 1970; 0 for a key that has none, or is known to be deleted.
+    pub deadline: u64,
+    /// Where in the stream.
+    pub at: Position,
+    /// When.
+    pub stamp: ServerTime,
+    /// The last that was heard of the key's partition before the key was asked for, by that one's clock; of use
+    /// where servers have names.
+    pub asked: ServerTime,
+    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
+    pub copy: Bytes,
+}
+
+/// The result of an enrolment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Enrolled {
+    /// Something later is known of the key: read it again.
+    Stale,
+    /// It is remembered now.
+    New,
+    /// It was remembered already.
+    Known,
+    /// The topic remembers as many keys as it may.
+    Full,
+    /// It is remembered, without a copy of the value, and one is wanted.
+    Wanted,
+    /// We have written it ourselves.
+    Ours,
+    /// It is not remembered any more.
+    Forgotten,
+}
+
+/// What is remembered of a key's deadline, without the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Of which key.
+    pub key: Bytes,
+    /// The bytes that a verdict has to name.
+    pub head: Bytes,
+    /// In ms since 1970.
+    pub deadline: u64,
+    /// Where in the stream it was read.
+    pub at: Position,
+    /// Whether another server has announced an expiry of the key since.
+    pub answered: bool,
+}
+
+/// What a listener does for a topic's keys, beside hearing them expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Duty {
+    /// Others do.
+    #[default]
+    None,
+    /// It enrols what it hears written.
+    Enrol,
+    /// It scans, too.
+    Scan,
+}
+
+/// What a partition holds of the keys of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttachedHoldings {
+    /// Keys that are enrolled.
+    pub enrolled: u64,
+    /// When the next is looked at, in ms since 1970.
+    pub next_check: Option<u64>,
+    /// Keys whose expiries are remembered, on both pages.
+    pub histories: u64,
+    /// Lapses that have not ended.
+    pub lapses: u64,
+}
+
+/// Keys that are to be looked at.
+#[derive(Clone, Debug)]
+pub struct DueChecks {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the next are, in ms since 1970.
+    pub next: Option<u64>,
+    /// Which.
+    pub watches: Vec<Watch>,
+    /// When another slot took the last, in ms, where there are none.
+    pub rival: Option<u64>,
+}
+
+/// Which checks are taken, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeChecks {
+    /// By whom.
+    pub slot: SlotId,
+    /// How many at most, up to [`MAX_BATCH`](super::MAX_BATCH).
+    pub limit: usize,
+    /// For how long others are kept from them, in ms.
+    pub hold_ms: u64,
+    /// How long they must have been due, in ms.
+    pub overdue_ms: u64,
+}
+
+/// What is done after a check, if the watch is still what was looked at.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What was looked at.
+    pub watch: Watch,
+    /// Where in the stream the check was made.
+    pub at: Position,
+    /// When.
+    pub stamp: ServerTime,
+    /// Where the server of the watch was by then, if that is another, and all was heard of it.
+    pub before: Option<Position>,
+    /// What is done.
+    pub deed: Deed,
+}
+
+/// What a verdict does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The key is of no interest any more.
+    Forget,
+    /// It lapses, though nobody has heard it expire.
+    Fire {
+        /// The arming of the lapse.
+        arming: ArmingId,
+        /// Why, as the first byte of its payload says it.
+        flags: u8,
+    },
+    /// It is looked at again.
+    Again {
+        /// In ms since 1970.
+        at: u64,
+    },
+}
+
+impl Store {
+    /// Makes lapses of expiries that were heard. One call for each server that has announced some.
+    pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
+        let mut noted = vec![Noted::Known; notes.len()];
+        for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
+            let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
+            for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
+                noted[*place] = one;
+            }
+        }
+        Ok(noted)
+    }
+
+    async fn note_of(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        node: NodeId,
+        notes: &[&Note],
+    ) -> Result<Vec<Noted>> {
+        use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
+        let heard = notes.iter().filter_map(|note| note.identity.canary());
+        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
+        call.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
+        for note in notes {
+            call.arg(&note.key[..]);
+            note.identity.add_to(&mut call);
+            call.arg(note.arming.as_bytes());
+            if node.is_named() {
+                call.arg(note.identity.asked().ms());
+            }
+        }
+        let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
+        call.reply().await?.codes(notes.len(), &codes)
+    }
+
+    /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970. One call for each
+    /// server of which they were.
+    pub async fn enrol(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        read: &[Enrolment],
+    ) -> Result<(Option<u64>, Vec<Enrolled>)> {
+        let (mut next, mut enrolled) = (None, vec![Enrolled::Stale; read.len()]);
+        for (node, places) in by_node(read, ENROL_ARGUMENTS, |one| one.at.node) {
+            let some: Vec<&Enrolment> = places.iter().map(|place| &read[*place]).collect();
+            let codes;
+            (next, codes) = self.enrol_of(at, policy, node, &some).await?;
+            for (place, one) in places.iter().zip(codes) {
+                enrolled[*place] = one;
+            }
+        }
+        Ok((next, enrolled))
+    }
+
+    async fn enrol_of(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        node: NodeId,
+        read: &[&Enrolment],
+    ) -> Result<(Option<u64>, Vec<Enrolled>)> {
+        use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
+        let heard = read.iter().map(|one| number(one.at, one.stamp));
+        let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores(), node);
+        call.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
+        for one in read {
+            call.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
+            call.arg(one.stamp.0).arg(&one.copy[..]);
+            if node.is_named() {
+                call.arg(one.asked.ms());
+            }
+        }
+        let mut reply = call.reply().await?;
+        let codes = [Stale, New, Known, Full, Wanted, Ours, Forgotten];
+        Ok((reply.maybe_int()?, reply.codes(read.len(), &codes)?))
+    }
+
+    /// Takes checks that are due.
+    pub async fn checks(&self, at: &PartitionNames, take: TakeChecks) -> Result<DueChecks> {
+        let mut call = self.call(&scripts::CHECKS, at);
+        call.arg(take.limit).arg(take.hold_ms).arg(take.overdue_ms).arg(take.slot.as_bytes());
+        let mut reply = call.reply().await?;
+        let next = reply.maybe_int()?;
+        let (mut keys, mut heads) = (reply.list()?, reply.list()?);
+        let watches =
+            keys.each(|keys| read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
+        Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.maybe_int()? })
+    }
+
+    /// Does what checks have led to; when the next is due, and whether the watches still stood. One call for each
+    /// server that was asked.
+    pub async fn judge(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        all: &[Judged],
+    ) -> Result<(Option<u64>, Vec<bool>)> {
+        let (mut next, mut stood) = (None, vec![false; all.len()]);
+        for (node, places) in by_node(all, JUDGE_ARGUMENTS, |one| one.at.node) {
+            let heard = places.iter().map(|place| number(all[*place].at, all[*place].stamp));
+            let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores(), node);
+            places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
+            let mut reply = call.reply().await?;
+            next = reply.maybe_int()?;
+            for (place, one) in places.iter().zip(reply.codes(places.len(), &[false, true])?) {
+                stood[*place] = one;
+            }
+        }
+        Ok((next, stood))
+    }
+
+    /// Takes or keeps a duty for so long; `patient`: only if that was nobody's for as long, and until somebody comes
+    /// who hears. For no time: gives it up.
+    pub async fn hold_scanner(
+        &self,
+        at: &PartitionNames,
+        slot: SlotId,
+        hold_ms: u64,
+        patient: bool,
+    ) -> Result<Duty> {
+        let what = if hold_ms > 0 { "hold" } else { "release" };
+        let mut call = self.call(&scripts::SCANNER, at);
+        call.arg(slot.as_bytes()).arg(what).arg(hold_ms).arg(i32::from(patient));
+        call.reply().await?.one_of(&[Duty::None, Duty::Enrol, Duty::Scan])
+    }
+
+    /// A key was written back until this deadline, and has expired: its announcement is no lapse. Whether
+    /// that is still to come.
+    pub async fn returned(&self, at: &PartitionNames, key: &[u8], deadline: u64) -> Result<bool> {
+        let nobody = std::iter::empty();
+        let mut call = self.history_call(&scripts::RETURNED, at, nobody, true, NodeId::NONE);
+        Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
+    }
+
+    /// Reads keys, anywhere: those of each slot in a call of their own.
+    pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<Vec<Found>> {
+        let mut found = vec![Found::ELSEWHERE; keys.len()];
+        for (slot, places) in by_slot(keys, |key| self.0.topology.slot_of(key)) {
+            let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
+            let call = self.call_of(&scripts::TOUCH, slot, touch_command(&some, capture, None));
+            let (_, read) = read_touched(call.run().await?, some.len(), capture)?;
+            for (place, one) in places.into_iter().zip(read) {
+                found[place] = one;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The servers that hold keys, each of which is to be scanned by itself.
+    pub async fn scanned(&self) -> Result<Vec<Server>> {
+        self.0.topology.primaries().await
+    }
+
+    /// One step through all keys of a server's database: where to go on (0: the end), and those that the pattern
+    /// matches.
+    pub async fn scan(
+        &self,
+        server: &Server,
+        cursor: u64,
+        pattern: &[u8],
+        count: usize,
+    ) -> Result<(u64, Vec<Bytes>)> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
+        let mut reply = Reply::new("scan", server.seat().call("scanning for keys", &scan).await?)?;
+        Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
+    }
+
+    /// What a partition holds of the keys of others. Nothing is written.
+    pub async fn attached_holdings(&self, at: &PartitionNames) -> Result<AttachedHoldings> {
+        let mut counts = pipe();
+        for hash in ["watch", "rec", "history", "history_old"] {
+            counts.cmd("HLEN").arg(at.key(hash));
+        }
+        counts.cmd("ZRANGE").arg(at.key("checks")).arg(0).arg(0).arg("WITHSCORES");
+        let mut reply = self.ask(at, "counting what is enrolled", &counts).await?;
+        let (enrolled, lapses) = (reply.int()?, reply.int()?);
+        let histories = reply.int()? + reply.int()?;
+        Ok(AttachedHoldings { enrolled, lapses, histories, next_check: reply.first_score()? })
+    }
+
+    /// A script with the history of a key's expiries, and what each of these takes.
+    fn history_call<'a>(
+        &'a self,
+        script: &'static Script,
+        at: &'a PartitionNames,
+        heard: impl Iterator<Item = u64>,
+        restores: bool,
+        node: NodeId,
+    ) -> Call<'a> {
+        let newest = heard.max().unwrap_or_default();
+        let mut call = self.call(script, at);
+        call.arg(newest).arg(i32::from(restores)).arg(node.as_bytes());
+        call
+    }
+}
+
+/// The number by which pages of the history turn: that of the last canary, or the time of a reading or a check without
+/// one. Both are ms of the server's clock.
+fn number(at: Position, stamp: ServerTime) -> u64 {
+    if at.canary > 0 { at.canary } else { stamp.ms() }
+}
+
+fn add_judged(call: &mut Call<'_>, one: &Judged) {
+    let (what, arming, number) = match &one.deed {
+        Deed::Forget => ("forget", &[][..], 0),
+        Deed::Fire { arming, flags } => ("fire", &arming.as_bytes()[..], (*flags).into()),
+        Deed::Again { at } => ("again", &[][..], *at),
+    };
+    call.arg(what).arg(&one.watch.key[..]).arg(&one.watch.head[..]).arg(one.at.canary).arg(one.at.count);
+    call.arg(one.stamp.0).arg(arming).arg(number);
+    if one.at.node.is_named() {
+        let before = one.before.unwrap_or_default();
+        call.arg(before.canary).arg(before.count);
+    }
+}
+
+/// The places of those of each server, in their order, as many as go in one call.
+fn by_node<T>(all: &[T], arguments: usize, node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>)> {
+    let mut groups: Vec<(NodeId, Vec<usize>)> = Vec::new();
+    for (place, one) in all.iter().enumerate() {
+        let node = node(one);
+        let has_room =
+            |(other, places): &&mut (NodeId, Vec<usize>)| *other == node && places.len() < most(arguments);
+        match groups.iter_mut().find(has_room) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((node, vec![place])),
+        }
+    }
+    groups
+}
+
+/// The length of a server's name stands in the first byte of a watch, with this, where it has one.
+const NAMED: u8 = 128;
+
+fn read_watch(key: Bytes, head: Bytes) -> Option<Watch> {
+    let mut rest = head.clone();
+    let named = head.first()?.checked_sub(NAMED).map(usize::from);
+    let deadline = rest.try_get_u64().ok()? & if named.is_some() { u64::MAX >> 8 } else { u64::MAX };
+    let (canary, count) = (rest.try_get_u64().ok()?, rest.try_get_u32().ok()?);
+    let (mut node, mut answered) = (NodeId::NONE, false);
+    if let Some(size) = named {
+        let _stamp = rest.try_get_u64().ok()?;
+        answered = rest.try_get_u8().ok()? > 0;
+        let _written = rest.try_get_u64().ok()?;
+        node = NodeId::new(rest.get(..size)?)?;
+    }
+    Some(Watch { key, head, deadline, at: Position { node, canary, count }, answered })
+}

@@ -1,0 +1,193 @@
+//! Where something stands among what servers announce, and what an expiry is called.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::run::Call;
+use crate::time::ServerTime;
+
+/// The longest name of a server.
+pub const MAX_NODE: usize = 40;
+
+/// What a server is called among those that hold keys: nothing, where there is one; what it says of itself in a
+/// cluster. No more is asked of it than that two servers never have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    bytes: [u8; MAX_NODE],
+    size: u8,
+}
+
+impl NodeId {
+    /// That of the only server.
+    pub const NONE: Self = Self { bytes: [0; MAX_NODE], size: 0 };
+
+    /// Up to [`MAX_NODE`] bytes.
+    pub fn new(name: &[u8]) -> Option<Self> {
+        let mut node = Self { size: u8::try_from(name.len()).ok()?, ..Self::NONE };
+        node.bytes.get_mut(..name.len())?.copy_from_slice(name);
+        Some(node)
+    }
+
+    /// Its bytes, as they stand in Redis.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.size)]
+    }
+
+    /// Whether there are others.
+    pub fn is_named(&self) -> bool {
+        self.size > 0
+    }
+}
+
+impl Default for NodeId {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({})", self.as_bytes().escape_ascii())
+    }
+}
+
+/// Where something stands in a server's stream of expired keys. Positions of one key are compared, times
+/// never: each listener hears the same events in the same order, each late in its own way. Those of two servers
+/// are not compared, which is why there is no order of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Whose stream.
+    pub node: NodeId,
+    /// The number of the last canary heard; 0 where none is heard at all.
+    pub canary: u64,
+    /// How many expiries of the key since.
+    pub count: u32,
+}
+
+impl Position {
+    /// Which of two is the later; none, where they are of two servers.
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
+        let order = (self.canary, self.count).cmp(&(other.canary, other.count));
+        (self.node == other.node).then_some(order)
+    }
+}
+
+/// A key was asked for, and is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundGone {
+    /// Where in the stream of the server that has said so.
+    pub at: Position,
+    /// When, by its clock.
+    pub stamp: ServerTime,
+    /// The last that was heard of the key's partition before it was asked for; 0 where that is not known.
+    pub asked: ServerTime,
+}
+
+/// What tells an expiry of a key from its others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Its position, for who hears everything since a canary.
+    Anchored {
+        /// Where it was heard.
+        at: Position,
+        /// The number of that canary.
+        since: u64,
+    },
+    /// It was heard in a gap, and all who heard it so agree on this.
+    Gap {
+        /// Who has announced it.
+        node: NodeId,
+        /// The number of the canary after it.
+        canary: u64,
+        /// How many expiries of the key come from there back to it, itself among them.
+        back: u32,
+        /// Where and when the key was found gone behind that canary, if it was.
+        gone: Option<FoundGone>,
+    },
+    /// It was heard in a gap that no canary has ended, or that another followed.
+    Unknown(NodeId),
+    /// It was announced in a gap by a server that another has replaced, and that one says that the key is gone.
+    Replaced {
+        /// Who has announced it.
+        by: NodeId,
+        /// What the other has said.
+        gone: FoundGone,
+    },
+}
+
+impl Identity {
+    /// Whose positions it names.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Anchored { at, .. } => at.node,
+            Self::Gap { node, .. } | Self::Unknown(node) => *node,
+            Self::Replaced { gone, .. } => gone.at.node,
+        }
+    }
+
+    /// The number of the canary that it names.
+    pub(super) fn canary(&self) -> Option<u64> {
+        match self {
+            Self::Anchored { at, .. } => Some(at.canary),
+            Self::Gap { canary, .. } => Some(*canary),
+            Self::Unknown(_) | Self::Replaced { .. } => None,
+        }
+    }
+
+    pub(super) fn add_to(&self, call: &mut Call<'_>) {
+        let (canary, count, since) = match *self {
+            Self::Anchored { at, since } => (at.canary, at.count, since),
+            Self::Gap { canary, back, .. } => (canary, back, 0),
+            Self::Unknown(_) => (0, 0, 0),
+            Self::Replaced { .. } => (0, 1, 0),
+        };
+        let gone = self.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
+            [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), self.replaced()]
+                .concat()
+        });
+        call.arg(canary).arg(count).arg(since).arg(gone);
+    }
+
+    /// Who was replaced.
+    fn replaced(&self) -> &[u8] {
+        if let Self::Replaced { by, .. } = self { by.as_bytes() } else { &[] }
+    }
+
+    fn gone(&self) -> Option<FoundGone> {
+        match *self {
+            Self::Gap { gone, .. } => gone,
+            Self::Replaced { gone, .. } => Some(gone),
+            Self::Anchored { .. } | Self::Unknown(_) => None,
+        }
+    }
+
+    /// When the key was asked for, by its partition's clock.
+    pub(super) fn asked(&self) -> ServerTime {
+        self.gone().map_or_else(ServerTime::default, |gone| gone.asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_two_servers_have_no_order() {
+        let at = |name: &[u8], canary, count| Position { node: NodeId::new(name).unwrap(), canary, count };
+        assert_eq!(at(b"", 7, 1).compare(&at(b"", 7, 2)), Some(Ordering::Less));
+        assert_eq!(at(b"a", 8, 0).compare(&at(b"a", 7, 2)), Some(Ordering::Greater));
+        assert_eq!(at(b"a", 7, 2).compare(&at(b"a", 7, 2)), Some(Ordering::Equal));
+        for other in [at(b"b", 7, 2), at(b"b", 9, 0), at(b"", 1, 0), at(b"a\0", 7, 2)] {
+            assert_eq!(at(b"a", 7, 2).compare(&other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_forty_bytes_at_most() {
+        assert_eq!(NodeId::new(&[7; 40]).unwrap().as_bytes(), [7; 40]);
+        assert_eq!(NodeId::new(&[7; 41]), None);
+        assert_eq!(NodeId::new(&[7; 300]), None);
+        assert_eq!(NodeId::new(b""), Some(NodeId::NONE));
+        assert!(!NodeId::NONE.is_named() && NodeId::new(b"\0").unwrap().is_named());
+    }
+}

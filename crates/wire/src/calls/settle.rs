@@ -1,0 +1,230 @@
+//! Ends of attempts, and leases.
+
+use crate::error::Result;
+use crate::id::{ArmingId, Token};
+use crate::run::Call;
+use crate::time::ServerTime;
+use crate::{DeadReason, LetterBounds, PartitionNames, Reply, Store, scripts};
+use bytes::Bytes;
+
+/// A key and the token that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The key.
+    pub key: Bytes,
+    /// The claim that holds it.
+    pub token: Token,
+}
+
+/// The answer to an ack call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckReply {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// Places whose tokens hold nothing any more.
+    pub gone: Vec<usize>,
+    /// Armings that took the place of acked timers.
+    pub followed: Vec<Followed>,
+    /// What became of their trigger keys.
+    pub triggers: TriggersSet,
+}
+
+/// The answer to a call that settles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettledAll {
+    /// What became of their trigger keys.
+    pub triggers: TriggersSet,
+    /// What became of each end.
+    pub each: Vec<SettleReply>,
+    /// Dead letters that were trimmed.
+    pub trimmed: u64,
+}
+
+/// What became of trigger keys that a call has set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TriggersSet {
+    /// How many were left alone, as the name holds what others have written.
+    pub taken: u64,
+    /// Why some could not be written.
+    pub refused: Option<String>,
+}
+
+/// An arming that took the place of an ended timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The place of the ended timer in the call.
+    pub place: usize,
+    /// The new deadline in ms.
+    pub deadline: u64,
+    /// The new arming.
+    pub arming: ArmingId,
+}
+
+/// One end of an attempt.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The timer.
+    pub held: Held,
+    /// How its attempt ended.
+    pub end: End,
+}
+
+/// How an attempt ended, other than well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Try again after a delay.
+    Retry {
+        /// In ms.
+        delay: u64,
+        /// The attempt to come.
+        attempt: u32,
+        /// Snoozes so far.
+        snoozes: u16,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// The same attempt again after a delay.
+    Snooze {
+        /// In ms.
+        delay: u64,
+        /// The same attempt.
+        attempt: u32,
+        /// Snoozes, this one included.
+        snoozes: u16,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// Done, and to run again after a delay, as a new arming.
+    Again {
+        /// In ms.
+        delay: u64,
+        /// The new arming.
+        arming: ArmingId,
+    },
+    /// Never again.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// Not begun or not finished: hand it back.
+    Release,
+}
+
+/// The answer for one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleReply {
+    /// The token holds nothing any more; a repeat reads this as done.
+    Gone,
+    /// So it is; with the next deadline in ms and its arming, if there is one.
+    Settled(Option<(u64, ArmingId)>),
+    /// The arming kept for later took the timer's place.
+    GaveWay(u64, ArmingId),
+}
+
+impl End {
+    /// The failed attempts that it leaves to be kept.
+    pub fn history(&self) -> &[u8] {
+        match self {
+            Self::Retry { history, .. } | Self::Snooze { history, .. } | Self::Dead { history, .. } => {
+                history
+            }
+            Self::Again { .. } | Self::Release => &[],
+        }
+    }
+}
+
+impl Store {
+    /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set, unless they
+    /// lie elsewhere.
+    pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[Held]) -> Result<AckReply> {
+        let mut call = self.call(&scripts::ACK, at);
+        call.arg(i32::from(self.sees_to(triggers)));
+        held.iter().for_each(|one| one.add_to(&mut call));
+        let mut reply = call.reply().await?;
+        let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
+        Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_triggers(&mut reply)? })
+    }
+
+    /// Ends attempts in any other way. Where what comes next is to have trigger keys, these are set, unless they lie
+    /// elsewhere.
+    pub async fn settle(
+        &self,
+        at: &PartitionNames,
+        letters: LetterBounds,
+        triggers: bool,
+        ends: &[Settle],
+    ) -> Result<SettledAll> {
+        let mut call = self.call(&scripts::SETTLE, at);
+        letters.add_to(&mut call);
+        call.arg(i32::from(self.sees_to(triggers)));
+        ends.iter().for_each(|end| add_end(&mut call, end));
+        let mut reply = call.reply().await?;
+        let triggers = read_triggers(&mut reply)?;
+        let each = ends.iter().map(|_| read_settled(&mut reply)).collect::<Result<_>>()?;
+        Ok(SettledAll { triggers, each, trimmed: reply.int()? })
+    }
+
+    /// Extends leases; answers the places of those that are lost.
+    pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[Held]) -> Result<Vec<usize>> {
+        let mut call = self.call(&scripts::RENEW, at);
+        call.arg(lease_ms);
+        held.iter().for_each(|one| one.add_to(&mut call));
+        read_places(call.reply().await?.list()?)
+    }
+}
+
+impl Held {
+    fn add_to(&self, call: &mut Call<'_>) {
+        call.arg(&self.key[..]).arg(self.token.as_bytes());
+    }
+}
+
+fn add_end(call: &mut Call<'_>, Settle { held, end }: &Settle) {
+    let (what, delay, body) = match end {
+        End::Retry { delay, attempt, snoozes, history }
+        | End::Snooze { delay, attempt, snoozes, history } => {
+            let what = if matches!(end, End::Retry { .. }) { "retry" } else { "snooze" };
+            (what, *delay, [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat())
+        }
+        End::Again { delay, arming } => ("again", *delay, arming.as_bytes().to_vec()),
+        End::Dead { reason, history } => ("dead", 0, [&[reason.code()], &history[..]].concat()),
+        End::Release => ("release", 0, Vec::new()),
+    };
+    call.arg(what);
+    held.add_to(call);
+    call.arg(delay).arg(body);
+}
+
+/// Scripts count from one.
+fn read_place(reply: &mut Reply) -> Result<usize> {
+    let place = usize::try_from(reply.int()?).ok().and_then(|place| place.checked_sub(1));
+    place.ok_or_else(|| reply.unexpected())
+}
+
+pub fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
+    reply.each(read_place)
+}
+
+pub fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
+    reply.each(|reply| {
+        let (place, deadline) = (read_place(reply)?, reply.int()?);
+        let arming = reply.arming()?.ok_or_else(|| reply.unexpected())?;
+        Ok(Followed { place, deadline, arming })
+    })
+}
+
+fn read_triggers(reply: &mut Reply) -> Result<TriggersSet> {
+    Ok(TriggersSet { taken: reply.int()?, refused: reply.maybe_text()? })
+}
+
+pub fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
+    let (code, deadline, arming) = (reply.int()?, reply.int()?, reply.arming()?);
+    match (code, arming) {
+        (0, _) => Ok(SettleReply::Gone),
+        (1, arming) => Ok(SettleReply::Settled(arming.map(|arming| (deadline, arming)))),
+        (2, Some(arming)) => Ok(SettleReply::GaveWay(deadline, arming)),
+        _ => Err(reply.unexpected()),
+    }
+}

@@ -1,0 +1,127 @@
+//! Keys that expire at a deadline: trigger keys, and those that are written back for their retries.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse_connection::{Value, cmd};
+use tokio::time::timeout;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::debug;
+use crate::run::Call;
+use crate::{Store, TriggerKey, copy, scripts};
+
+/// No call waits longer than this for trigger keys that lie elsewhere: the index fires without them.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// A trigger key to set.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    /// The key.
+    pub key: Bytes,
+    /// When it expires, in ms since 1970.
+    pub deadline: u64,
+    /// The attempt to come; 0: as the key says it.
+    pub attempt: u32,
+    /// Whether the timer was there before, so that a number that expires at another time is taken for its key.
+    pub moved: bool,
+}
+
+impl Store {
+    /// Whether trigger keys lie elsewhere than the index, so that scripts cannot see to them.
+    pub fn has_triggers_apart(&self) -> bool {
+        self.0.topology.are_many()
+    }
+
+    /// Sets trigger keys where they lie elsewhere than the index, each by a call of its own.
+    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Vec<TriggerKey> {
+        let call = |trigger: &Trigger| {
+            let mut call = self.call_with(&scripts::TRIGGER, &[&trigger.key[..]]);
+            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(trigger.moved));
+            call
+        };
+        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let read = |answer: Result<Value>| match answer.map(keylapse_connection::from_redis_value::<Vec<u64>>)
+        {
+            Ok(Ok(codes)) if codes == [0] => TriggerKey::None,
+            Ok(Ok(codes)) if codes == [1] => TriggerKey::Set,
+            Ok(Ok(codes)) if codes == [2] => TriggerKey::Taken,
+            Ok(_) => TriggerKey::Failed(no_right("the server refuses to have the trigger key written")),
+            Err(error) => TriggerKey::Failed(error),
+        };
+        match timeout(WITHIN, Call::run_all(&calls)).await {
+            Ok(answers) => answers.into_iter().map(read).collect(),
+            Err(_) => vec![TriggerKey::Failed(late()); triggers.len()],
+        }
+    }
+
+    /// Deletes trigger keys that are ours and expire then.
+    pub(super) async fn drop_triggers(&self, triggers: &[(Bytes, u64)]) {
+        let call = |(key, deadline): &(Bytes, u64)| {
+            let mut call = self.call_with(&scripts::UNTRIGGER, &[&key[..]]);
+            call.arg(deadline);
+            call
+        };
+        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let failed = match timeout(WITHIN, Call::run_all(&calls)).await {
+            Ok(answers) => answers.into_iter().find_map(Result::err),
+            Err(_) => Some(late()),
+        };
+        if let Some(error) = failed {
+            debug!(%error, "trigger keys not deleted: they expire for nothing");
+        }
+    }
+
+    /// Deletes a trigger key if it is ours and expires then.
+    pub async fn drop_trigger(&self, key: &[u8], deadline: u64) -> Result<bool> {
+        Ok(self.call_with(&scripts::UNTRIGGER, &[key]).arg(deadline).run().await? == Value::Int(1))
+    }
+
+    /// Writes a key back, if the name is free. The copy is as touch.lua makes it.
+    pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<TriggerKey> {
+        let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
+        let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
+        call.arg(deadline).arg(if kind == copy::DUMP { "dump" } else { "string" }).arg(value);
+        Ok(placed(keylapse_connection::from_redis_value(call.run().await?).unwrap_or_default()))
+    }
+
+    /// Reads trigger keys, so that the server expires those that are due.
+    pub async fn touch(&self, keys: &[Bytes]) -> Result<()> {
+        let servers = &self.0.topology;
+        if !servers.are_many() {
+            let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+            return self.send("touching", b"", cmd("EXISTS").arg(keys)).await.map(drop);
+        }
+        let touches = keys.iter().map(|key| (servers.slot_of(key), cmd("EXISTS").arg(&key[..]).clone()));
+        let answers = servers.each("touching", touches.collect()).await;
+        answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+}
+
+/// What became of a key that was to be written back; none is kept whose deadline has passed.
+fn placed(code: u64) -> TriggerKey {
+    match code {
+        1 => TriggerKey::Set,
+        2 => TriggerKey::None,
+        _ => TriggerKey::Taken,
+    }
+}
+
+fn late() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "the server of the trigger key did not answer in time; the timer fires without it",
+    )
+}
+
+/// The caller may not write trigger keys; or the server takes no script that does, as its keys lie on several shards, or
+/// it takes only those that a call names.
+pub(super) fn no_right(said: &str) -> Error {
+    if said.contains("same slot") || said.contains("undeclared") {
+        let message =
+            format!("{said}; this server cannot have trigger keys: switch them off (Topic::triggers)");
+        return Error::new(ErrorKind::Unsupported, message);
+    }
+    let message = format!("{said}; grant this user the names of its timers (~…) or switch triggers off");
+    Error::new(ErrorKind::Permission, message)
+}

@@ -1,0 +1,103 @@
+//! Lists in portions that one call takes: by how many there are, by arguments and by bytes.
+
+use crate::limits::MAX_ARGUMENTS;
+use crate::{Held, MAX_BATCH, Settle};
+
+/// All arguments of a call but its list are no more than these.
+const BESIDE: usize = 60;
+/// The keys and texts of one call, in bytes: the item that goes beyond goes into the next call. One that is larger goes
+/// alone.
+const BYTES: usize = 1 << 20;
+
+/// One of a list in a call.
+pub trait Item {
+    /// How many arguments it takes.
+    const ARGUMENTS: usize;
+
+    /// How many bytes its keys and texts have.
+    fn bytes(&self) -> usize;
+}
+
+/// How many go in one call that take so many arguments each.
+pub const fn most(arguments: usize) -> usize {
+    let fitting = (MAX_ARGUMENTS - BESIDE) / arguments;
+    if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
+}
+
+/// These, in portions that one call takes.
+pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |item: &&T| {
+            bytes += item.bytes();
+            bytes <= BYTES
+        };
+        let count = items.iter().take(most(T::ARGUMENTS)).take_while(fits).count();
+        let (portion, others) = items.split_at(count.max(1).min(items.len()));
+        items = others;
+        (!portion.is_empty()).then_some(portion)
+    })
+}
+
+impl Item for Held {
+    const ARGUMENTS: usize = 2;
+
+    fn bytes(&self) -> usize {
+        self.key.len()
+    }
+}
+
+impl Item for Settle {
+    const ARGUMENTS: usize = 5;
+
+    fn bytes(&self) -> usize {
+        self.held.key.len() + self.end.history().len()
+    }
+}
+
+impl Item for crate::ImportEntry {
+    const ARGUMENTS: usize = 5;
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Timer { key, record, state, .. } => {
+                key.len() + record.len() + state.as_ref().map_or(0, |state| state.len())
+            }
+            Self::Letter { name, letter, .. } => name.len() + letter.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Large(usize);
+
+    impl Item for Large {
+        const ARGUMENTS: usize = 5;
+
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn sizes(items: &[Large]) -> Vec<usize> {
+        portions(items).map(<[Large]>::len).collect()
+    }
+
+    #[test]
+    fn a_portion_has_as_many_as_a_call_takes_by_arguments_and_bytes_and_at_least_one() {
+        let all = |count: usize, bytes| (0..count).map(|_| Large(bytes)).collect::<Vec<_>>();
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&all(2000, 1)), [787, 787, 426]);
+        assert_eq!(sizes(&all(5, BYTES / 2)), [2, 2, 1]);
+        assert_eq!(sizes(&all(2, 2 * BYTES)), [1, 1]);
+        assert_eq!(sizes(&[Large(1), Large(BYTES), Large(1)]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn short_items_go_together_by_the_thousand() {
+        assert_eq!((most(1), most(2), most(3), most(4), most(10)), (1000, 1000, 1000, 984, 393));
+    }
+}

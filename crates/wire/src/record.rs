@@ -1,0 +1,455 @@
+//! The bytes of records, states and dead letters. docs/wire.md is the contract.
+
+use std::time::SystemTime;
+
+use bytes::{Buf, Bytes};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::escape::ends;
+use crate::id::{ArmingId, Token};
+use crate::time::{system_time, unix_ms};
+use crate::trace::Traceparent;
+
+/// The version byte of records, states and letters.
+pub(super) const VERSION: u8 = 1;
+/// Version, arming id, deadline.
+pub const RECORD_HEAD: usize = 17;
+/// Added to the version of a record that says before its payload where its producer's trace stands. As in
+/// prelude.lua.
+const TRACED: u8 = 128;
+/// Version, claimed, token, attempt, lost leases, snoozes, deadline.
+pub const STATE_HEAD: usize = 25;
+/// Version, reason, time of death, length of the state.
+pub(super) const LETTER_HEAD: usize = 14;
+
+/// How many failed attempts a history keeps.
+pub const HISTORY_LENGTH: usize = 10;
+/// How many bytes of an error text a history keeps.
+pub const ERROR_LENGTH: usize = 512;
+
+/// What was armed. Written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The arming that this is.
+    pub arming: ArmingId,
+    /// The first deadline, in ms since 1970.
+    pub deadline: u64,
+    /// What the handler gets.
+    pub payload: Bytes,
+}
+
+/// Bytes that are no record, state or letter of ours: cut short, never ours, or written by a newer library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// What is behind the version, if the head is as long as this.
+fn behind_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
+    if bytes.len() < head || bytes.get_u8() != VERSION {
+        return Err(Unreadable);
+    }
+    Ok(bytes)
+}
+
+/// The next eight bytes, as ids are.
+fn id(bytes: &mut Bytes) -> [u8; 8] {
+    bytes.get_u64().to_be_bytes()
+}
+
+impl Record {
+    /// The head that arm.lua takes: everything before the deadline.
+    pub fn head(arming: ArmingId) -> [u8; 9] {
+        let mut head = [VERSION; 9];
+        head[1..].copy_from_slice(arming.as_bytes());
+        head
+    }
+
+    /// The same for a record whose payload comes behind where a trace stands.
+    pub fn traced_head(arming: ArmingId) -> [u8; 9] {
+        let mut head = Self::head(arming);
+        head[0] += TRACED;
+        head
+    }
+
+    /// Reads a record without copying its payload.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        let traced = Self::traceparent(&bytes).is_some();
+        let mut rest = match traced {
+            true => bytes.slice(1..),
+            false => behind_version(bytes, RECORD_HEAD)?,
+        };
+        let (arming, deadline) = (ArmingId(id(&mut rest)), rest.get_u64());
+        if traced {
+            rest.advance(Traceparent::LENGTH);
+        }
+        Ok(Self { arming, deadline, payload: rest })
+    }
+
+    /// Where its producer's trace stands, if the record says so.
+    pub fn traceparent(bytes: &[u8]) -> Option<Traceparent> {
+        let traced = bytes.first() == Some(&(VERSION + TRACED));
+        let trace = bytes.get(RECORD_HEAD..RECORD_HEAD + Traceparent::LENGTH).filter(|_| traced)?;
+        trace.try_into().ok().map(Traceparent)
+    }
+
+    /// Reads what is kept behind a running attempt: a record, that of an arming of its own, or that of the latest of
+    /// several expiry cycles.
+    pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
+        match bytes.first() {
+            Some(&OWN) => Self::decode(bytes.slice(1..)),
+            Some(&CYCLES) if bytes.len() >= CYCLES_HEAD => Self::decode(bytes.slice(CYCLES_HEAD..)),
+            _ => Self::decode(bytes),
+        }
+    }
+}
+
+/// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
+/// record of the latest.
+pub(super) const CYCLES: u8 = b'L';
+/// What an attempt has armed for its own key begins with this; then the record.
+pub(super) const OWN: u8 = b'O';
+/// The letter and how many.
+const CYCLES_HEAD: usize = 5;
+
+/// What claims and failures have added to a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Whether somebody holds it, or held it when the lease ran out.
+    pub claimed: bool,
+    /// Whose it is, or was last.
+    pub token: Token,
+    /// The attempt that runs or is to come, from 1.
+    pub attempt: u32,
+    /// Leases lost since a live holder last settled.
+    pub lost: u8,
+    /// Snoozes since the arming.
+    pub snoozes: u16,
+    /// The present deadline in ms, or 0: the record's.
+    pub deadline: u64,
+    /// The failed attempts, as [`History`] writes them.
+    pub history: Bytes,
+}
+
+impl State {
+    /// The state of a first attempt that `token` holds.
+    pub fn first(token: Token) -> Self {
+        Self { claimed: true, token, ..Self::waiting(1) }
+    }
+
+    /// A state that nobody holds.
+    pub fn waiting(attempt: u32) -> Self {
+        Self { attempt, ..Self::default() }
+    }
+
+    /// The present deadline in ms.
+    pub fn deadline_after(&self, record: &Record) -> u64 {
+        if self.deadline > 0 { self.deadline } else { record.deadline }
+    }
+
+    /// Reads a state without copying its history.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        let mut rest = behind_version(bytes, STATE_HEAD)?;
+        Ok(Self {
+            claimed: rest.get_u8() == 1,
+            token: Token(id(&mut rest)),
+            attempt: rest.get_u32(),
+            lost: rest.get_u8(),
+            snoozes: rest.get_u16(),
+            deadline: rest.get_u64(),
+            history: rest,
+        })
+    }
+}
+
+/// One failed attempt, as histories and dead letters keep it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// When it ended, by the server's clock, to the millisecond.
+    #[serde(serialize_with = "to_ms", deserialize_with = "from_ms")]
+    pub at: SystemTime,
+    /// `error`, `panic`, `timeout`, or another short label.
+    pub kind: String,
+    /// What it said, cut in the middle to 512 bytes: its end names the root cause.
+    pub error: String,
+}
+
+/// Times in JSON are milliseconds since 1970.
+fn to_ms<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u64(unix_ms(*at))
+}
+
+fn from_ms<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
+    u64::deserialize(from).map(system_time)
+}
+
+/// The last ten failed attempts, oldest first: JSON, so that other languages
+/// and people can read it. An unreadable history is an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(pub Vec<FailedAttempt>);
+
+impl History {
+    /// Adds an attempt and forgets the oldest beyond ten.
+    pub fn push(&mut self, mut failed: FailedAttempt) {
+        failed.error = ends(failed.error, ERROR_LENGTH);
+        self.0.push(failed);
+        let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
+        self.0.drain(..excess);
+    }
+
+    /// The history's bytes; none for an empty one.
+    pub fn encode(&self) -> Bytes {
+        if self.0.is_empty() {
+            return Bytes::new();
+        }
+        serde_json::to_vec(&self.0).unwrap_or_default().into()
+    }
+
+    /// Reads a history.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self(serde_json::from_slice(bytes).unwrap_or_default())
+    }
+}
+
+/// Why a timer ended in the dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadReason {
+    /// The last attempt that the topic allows has failed.
+    Exhausted,
+    /// The handler said so.
+    Permanent,
+    /// The payload is not of the topic's type.
+    Undecodable,
+    /// Older than the topic allows.
+    TooOld,
+    /// Snoozed more often than the topic allows.
+    Snoozed,
+    /// It took its listeners down: five leases lost, the last of them alone.
+    LostLeases,
+    /// It never ran: an attempt of the same key armed it, and then took its listener down once too often.
+    Inherited,
+    /// The record itself could not be read; the letter keeps its bytes.
+    Unreadable,
+    /// A reason that this version does not know.
+    Other(u8),
+}
+
+impl DeadReason {
+    /// The reason's byte, and a word for logs and tables.
+    fn names(self) -> (u8, &'static str) {
+        match self {
+            Self::Exhausted => (b'x', "exhausted"),
+            Self::Permanent => (b'p', "permanent"),
+            Self::Undecodable => (b'd', "undecodable"),
+            Self::TooOld => (b'o', "too_old"),
+            Self::Snoozed => (b's', "snoozed"),
+            Self::LostLeases => (b'l', "lost_leases"),
+            Self::Inherited => (b'i', "inherited"),
+            Self::Unreadable => (b'u', "unreadable"),
+            Self::Other(code) => (code, "other"),
+        }
+    }
+
+    /// The reason's byte.
+    pub fn code(self) -> u8 {
+        self.names().0
+    }
+
+    /// Those that this version knows.
+    const KNOWN: [Self; 8] = [
+        Self::Exhausted,
+        Self::Permanent,
+        Self::Undecodable,
+        Self::TooOld,
+        Self::Snoozed,
+        Self::LostLeases,
+        Self::Inherited,
+        Self::Unreadable,
+    ];
+
+    /// The reason of a byte.
+    pub fn from_code(code: u8) -> Self {
+        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
+    }
+
+    /// The reason of a word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// A word for logs and tables.
+    pub fn as_str(self) -> &'static str {
+        self.names().1
+    }
+}
+
+/// A dead letter as it stands in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Why it died.
+    pub reason: DeadReason,
+    /// When, in ms since 1970.
+    pub died: u64,
+    /// The last state; broken ones are kept as bytes.
+    pub state: Bytes,
+    /// The record; broken ones are kept as bytes.
+    pub record: Bytes,
+}
+
+impl Letter {
+    /// A letter for bytes that are none.
+    pub fn unreadable(bytes: Bytes) -> Self {
+        Self { reason: DeadReason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
+    }
+
+    /// Reads a letter without copying.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        let mut rest = behind_version(bytes, LETTER_HEAD)?;
+        let (reason, died) = (DeadReason::from_code(rest.get_u8()), rest.get_u64());
+        let length = rest.get_u32() as usize;
+        if length > rest.len() {
+            return Err(Unreadable);
+        }
+        Ok(Self { reason, died, state: rest.split_to(length), record: rest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_bytes() -> impl Strategy<Value = Bytes> {
+        proptest::collection::vec(any::<u8>(), 0..64).prop_map(Bytes::from)
+    }
+
+    proptest! {
+        #[test]
+        fn records_read_back(arming: [u8; 8], deadline: u64, payload in any_bytes()) {
+            let record = Record { arming: ArmingId(arming), deadline, payload };
+            prop_assert_eq!(Record::decode(record.encode()), Ok(record));
+        }
+
+        #[test]
+        fn states_read_back(
+            claimed: bool, token: [u8; 8], attempt: u32, lost: u8, snoozes: u16, deadline: u64,
+            history in any_bytes(),
+        ) {
+            let state = State { claimed, token: Token(token), attempt, lost, snoozes, deadline, history };
+            prop_assert_eq!(State::decode(state.encode()), Ok(state));
+        }
+
+        #[test]
+        fn letters_read_back(reason: u8, died: u64, state in any_bytes(), record in any_bytes()) {
+            let letter = Letter { reason: DeadReason::from_code(reason), died, state, record };
+            prop_assert_eq!(Letter::decode(letter.encode()), Ok(letter));
+        }
+
+        #[test]
+        fn no_bytes_make_a_decoder_panic(bytes in any_bytes()) {
+            let _ = Record::decode(bytes.clone());
+            let _ = State::decode(bytes.clone());
+            let _ = Letter::decode(bytes.clone());
+            let _ = History::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_record_may_say_where_a_trace_stands_before_its_payload() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::from_static(b"p") };
+        let trace = Traceparent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        let head = Record::traced_head(record.arming);
+        let bytes = Bytes::from([&head, &258_u64.to_be_bytes()[..], &trace.0, b"p"].concat());
+        assert_eq!(
+            (Record::decode(bytes.clone()), Record::traceparent(&bytes)),
+            (Ok(record.clone()), Some(trace))
+        );
+        assert_eq!(Record::traceparent(&record.encode()), None);
+        let cut = bytes.slice(..RECORD_HEAD + Traceparent::LENGTH - 1);
+        assert_eq!((Record::decode(cut.clone()), Record::traceparent(&cut)), (Err(Unreadable), None));
+    }
+
+    #[test]
+    fn newer_and_broken_bytes_are_refused() {
+        let newer = [&[VERSION + 1][..], &[0; RECORD_HEAD]].concat();
+        for bad in [&newer[..], b"\x02", b"\x01short", b""] {
+            assert_eq!(Record::decode(Bytes::copy_from_slice(bad)), Err(Unreadable), "{bad:?}");
+        }
+        let cut = Bytes::from_static(b"\x01u\0\0\0\0\0\0\0\0\0\0\0\x09abc");
+        assert_eq!(Letter::decode(cut), Err(Unreadable));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_contract() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::from_static(b"p") };
+        assert_eq!(record.encode(), b"\x01\x07\x07\x07\x07\x07\x07\x07\x07\0\0\0\0\0\0\x01\x02p".as_slice());
+        let held = State { attempt: 3, lost: 4, snoozes: 5, deadline: 6, ..State::first(Token([9; 8])) };
+        let bytes = b"\x01\x01\x09\x09\x09\x09\x09\x09\x09\x09\0\0\0\x03\x04\0\x05\0\0\0\0\0\0\0\x06";
+        assert_eq!(held.encode(), bytes.as_slice());
+        assert_eq!((bytes.len(), record.encode().len()), (STATE_HEAD, RECORD_HEAD + 1));
+        let letter = Letter { reason: DeadReason::Permanent, died: 2, state: "s".into(), record: "r".into() };
+        assert_eq!(letter.encode(), b"\x01p\0\0\0\0\0\0\0\x02\0\0\0\x01sr".as_slice());
+    }
+
+    #[test]
+    fn heads_alone_are_whole_and_a_byte_less_is_not() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::new() }.encode();
+        assert!(Record::decode(record.clone()).is_ok());
+        assert_eq!(Record::decode(record.slice(..RECORD_HEAD - 1)), Err(Unreadable));
+        let state = State::waiting(1).encode();
+        assert!(State::decode(state.clone()).is_ok());
+        assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable));
+        let letter = Letter::unreadable(Bytes::new()).encode();
+        assert!(Letter::decode(letter.clone()).is_ok());
+        assert_eq!(Letter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable));
+    }
+
+    #[test]
+    fn the_present_deadline_is_the_states_if_it_has_one() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 100, payload: Bytes::new() };
+        for (deadline, present) in [(0, 100), (1, 1), (99, 99), (200, 200)] {
+            let state = State { deadline, ..State::waiting(1) };
+            assert_eq!(state.deadline_after(&record), present);
+        }
+    }
+
+    #[test]
+    fn reasons_have_one_byte_and_one_word_each() {
+        let told = |code: u8| {
+            let reason = DeadReason::from_code(code);
+            assert_eq!(reason.code(), code);
+            reason.as_str()
+        };
+        let words = b"xpdosliu?".map(told);
+        let expected = [
+            "exhausted",
+            "permanent",
+            "undecodable",
+            "too_old",
+            "snoozed",
+            "lost_leases",
+            "inherited",
+            "unreadable",
+            "other",
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_history_keeps_the_last_ten_and_cuts_errors() {
+        let mut history = History::default();
+        for attempt in 1..=12 {
+            history.push(FailedAttempt {
+                attempt,
+                at: SystemTime::UNIX_EPOCH,
+                kind: "error".into(),
+                error: "ä".repeat(600),
+            });
+        }
+        assert_eq!(history.0.len(), HISTORY_LENGTH);
+        assert_eq!(history.0[0].attempt, 3);
+        assert!((ERROR_LENGTH - 1..=ERROR_LENGTH).contains(&history.0[0].error.len()));
+        assert_eq!(History::decode(&history.encode()), history);
+    }
+}

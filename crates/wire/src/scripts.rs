@@ -1,0 +1,200 @@
+//! The Lua scripts: put together from their files, by what their headers say.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use super::names::place_of;
+
+/// A script as the server gets it.
+#[derive(Debug)]
+pub struct Script {
+    /// The file's name without `.lua`.
+    pub name: &'static str,
+    /// The whole text: shebang, parts, body.
+    pub text: String,
+    /// What SCRIPT LOAD answers for the text.
+    pub sha: String,
+    /// Which of [`NAMES`](super::names::NAMES) it takes as KEYS, by their places there; none where the
+    /// header names no keys of a partition.
+    pub(super) keys: Vec<usize>,
+    /// Whether it writes nothing.
+    pub(super) reads_only: bool,
+}
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $ident:ident = $name:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub static $ident: LazyLock<Script> = LazyLock::new(|| {
+                Script::assemble($name, &source($name, include_str!(concat!("scripts/", $name, ".lua"))))
+            });
+        )*
+
+        /// Every script.
+        pub fn all() -> impl Iterator<Item = &'static Script> {
+            [$(&*$ident),*].into_iter()
+        }
+    };
+}
+
+scripts! {
+    /// Create or replace timers.
+    ARM = "arm";
+    /// Take what is due.
+    CLAIM = "claim";
+    /// The good end of attempts.
+    ACK = "ack";
+    /// Every other end.
+    SETTLE = "settle";
+    /// Keep what is held.
+    RENEW = "renew";
+    /// Withdraw timers.
+    CANCEL = "cancel";
+    /// Move a waiting timer.
+    RESCHEDULE = "reschedule";
+    /// Read one timer.
+    LOOK = "look";
+    /// The head of each index.
+    PEEK = "peek";
+    /// More is due than one listener can run.
+    LEFT = "left";
+    /// Stop and start claims.
+    PAUSE = "pause";
+    /// Bring a dead letter back.
+    REPLAY = "replay";
+    /// Forget a dead letter.
+    DROP = "drop";
+    /// One step of the slow repair.
+    REPAIR = "repair";
+    /// Create a partition's meta.
+    INIT = "init";
+    /// Have a partition tell what it starts and ends.
+    TAIL = "tail";
+    /// How much of what has ended it keeps.
+    JOURNAL = "journal";
+    /// Close a partition for its topic's end, or open it again.
+    CLOSE = "close";
+    /// Remove what a closed partition holds.
+    DESTROY = "destroy";
+    /// Take a partition through a change of the number of partitions.
+    RESHAPE = "reshape";
+    /// Name what a partition holds.
+    LIST = "list";
+    /// Operators: how a partition is.
+    OVERVIEW = "overview";
+    /// Operators: what a partition holds, page by page.
+    PAGE = "page";
+    /// Operators: bring back what was exported.
+    IMPORT = "import";
+    /// Read what is to move to another partition.
+    TAKE = "take";
+    /// Write what moves there.
+    PUT = "put";
+    /// Remove what has moved.
+    SHED = "shed";
+    /// Set trigger keys where they lie elsewhere than the index.
+    TRIGGER = "trigger";
+    /// Put something into a list or stream that is not ours, once.
+    FORWARD = "forward";
+    /// Delete a trigger key of an ended arming.
+    UNTRIGGER = "untrigger";
+    /// A listener says how it is.
+    REPORT = "report";
+    /// What listeners have said.
+    REPORTS = "reports";
+    /// Make the next canary.
+    CANARY = "canary";
+    /// Attached keys: expiries were heard.
+    NOTE = "note";
+    /// Attached keys: deadlines were read.
+    ENROL = "enrol";
+    /// Attached keys: which have to be looked at.
+    CHECKS = "checks";
+    /// Attached keys: what checks have found.
+    JUDGE = "judge";
+    /// Attached keys: how they are treated.
+    POLICY = "policy";
+    /// Attached keys: who scans.
+    SCANNER = "scanner";
+    /// Attached keys: read them.
+    TOUCH = "touch";
+    /// Attached keys: write one back.
+    WRITE_BACK = "write_back";
+    /// Attached keys: one that was written back has expired.
+    RETURNED = "returned";
+}
+
+impl Script {
+    /// Shebang, the parts that the header names, the body. A body that mostly ends before it needs them says where
+    /// they stand instead; the prelude is first in any case.
+    fn assemble(name: &'static str, body: &str) -> Self {
+        let mut text = match header(body, "Flags").join(",") {
+            none if none.is_empty() => "#!lua\n".to_owned(),
+            flags => format!("#!lua flags={flags}\n"),
+        };
+        let (before, behind) = body.split_once(PARTS_STAND_HERE).unwrap_or(("", body));
+        let (first, others): (Vec<_>, Vec<_>) =
+            header(body, "Parts").into_iter().partition(|part| before.is_empty() || *part == "prelude");
+        first.iter().for_each(|part| text.push_str(&text_of(part)));
+        text.push_str(before);
+        others.iter().for_each(|part| text.push_str(&text_of(part)));
+        text.push_str(behind);
+        let reads_only = header(body, "Flags").contains(&"no-writes");
+        Self { name, sha: sha(&text), text, keys: keys(body), reads_only }
+    }
+
+    /// The same script with one piece of text replaced.
+    pub(super) fn replace(&self, from: &str, to: &str) -> Self {
+        let text = self.text.replace(from, to);
+        Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone(), reads_only: self.reads_only }
+    }
+}
+
+/// The line of a body in whose place its parts stand.
+const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
+
+fn text_of(part: &str) -> Cow<'static, str> {
+    match part {
+        "prelude" => source(part, include_str!("scripts/prelude.lua")),
+        "timers" => source(part, include_str!("scripts/timers.lua")),
+        "chronicle" => source(part, include_str!("scripts/chronicle.lua")),
+        "triggers" => source(part, include_str!("scripts/triggers.lua")),
+        "succession" => source(part, include_str!("scripts/succession.lua")),
+        "letters" => source(part, include_str!("scripts/letters.lua")),
+        "history" => source(part, include_str!("scripts/history.lua")),
+        other => unreachable!("a script names an unknown part {other:?}"),
+    }
+}
+
+fn sha(text: &str) -> String {
+    keylapse_connection::Script::new(text).get_hash().to_owned()
+}
+
+/// The text of one file: what was compiled in. A debug build takes it from the folder that `KEYLAPSE_SCRIPTS` names:
+/// `make mutants` tries changed scripts that way, without compiling anything again.
+fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
+    let folder = if cfg!(debug_assertions) { std::env::var_os("KEYLAPSE_SCRIPTS") } else { None };
+    let Some(folder) = folder else { return compiled.into() };
+    let file = std::path::Path::new(&folder).join(name).with_extension("lua");
+    let text = std::fs::read_to_string(&file);
+    text.unwrap_or_else(|error| panic!("{}: {error}", file.display())).into()
+}
+
+/// The numbered names behind `KEYS`: `1 meta, 2 due` and so on.
+fn keys(body: &str) -> Vec<usize> {
+    let (_, behind) = body.split_once("-- KEYS ").unwrap_or_default();
+    let (numbered, _) = behind.split_once("-- ARGV ").unwrap_or_default();
+    let words = numbered.replace("\n--", " ");
+    let names = words.split(',').filter_map(|item| item.trim().split_once(' '));
+    names.filter(|(number, _)| number.parse::<u32>().is_ok()).filter_map(|(_, name)| place_of(name)).collect()
+}
+
+/// The comma-separated words of a header line, without what is in parentheses.
+fn header<'a>(body: &'a str, field: &str) -> Vec<&'a str> {
+    let line = body.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty() && !word.starts_with('('))
+        .collect()
+}
