@@ -13,6 +13,7 @@ use std::path::PathBuf;
 /// connection on, without a restart. Needs the feature `tls`.
 ///
 /// ```
+/// # use keylapse_connection as keylapse;
 /// # use keylapse::Tls;
 /// let tls = Tls::new()
 ///     .ca_file("/etc/redis/ca.pem")
