@@ -22,9 +22,7 @@ pub use crate::wire::{
     TriggersSet, names, record, scripts,
 };
 
-#[cfg(feature = "console")]
 pub use crate::wire::calls::{overview, page};
-#[cfg(feature = "console")]
 pub use crate::wire::{ImportEntry, Imported, PageCall, PageFrom, PageOf};
 
 use tokio::sync::mpsc;
@@ -63,7 +61,8 @@ pub async fn tail(
     let (heard, receiver) = mpsc::unbounded_channel();
     let places: Vec<_> = (0..partitions.len()).collect();
     let hear = move |one| drop(heard.send(one));
-    let line = crate::events::tail::listen(&server.place().present(), partitions, &places, hear).await;
+    let line =
+        crate::events::tail::TailLine::open(&server.place().present(), partitions, &places, hear).await;
     (line.expect("somebody can look on"), receiver)
 }
 

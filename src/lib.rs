@@ -77,15 +77,14 @@ mod attached;
 mod backlog;
 mod backoff;
 mod client;
-#[cfg(feature = "console")]
-#[cfg_attr(docsrs, doc(cfg(feature = "console")))]
-pub mod console;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod handler;
+#[doc(hidden)]
+pub mod inside;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod internals;
@@ -115,9 +114,7 @@ use keylapse_connection::{self as connection, boottime, error, id, limits, lock,
 #[doc(inline)]
 pub use keylapse_pattern as pattern;
 use keylapse_pattern::escape;
-#[allow(unused_imports, reason = "the console has it")]
-use keylapse_wire::counted;
-use keylapse_wire::{self as wire, destination, distribution, policy, time, trace};
+use keylapse_wire::{self as wire, counted, destination, distribution, policy, time, trace};
 
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry, KeptValue};

@@ -56,30 +56,47 @@ pub struct Topic<T> {
 
 /// Everything about a topic but the type of its payload.
 #[derive(Clone, Debug)]
-pub(crate) struct TopicConfig {
-    pub(crate) name: String,
-    pub(crate) pattern: Pattern,
-    pub(crate) partitions: u32,
-    pub(crate) triggers: bool,
-    pub(crate) backoff: Backoff,
-    pub(crate) max_attempts: Option<u32>,
-    pub(crate) max_age: Duration,
-    pub(crate) max_snoozes: u16,
-    pub(crate) max_delay: Duration,
-    pub(crate) undecodable_for: Duration,
-    pub(crate) timeout: Duration,
-    pub(crate) lease: Duration,
-    pub(crate) lookahead: Duration,
-    pub(crate) concurrency: usize,
-    pub(crate) priority: Priority,
-    pub(crate) payload_limit: usize,
-    pub(crate) letters: LetterBounds,
+pub struct TopicConfig {
+    /// The topic's name.
+    pub name: String,
+    /// How its keys look.
+    pub pattern: Pattern,
+    /// Into how many partitions its timers are divided.
+    pub partitions: u32,
+    /// Whether its timers have keys that expire with them.
+    pub triggers: bool,
+    /// How long to wait after failed attempts.
+    pub backoff: Backoff,
+    /// After how many failed attempts a timer dies; none: where the backoff's table ends, else 10.
+    pub max_attempts: Option<u32>,
+    /// How long after its first deadline a timer is tried.
+    pub max_age: Duration,
+    /// How often a handler may put off a timer.
+    pub max_snoozes: u16,
+    /// How far ahead a deadline may be.
+    pub max_delay: Duration,
+    /// How long a timer is kept whose payload the handler's type cannot be read from.
+    pub undecodable_for: Duration,
+    /// How long an attempt may take.
+    pub timeout: Duration,
+    /// How long a claim holds.
+    pub lease: Duration,
+    /// How long before its deadline a timer may be claimed.
+    pub lookahead: Duration,
+    /// How many attempts run at a time.
+    pub concurrency: usize,
+    /// Which topics' work comes first.
+    pub priority: Priority,
+    /// The largest payload, in bytes.
+    pub payload_limit: usize,
+    /// How many dead letters are kept, and for how long.
+    pub letters: LetterBounds,
     /// How much of what has ended is kept; none: as another program has said.
-    pub(crate) journal: Option<JournalBounds>,
+    pub journal: Option<JournalBounds>,
     /// How its keys are treated, where other programs write them.
-    pub(crate) attach: Option<Policy>,
+    pub attach: Option<Policy>,
     /// The places that its handlers call.
-    pub(crate) destinations: Option<Arc<dyn Destinations>>,
+    pub destinations: Option<Arc<dyn Destinations>>,
 }
 
 impl<T: Serialize + DeserializeOwned> Topic<T> {
@@ -299,12 +316,12 @@ impl<T> fmt::Debug for Topic<T> {
 impl TopicConfig {
     /// For how long a lease is trusted from when its claim or renewal was sent: a tenth of it is left for
     /// what happens between a look at the clock and what follows from it.
-    pub(crate) fn trust(&self) -> Duration {
+    pub fn trust(&self) -> Duration {
         self.lease - self.lease / 10
     }
 
     /// A record's payload without what is said before an attached key's value.
-    pub(crate) fn own_payload(&self, payload: Bytes) -> Bytes {
+    pub fn own_payload(&self, payload: Bytes) -> Bytes {
         if self.attach.is_some() { value_of(&payload) } else { payload }
     }
 
@@ -344,7 +361,7 @@ impl TopicConfig {
     }
 
     /// How its keys are treated, for a call that is about keys of other programs.
-    pub(crate) fn policy_for(&self, call: &str) -> Result<&Policy> {
+    pub fn policy_for(&self, call: &str) -> Result<&Policy> {
         self.attach.as_ref().ok_or_else(|| {
             Error::invalid(format!(
                 "topic {}: {call} is for topics whose keys other programs write; give it Attached::topic()",
@@ -355,7 +372,7 @@ impl TopicConfig {
 
     /// Refuses settings that can never work. Setters do not, so that a topic
     /// can be built in one breath; each call that uses it asks.
-    pub(crate) fn check(&self, namespace: &str) -> Result<()> {
+    pub fn check(&self, namespace: &str) -> Result<()> {
         if is_own(namespace, self.pattern.literal_prefix().as_bytes()) {
             return Err(Error::invalid(format!(
                 "topic {}: pattern {} matches only names that are keylapse's own, which begin with \
@@ -385,11 +402,12 @@ impl TopicConfig {
     }
 
     /// After how many failed attempts a timer becomes a dead letter.
-    pub(crate) fn attempts(&self) -> u32 {
+    pub fn attempts(&self) -> u32 {
         self.max_attempts.or(self.backoff.attempts()).unwrap_or(10)
     }
 
-    pub(crate) fn entry(&self) -> TopicEntry {
+    /// Returns what the registry has of it.
+    pub fn entry(&self) -> TopicEntry {
         TopicEntry {
             name: self.name.clone(),
             pattern: self.pattern.as_str().to_owned(),
@@ -399,17 +417,19 @@ impl TopicConfig {
         }
     }
 
-    pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
+    /// Returns the names of its partitions.
+    pub fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
         self.entry().all_partitions(namespace)
     }
 
-    pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
+    /// Returns the place of the partition that has a key.
+    pub fn partition_of(&self, key: &[u8]) -> usize {
         partition_of(key, self.partitions) as usize
     }
 
     /// Refuses a key that is too long, belongs to another topic, or is a name
     /// of ours: a trigger key written over one would take a partition down.
-    pub(crate) fn check_key(&self, namespace: &str, key: &[u8]) -> Result<()> {
+    pub fn check_key(&self, namespace: &str, key: &[u8]) -> Result<()> {
         if key.len() > MAX_KEY {
             let message = format!("a key of {} bytes is over the limit of {MAX_KEY}", key.len());
             return Err(Error::new(ErrorKind::TooLarge, message).at_key(key));
@@ -426,7 +446,11 @@ impl TopicConfig {
         Ok(())
     }
 
-    pub(crate) fn check_payload(&self, key: &[u8], payload: &[u8]) -> Result<()> {
+    /// Refuses a payload over the topic's limit.
+    ///
+    /// # Errors
+    /// Of kind [`TooLarge`](ErrorKind::TooLarge).
+    pub fn check_payload(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         if payload.len() > self.payload_limit {
             let message = format!(
                 "a payload of {} bytes is over the limit of {} of topic {}",

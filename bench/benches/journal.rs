@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::console::{Console, Tail};
 use keylapse::{Done, Failure, Key, Lapse, Listener, NewArm, Schedule, Topic};
+use keylapse_console::{Console, Tail};
 use keylapse_support::Server;
 use redis::from_redis_value;
 use tokio::sync::{mpsc, oneshot};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use keylapse::console::{Cursor, EntryState, parse_span};
+use keylapse_console::{Cursor, EntryState, parse_span};
 
 /// Where the server is, and how one gets into it.
 #[derive(Args, Debug)]

@@ -1,7 +1,7 @@
 //! The command line: which commands there are, and who does what they say.
 
 use clap::{CommandFactory, Parser, Subcommand};
-use keylapse::console::Console;
+use keylapse_console::Console;
 
 use crate::args::{Connect, Format};
 use crate::commands;

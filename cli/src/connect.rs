@@ -1,7 +1,7 @@
 //! The client that the command line describes.
 
-use keylapse::console::Console;
 use keylapse::{Client, Servers, Tls};
+use keylapse_console::Console;
 
 use crate::args::Connect;
 use crate::exit::Failed;

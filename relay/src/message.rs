@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use keylapse::console::text::escape;
+use keylapse_console::text::escape;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

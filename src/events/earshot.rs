@@ -1,5 +1,6 @@
 //! Hears one server's expired keys for a while: for whoever looks once, and keeps no subscription.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use crate::events::{Among, Event, Share, Source};
 use crate::rounds::Rounds;
 
 /// A subscription that ends when it is dropped.
-pub(crate) struct Earshot {
+pub struct Earshot {
     connection: MultiplexedConnection,
     pushed: Receiver<Decoded>,
     ordered: bool,
@@ -25,7 +26,7 @@ pub(crate) struct Earshot {
 
 impl Earshot {
     /// Subscribes, within a deadline.
-    pub(crate) async fn of(server: &Server, namespace: &str) -> Result<Self> {
+    pub async fn of(server: &Server, namespace: &str) -> Result<Self> {
         let address = server.place().find().await?;
         let source = Source {
             server: server.clone(),
@@ -41,17 +42,17 @@ impl Earshot {
     }
 
     /// The connection that is subscribed, where there can be one: what is announced before an answer is heard before.
-    pub(crate) fn voice(&self) -> Voice {
+    pub fn voice(&self) -> Voice {
         Voice(self.connection.clone())
     }
 
     /// Whether it is: in RESP2 it is another connection.
-    pub(crate) fn is_ordered(&self) -> bool {
+    pub fn is_ordered(&self) -> bool {
         self.ordered
     }
 
     /// The next key that is announced; none when the connection has ended.
-    pub(crate) async fn expired(&mut self) -> Option<Bytes> {
+    pub async fn expired(&mut self) -> Option<Bytes> {
         loop {
             match self.pushed.recv().await? {
                 Decoded::Event(Event::Expired(key)) => return Some(key),
@@ -62,17 +63,27 @@ impl Earshot {
     }
 }
 
+impl fmt::Debug for Earshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Earshot").field("ordered", &self.ordered).finish_non_exhaustive()
+    }
+}
+
 /// Asks on a subscribed connection.
-#[derive(Clone)]
-pub(crate) struct Voice(MultiplexedConnection);
+#[derive(Clone, Debug)]
+pub struct Voice(MultiplexedConnection);
 
 impl Voice {
-    pub(crate) async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// When it is refused or has no answer.
+    pub async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
         send(&self.0, doing, command).await
     }
 
     /// Reads a key of 1 ms once it is due.
-    pub(crate) async fn release(&self, key: String) -> Result<()> {
+    pub async fn release(&self, key: String) -> Result<()> {
         release_canary(key, self.0.clone()).await
     }
 }

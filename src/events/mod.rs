@@ -6,7 +6,6 @@
 mod calls;
 mod chain;
 pub(crate) mod decoder;
-#[cfg(feature = "console")]
 mod earshot;
 pub mod event;
 mod naming;
@@ -15,14 +14,12 @@ mod prompts;
 mod session;
 mod share;
 mod supervisor;
-#[cfg(any(test, feature = "console", feature = "testing"))]
 pub(crate) mod tail;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
-#[cfg(feature = "console")]
-pub(crate) use self::earshot::{Earshot, Voice};
+pub use self::earshot::{Earshot, Voice};
 pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Question, Touch, Touched};
 pub(crate) use self::prompts::{Prompt, Prompts};
 pub(crate) use self::share::Share;

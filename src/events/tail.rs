@@ -30,20 +30,24 @@ pub enum Overheard {
 pub struct TailLine {
     _connection: MultiplexedConnection,
     /// The places of the partitions that are heard. Others are held elsewhere by now.
-    #[cfg_attr(not(feature = "console"), allow(dead_code))]
-    pub(crate) heard: BTreeSet<usize>,
+    pub heard: BTreeSet<usize>,
 }
 
-/// Subscribes to these of the partitions.
-pub(crate) async fn listen(
-    address: &Address,
-    partitions: &[PartitionNames],
-    places: &[usize],
-    hear: impl Fn(Overheard) + Send + Sync + 'static,
-) -> Result<TailLine> {
-    let late = |_| Error::new(ErrorKind::Timeout, "looking on: no answer within 5 s");
-    let opening = subscribe(address, partitions, places, hear);
-    tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?
+impl TailLine {
+    /// Subscribes to these of the partitions.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, refuses, or does not speak RESP3.
+    pub async fn open(
+        address: &Address,
+        partitions: &[PartitionNames],
+        places: &[usize],
+        hear: impl Fn(Overheard) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let late = |_| Error::new(ErrorKind::Timeout, "looking on: no answer within 5 s");
+        let opening = subscribe(address, partitions, places, hear);
+        tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?
+    }
 }
 
 async fn subscribe(

@@ -16,13 +16,6 @@ impl Schedule {
         self.persist(|_| self.client.store.listeners(&hash)).await
     }
 
-    /// The same, with those that have said nothing since.
-    #[cfg(feature = "console")]
-    pub(crate) async fn reports(&self) -> Result<Vec<ListenerReport>> {
-        let hash = listeners(&self.client.namespace);
-        self.persist(|_| self.client.store.reports(&hash)).await
-    }
-
     /// Who serves a topic: the [listeners](Self::listeners) that have it.
     ///
     /// ```no_run

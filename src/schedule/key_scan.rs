@@ -13,7 +13,8 @@ use crate::schedule::Schedule;
 use crate::wire::is_own;
 
 /// Gives those that a pattern matches, step by step. Nothing is written.
-pub(crate) struct KeyScan<'a> {
+#[allow(missing_debug_implementations, unnameable_types, reason = "the console scans by it")]
+pub struct KeyScan<'a> {
     schedule: &'a Schedule,
     pattern: &'a Pattern,
     rate: u32,
@@ -23,12 +24,12 @@ pub(crate) struct KeyScan<'a> {
     /// When the next step may be made.
     due: Instant,
     /// Keys that match but for their length.
-    pub(crate) too_long: u64,
+    pub too_long: u64,
 }
 
 impl Schedule {
     /// Of all primaries, so many keys a second.
-    pub(crate) async fn scan<'a>(&'a self, pattern: &'a Pattern, rate: u32) -> Result<KeyScan<'a>> {
+    pub async fn scan<'a>(&'a self, pattern: &'a Pattern, rate: u32) -> Result<KeyScan<'a>> {
         let mut servers = self.persist(|_| self.client.store.scanned()).await?;
         servers.reverse();
         let due = Instant::now();
@@ -38,7 +39,7 @@ impl Schedule {
 
 impl KeyScan<'_> {
     /// The keys that the next step finds, which may be none; nothing at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Bytes>>> {
         let Some(server) = self.servers.last().cloned() else { return Ok(None) };
         sleep_until(self.due).await;
         let (step, every) = scan_pace(self.rate);

@@ -207,7 +207,6 @@ impl Schedule {
 
     /// Takes a topic's partitions for known, as somebody has read them in the registry: nothing is agreed on or
     /// registered when it is used.
-    #[cfg(feature = "console")]
     pub(crate) fn adopt(&self, config: &TopicConfig) {
         if self.known_as(config).is_none() {
             self.know(config);

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylapse::console::Console;
-use keylapse::console::doctor::Diagnosis;
 use keylapse::testing::{Node, Reply};
 use keylapse::{Client, Schedule, Topic};
+use keylapse_console::Console;
+use keylapse_console::doctor::Diagnosis;
 use keylapse_support::eventually;
 
 use crate::reach::{as_app, cluster, sentinel_group};

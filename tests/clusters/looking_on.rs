@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::console::{Console, Missed, Tail, TailWhat, Tailed};
 use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Schedule, Topic};
+use keylapse_console::{Console, Missed, Tail, TailWhat, Tailed};
 use keylapse_support::eventually;
 
 use crate::reach::{self, as_app};

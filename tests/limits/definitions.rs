@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylapse::console::Console;
 use keylapse::testing::TestBed;
 use keylapse::{Attached, Durably, ErrorKind, MAX_DELAY, NewArm, Result, Schedule, Topic};
+use keylapse_console::Console;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

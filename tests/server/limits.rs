@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::console::{Console, EntryState};
 use keylapse::{
     Arming, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
 };
+use keylapse_console::{Console, EntryState};
 use keylapse_support::{Denial, Proxy, Server};
 use tokio::sync::Barrier;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keylapse::console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, TailWhat, Tailed};
 use keylapse::{Backoff, DeadReason, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
+use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, TailWhat, Tailed};
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 

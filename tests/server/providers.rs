@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::console::Console;
 use keylapse::{
     Attached, Backoff, Client, Done, EventMode, Expired, Failure, Lapse, LapseSource, Listener, Schedule,
     Topic, TriggerKey,
 };
+use keylapse_console::Console;
 use keylapse_support::{Deadline, Provider, Reach, Server, skipped};
 use tokio::time::timeout;
 
@@ -151,7 +151,7 @@ impl Service {
         let bad = diagnosis
             .findings
             .iter()
-            .filter(|finding| finding.severity > keylapse::console::doctor::Severity::Warning);
+            .filter(|finding| finding.severity > keylapse_console::doctor::Severity::Warning);
         let mut codes: Vec<_> = bad.map(|finding| finding.code).collect();
         codes.dedup();
         if codes.is_empty() { "–".to_owned() } else { codes.join(", ") }

@@ -1,7 +1,7 @@
 //! Actions: each is seen through once it has begun, whoever still waits for its answer, and written down.
 
 use keylapse::Error;
-use keylapse::console::{Became, EntryState, Filter, KnownTopic, text};
+use keylapse_console::{Became, EntryState, Filter, KnownTopic, text};
 
 use crate::guard::{Deed, Who};
 use crate::verb::Verb;

@@ -1,7 +1,7 @@
 //! Words that the API and the pages are asked in.
 
 use keylapse::When;
-use keylapse::console::{TopicStatus, parse_span};
+use keylapse_console::{TopicStatus, parse_span};
 
 /// When: after a span, such as `15m`, or at a time with its zone, such as `2026-11-25T09:30:00Z`.
 ///

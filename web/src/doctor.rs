@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::console::Console;
-use keylapse::console::doctor::Diagnosis;
+use keylapse_console::Console;
+use keylapse_console::doctor::Diagnosis;
 use tokio::sync::Mutex;
 
 use crate::recent::Last;

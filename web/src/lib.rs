@@ -1,10 +1,10 @@
-//! A window to the timers of a namespace: an HTTP API, health, metrics and a dashboard, over [`keylapse::console`].
+//! A window to the timers of a namespace: an HTTP API, health, metrics and a dashboard, over [`keylapse_console`].
 //!
 //! The program `keylapse serve` shows all of it, `keylapse run` a part. [`Web::router`] is for programs with an axum
 //! application of their own:
 //!
 //! ```no_run
-//! use keylapse::console::Console;
+//! use keylapse_console::Console;
 //! use keylapse_web::{Access, Token, Web};
 //!
 //! # async fn mount(app: axum::Router, token: String) -> Result<axum::Router, Box<dyn std::error::Error>> {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use futures::future::{Either, pending, select};
-use keylapse::console::{Bulk, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use keylapse::{Result, When};
+use keylapse_console::{Bulk, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::When;
-use keylapse::console::{Action, EntryState};
+use keylapse_console::{Action, EntryState};
 use serde::Deserialize;
 
 /// As a request names it.

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Redirect;
 use axum::routing::get;
-use keylapse::console::Console;
+use keylapse_console::Console;
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, AccessError};

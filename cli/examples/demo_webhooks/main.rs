@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_support::Program;
 use redis::aio::MultiplexedConnection;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use keylapse::When;
-use keylapse::console::{Became, Console};
+use keylapse_console::{Became, Console};
 use keylapse_web::parse_when;
 use serde::Serialize;
 

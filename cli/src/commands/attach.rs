@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, Survey, Watched, parse_span};
+use keylapse_console::{Console, Survey, Watched, parse_span};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, counted, short, size, span};

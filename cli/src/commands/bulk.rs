@@ -1,6 +1,6 @@
 //! One action on many entries: counted first, then asked for, then done.
 
-use keylapse::console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use keylapse_console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use serde::Serialize;
 
 use crate::args::Bulk;
@@ -51,7 +51,7 @@ pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Resul
 }
 
 impl Work<'_> {
-    fn bulk(&self, args: &Bulk) -> keylapse::console::Bulk<'_> {
+    fn bulk(&self, args: &Bulk) -> keylapse_console::Bulk<'_> {
         let bulk = self.topic.bulk(self.action, self.state, self.filter.clone()).after(self.after.clone());
         let bulk = bulk.limit(args.limit.unwrap_or(u64::MAX));
         match args.rate {

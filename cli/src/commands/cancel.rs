@@ -1,6 +1,6 @@
 //! `keylapse cancel`: withdraw a timer, or many.
 
-use keylapse::console::{Action, Became, Console};
+use keylapse_console::{Action, Became, Console};
 
 use crate::args::Targets;
 use crate::commands::target::Target;

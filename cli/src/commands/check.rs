@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{AlarmKind, Checked, Console, Limits, MaxUndelivered, parse_span};
+use keylapse_console::{AlarmKind, Checked, Console, Limits, MaxUndelivered, parse_span};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};

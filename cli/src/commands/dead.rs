@@ -1,6 +1,6 @@
 //! `keylapse dead`: replay or drop dead letters.
 
-use keylapse::console::{Action, Console, EntryState, Filter};
+use keylapse_console::{Action, Console, EntryState, Filter};
 
 use crate::args::{Bulk, Listing};
 use crate::commands::bulk::{self, Work};

@@ -1,7 +1,7 @@
 //! `keylapse destroy` and `keylapse detach`: the end of a topic.
 
 use keylapse::ErrorKind;
-use keylapse::console::Console;
+use keylapse_console::Console;
 
 use crate::commands::did::say_of_topic;
 use crate::commands::in_use::{self, End};

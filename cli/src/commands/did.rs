@@ -1,6 +1,6 @@
 //! How a command says what it did.
 
-use keylapse::console::KnownTopic;
+use keylapse_console::KnownTopic;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use keylapse::console::doctor::{Diagnosis, Finding, Lateness, Severity};
-use keylapse::console::{Console, parse_span};
+use keylapse_console::doctor::{Diagnosis, Finding, Lateness, Severity};
+use keylapse_console::{Console, parse_span};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use keylapse::console::parse_span;
+use keylapse_console::parse_span;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,8 +1,8 @@
 //! `keylapse hosts`: the hosts that webhooks call, and by which of them work is held back.
 
 use keylapse::Destination;
-use keylapse::console::words::brief;
-use keylapse::console::{Console, Status};
+use keylapse_console::words::brief;
+use keylapse_console::{Console, Status};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};

@@ -1,6 +1,6 @@
 //! Why a topic stays as it is, and what an operator can do: the library's own advice is for who writes a program.
 
-use keylapse::console::{Console, KnownTopic};
+use keylapse_console::{Console, KnownTopic};
 
 use crate::exit::Failed;
 use crate::output::{counted, short};

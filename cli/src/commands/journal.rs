@@ -1,6 +1,6 @@
 //! `keylapse journal`: what has ended in a topic that keeps a journal.
 
-use keylapse::console::{Console, Ending, JournalEntry, text};
+use keylapse_console::{Console, Ending, JournalEntry, text};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, moment, short};

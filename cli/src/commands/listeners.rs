@@ -1,8 +1,8 @@
 //! `keylapse listeners`: who listens, to what, and how well it hears.
 
 use keylapse::ListenerReport;
-use keylapse::console::Console;
-use keylapse::console::words::brief;
+use keylapse_console::Console;
+use keylapse_console::words::brief;
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, short};

@@ -1,6 +1,6 @@
 //! `keylapse ls`: what a topic holds, page by page.
 
-use keylapse::console::{Console, Entry, EntryState, Filter, Page, text};
+use keylapse_console::{Console, Entry, EntryState, Filter, Page, text};
 
 use crate::args::Listing;
 use crate::exit::{Exit, Failed};

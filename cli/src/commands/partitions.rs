@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::ErrorKind;
-use keylapse::console::{Console, parse_span, show_span};
+use keylapse_console::{Console, parse_span, show_span};
 
 use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};

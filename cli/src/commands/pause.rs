@@ -1,6 +1,6 @@
 //! `keylapse pause` and `keylapse resume`.
 
-use keylapse::console::{Became, Console};
+use keylapse_console::{Became, Console};
 
 use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};

@@ -1,7 +1,7 @@
 //! `keylapse reschedule`: move a waiting timer, or many.
 
-use keylapse::console::{Action, Became, Console};
 use keylapse::{Rescheduled, When};
+use keylapse_console::{Action, Became, Console};
 use keylapse_web::parse_when;
 
 use crate::args::Targets;

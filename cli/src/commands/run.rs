@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_relay::{Config, Relay, RelayHealth, describe_metrics};
 use keylapse_web::{Readiness, Web};
 use tokio::sync::oneshot;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_web::Web;
 
 use crate::args::Connect;

@@ -1,6 +1,6 @@
 //! `keylapse show`: all that is kept of a key.
 
-use keylapse::console::{Console, Entry, text};
+use keylapse_console::{Console, Entry, text};
 
 use crate::commands::target::{key, no_topic_of};
 use crate::exit::{Exit, Failed};

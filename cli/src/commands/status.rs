@@ -1,7 +1,7 @@
 //! `keylapse status`: how all topics are.
 
-use keylapse::console::words::{brief, percent};
-use keylapse::console::{Console, Recent, Status, TopicStanding};
+use keylapse_console::words::{brief, percent};
+use keylapse_console::{Console, Recent, Status, TopicStanding};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, count, counted, lateness, short};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, Missed, TailEvent, TailWhat, Tailed, parse_span, text};
+use keylapse_console::{Console, Missed, TailEvent, TailWhat, Tailed, parse_span, text};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failed};

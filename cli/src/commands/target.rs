@@ -1,6 +1,6 @@
 //! Which topic and which key are meant.
 
-use keylapse::console::{Action, Became, Console, Filter, KnownTopic, text};
+use keylapse_console::{Action, Became, Console, Filter, KnownTopic, text};
 
 use crate::args::{Bulk, Targets};
 use crate::commands::bulk::Work;

@@ -1,6 +1,6 @@
 //! `keylapse topics`: which there are.
 
-use keylapse::console::{Console, Registry};
+use keylapse_console::{Console, Registry};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, short};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keylapse::console::{Console, EntryState, Export, ImportReport, KnownTopic};
+use keylapse_console::{Console, EntryState, Export, ImportReport, KnownTopic};
 
 use crate::commands::lines::{self, Line};
 use crate::exit::{Exit, Failed};

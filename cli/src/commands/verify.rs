@@ -1,6 +1,6 @@
 //! `keylapse verify`: whether index and records agree.
 
-use keylapse::console::{Console, Registry, Verified, text};
+use keylapse_console::{Console, Registry, Verified, text};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};

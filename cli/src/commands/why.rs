@@ -1,7 +1,7 @@
 //! `keylapse why`: why a key's timer has run, will run, or does not run now.
 
-use keylapse::console::words::brief;
-use keylapse::console::{Console, Why, text};
+use keylapse_console::words::brief;
+use keylapse_console::{Console, Why, text};
 
 use crate::commands::target::{key, no_topic_of};
 use crate::exit::{Exit, Failed};

@@ -7,11 +7,11 @@ mod time;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use keylapse::console::{Cursor, UnreadableTopic, text};
+use keylapse_console::{Cursor, UnreadableTopic, text};
 use serde::Serialize;
 
-pub(crate) use keylapse::console::words::{lateness, short, size};
-pub(crate) use keylapse::console::{counted, show_count as count};
+pub(crate) use keylapse_console::words::{lateness, short, size};
+pub(crate) use keylapse_console::{counted, show_count as count};
 pub(crate) use keylapse_web::{moment, ms_of};
 
 pub(crate) use self::progress::Progress;

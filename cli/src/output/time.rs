@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::show_span;
+use keylapse_console::show_span;
 
 /// The time of day, in UTC, to the second.
 pub(crate) fn time_of_day(ms: u64) -> String {

@@ -214,7 +214,7 @@ async fn the_hint_where_the_rest_begins_can_be_given_to_a_shell() {
     let seen: Vec<serde_json::Value> =
         seen.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let seen: Vec<_> = seen.iter().map(|line| line["key"].as_str().expect("a key")).collect();
-    let expected = keys.map(|key| keylapse::console::text::escape(&[b"order:unpaid:", key].concat()));
+    let expected = keys.map(|key| keylapse_console::text::escape(&[b"order:unpaid:", key].concat()));
     assert_eq!(seen, expected);
 }
 

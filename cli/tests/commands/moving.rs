@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, text};
+use keylapse_console::{Console, text};
 use keylapse_support::eventually;
 
 use crate::commands::scene::{Do, PATIENCE, Scene};

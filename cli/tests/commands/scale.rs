@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::console::{Console, Export};
 use keylapse::{NewArm, Schedule};
+use keylapse_console::{Console, Export};
 use keylapse_support::Server;
 
 use crate::commands::scene::{Do, Ran, Scene};

@@ -1,6 +1,6 @@
 //! What `--write` can do, each after a yes; and what is refused without it.
 
-use keylapse::console::{Entry, EntryState};
+use keylapse_console::{Entry, EntryState};
 use keylapse_support::{Server, eventually};
 
 use crate::top::shop::{bury, console, shop};

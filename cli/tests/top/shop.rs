@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, Export};
 use keylapse::{Schedule, Topic};
+use keylapse_console::{Console, Export};
 use keylapse_support::Server;
 
 use crate::top::terminal::cannot_run;

@@ -44,7 +44,8 @@ mod url;
 
 /// The command and value types of `redis` that the other crates use.
 pub use redis::{
-    Arg, Cmd, Pipeline, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd, from_redis_value, pipe,
+    Arg, Cmd, Pipeline, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd, from_redis_value,
+    from_redis_value_ref, pipe,
 };
 
 pub use keylapse_pattern::{self as pattern, escape};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use keylapse::console::parse_span;
+use keylapse_console::parse_span;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A length of time: `15s`, `3m`, `6h`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use http::HeaderMap;
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use keylapse_support::eventually;
 use standardwebhooks::Webhook;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::console::{Console, Entry, EntryState};
 use keylapse::{Client, Schedule, Topic};
+use keylapse_console::{Console, Entry, EntryState};
 use keylapse_relay::{Config, Relay};
 use keylapse_support::{Server, eventually};
 use tempfile::TempDir;

@@ -1,10 +1,10 @@
 //! Patterns, texts and figures, which need no server.
 
-use keylapse::console::{
-    AlarmKind, Became, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
-};
 use keylapse::pattern::Router;
 use keylapse::{Destination, DestinationState, Pattern};
+use keylapse_console::{
+    AlarmKind, Became, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
+};
 
 use super::values::{COUNTS, DURATIONS, SHARES, SIZES, long, texts};
 use super::{Case, or_refused};

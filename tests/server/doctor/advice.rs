@@ -1,6 +1,6 @@
 //! The advice is followed to the letter.
 
-use keylapse::console::doctor::{Diagnosis, Severity};
+use keylapse_console::doctor::{Diagnosis, Severity};
 use keylapse_support::{Server, skipped_on_a_cluster};
 
 use super::{diagnose, find, well};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylapse::Client;
-use keylapse::console::Console;
-use keylapse::console::doctor::Diagnosis;
+use keylapse_console::Console;
+use keylapse_console::doctor::Diagnosis;
 use keylapse_support::Server;
 
 use super::impostor::{Impostor, bulk};

@@ -11,8 +11,8 @@ mod users;
 use std::collections::BTreeSet;
 
 use keylapse::Client;
-use keylapse::console::Console;
-use keylapse::console::doctor::{Diagnosis, Finding};
+use keylapse_console::Console;
+use keylapse_console::doctor::{Diagnosis, Finding};
 use keylapse_support::{Builder, Fsync, Server};
 
 /// The doctor's answer at a URL.

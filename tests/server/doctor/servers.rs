@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::Client;
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_support::{Fsync, Proxy, Reach, Server, Then, command, eventually, skipped_on_a_cluster};
 
 use super::impostor::{Impostor, bulk};

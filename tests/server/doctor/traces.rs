@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keylapse::console::Console;
 use keylapse::{Client, Schedule, Topic};
+use keylapse_console::Console;
 use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, Value};
 

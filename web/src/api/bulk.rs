@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use keylapse::When;
-use keylapse::console::{BulkEnd, BulkReport};
+use keylapse_console::{BulkEnd, BulkReport};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;

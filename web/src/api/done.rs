@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use keylapse::console::{Became, KnownTopic, text};
+use keylapse_console::{Became, KnownTopic, text};
 use serde::Serialize;
 
 use crate::act::Did;

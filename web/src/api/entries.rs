@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use keylapse::console::{Entry, EntryState, JournalEntry};
+use keylapse_console::{Entry, EntryState, JournalEntry};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use keylapse::console::doctor::Diagnosis;
-use keylapse::console::{Checked, Limits, parse_span};
+use keylapse_console::doctor::Diagnosis;
+use keylapse_console::{Checked, Limits, parse_span};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;

@@ -2,7 +2,7 @@
 
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::console::{Became, Entry, KnownTopic};
+use keylapse_console::{Became, Entry, KnownTopic};
 use serde::Deserialize;
 
 use crate::act::Act;

@@ -1,7 +1,7 @@
 //! The HTTP API, version 1: the console's verbs as JSON.
 //!
 //! All paths begin with `/api/v1`. Topics are named as they are registered. A key is written as it is shown
-//! ([`keylapse::console::text`]) and then percent-encoded as one part of the path: the key `a/b` is `a%2Fb`, and `\n` within
+//! ([`keylapse_console::text`]) and then percent-encoded as one part of the path: the key `a/b` is `a%2Fb`, and `\n` within
 //! a key `%5Cn`. Clients take `.` and `..` out of paths, encoded or not: such keys are `%5Cx2e` and `%5Cx2e%5Cx2e`.
 //!
 //! | route | what |

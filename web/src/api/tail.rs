@@ -12,7 +12,7 @@ use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Sse};
 use futures::future::{Either, pending, select};
 use futures::stream::unfold;
-use keylapse::console::{Console, Missed, Tail, Tailed};
+use keylapse_console::{Console, Missed, Tail, Tailed};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use keylapse::console::{Became, Entry, KnownTopic, Why, text};
 use keylapse::{Arming, Rescheduled, When};
+use keylapse_console::{Became, Entry, KnownTopic, Why, text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::console::{Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use keylapse::{Destination, ListenerReport};
+use keylapse_console::{Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::console::{AlarmKind, Console, Overview, Status, TopicStatus};
+use keylapse_console::{AlarmKind, Console, Overview, Status, TopicStatus};
 use tokio::time::timeout;
 
 use crate::metrics::text::Page;

@@ -1,7 +1,7 @@
 //! Alarms by their kinds: each with a word, a colour, and where it leads to.
 
-use keylapse::console::words::short;
-use keylapse::console::{Alarm, AlarmKind};
+use keylapse_console::words::short;
+use keylapse_console::{Alarm, AlarmKind};
 
 use super::frame::Frame;
 

@@ -7,8 +7,8 @@ use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
-use keylapse::console::words::short;
-use keylapse::console::{Cursor, Entry, EntryState, counted, show_count};
+use keylapse_console::words::short;
+use keylapse_console::{Cursor, Entry, EntryState, counted, show_count};
 use serde::Deserialize;
 
 use super::entries;
@@ -268,7 +268,7 @@ impl Group {
             self.last_ms = letter.at_ms;
             self.last = Time::new(letter.at_ms, now_ms);
             self.example = entries::cut(&letter.key, 60);
-            self.example_link = frame.timer(&letter.topic, &keylapse::console::text::escape(&letter.key));
+            self.example_link = frame.timer(&letter.topic, &keylapse_console::text::escape(&letter.key));
         }
     }
 }

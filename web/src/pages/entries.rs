@@ -1,8 +1,8 @@
 //! Timers, letters and enrolled keys in lines, and what can be done to them.
 
 use keylapse::FailedAttempt;
-use keylapse::console::words::{short, size};
-use keylapse::console::{Entry, EntryState, text};
+use keylapse_console::words::{short, size};
+use keylapse_console::{Entry, EntryState, text};
 
 use super::frame::{Frame, Time};
 use crate::time::ms_of;

@@ -7,8 +7,8 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, RequestPartsExt};
-use keylapse::console::words::relative;
 use keylapse::{Error, Result};
+use keylapse_console::words::relative;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 

@@ -3,9 +3,9 @@
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse::console::show_count;
-use keylapse::console::words::{brief, short};
 use keylapse::{Destination, DestinationState};
+use keylapse_console::show_count;
+use keylapse_console::words::{brief, short};
 use serde::Deserialize;
 
 use super::frame::{Frame, Visit, answer};

@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::response::Response;
 use keylapse::ListenerReport;
-use keylapse::console::words::{brief, short};
-use keylapse::console::{counted, show_count};
+use keylapse_console::words::{brief, short};
+use keylapse_console::{counted, show_count};
 
 use super::frame::{Frame, Visit, answer};
 use super::trouble::Trouble;

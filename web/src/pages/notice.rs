@@ -1,7 +1,7 @@
 //! What became of an action, said above the page that follows. It is in that page's address, as a word of a list and
 //! numbers: no text of others is ever taken from there.
 
-use keylapse::console::{Became, BulkReport, show_count};
+use keylapse_console::{Became, BulkReport, show_count};
 use serde::Deserialize;
 
 /// In an address.

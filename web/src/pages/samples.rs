@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keylapse::Result;
-use keylapse::console::{Alarm, Console, KnownTopic, Rates, Registry, Status, TopicStatus, UnreadableTopic};
+use keylapse_console::{Alarm, Console, KnownTopic, Rates, Registry, Status, TopicStatus, UnreadableTopic};
 use tokio::sync::Mutex;
 
 use crate::guard::Who;

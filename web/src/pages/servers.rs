@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use keylapse::console::doctor::{Diagnosis, Finding, Severity};
+use keylapse_console::doctor::{Diagnosis, Finding, Severity};
 use tokio::time::timeout;
 
 use super::frame::{Frame, Visit, answer};

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse::console::{JournalEntry, KnownTopic, text};
+use keylapse_console::{JournalEntry, KnownTopic, text};
 use serde::Deserialize;
 
 use super::entries;

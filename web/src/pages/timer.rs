@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
-use keylapse::console::words::{short, size};
-use keylapse::console::{Entry, EntryState, KnownTopic, Why, counted, text};
+use keylapse_console::words::{short, size};
+use keylapse_console::{Entry, EntryState, KnownTopic, Why, counted, text};
 use serde::Deserialize;
 
 use super::entries::Failure;
@@ -177,7 +177,7 @@ fn held(entry: &Entry, now_ms: u64) -> Held {
 fn moments(why: &Why) -> Vec<Moment> {
     let is_ahead = |at: u64| at > why.now_ms;
     let newest = why.timeline.iter().rposition(|moment| !is_ahead(moment.at_ms));
-    let one = |(at, moment): (usize, &keylapse::console::Moment)| Moment {
+    let one = |(at, moment): (usize, &keylapse_console::Moment)| Moment {
         when: Time::new(moment.at_ms, why.now_ms),
         what: short(&moment.what, 600),
         is_ahead: is_ahead(moment.at_ms),

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse::console::{
+use keylapse_console::{
     Cursor, EntryState, Filter, KnownTopic, Page as Found, TopicStanding, counted, show_count,
 };
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use keylapse::console::words::{brief, lateness, percent, rate, short};
-use keylapse::console::{AlarmKind, Recent, TopicStatus, UnreadableTopic, counted, show_count};
+use keylapse_console::words::{brief, lateness, percent, rate, short};
+use keylapse_console::{AlarmKind, Recent, TopicStatus, UnreadableTopic, counted, show_count};
 use serde::Deserialize;
 
 use super::alarms::{Group, groups};

@@ -6,8 +6,8 @@ use askama::Template;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use keylapse::console::show_span;
 use keylapse::{Error, ErrorKind};
+use keylapse_console::show_span;
 
 use super::frame::{Frame, Visit, answer};
 use crate::api::Fault;

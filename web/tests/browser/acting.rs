@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use keylapse_support::eventually;
 
 use crate::browser::scene::{Do, Scene};

@@ -78,7 +78,7 @@ async fn what_others_have_written_is_text() {
         assert!(shown.contains(text), "{text} in {shown}");
     }
     for text in [HOSTILE[1], HOSTILE[5], HOSTILE[6]] {
-        let written = keylapse::console::text::escape(text.as_bytes());
+        let written = keylapse_console::text::escape(text.as_bytes());
         for (path, name) in [
             ("/timer?topic=odd&key=", &*written),
             ("/topics?filter=", text),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::NewArm;
-use keylapse::console::Export;
+use keylapse_console::Export;
 use keylapse_support::Server;
 use keylapse_web::Access;
 

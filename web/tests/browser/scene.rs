@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, Export, text};
 use keylapse::{Attached, Client, Done, Expired, Failure, Key, Lapse, Listener, Outcome, Schedule, Topic};
+use keylapse_console::{Console, Export, text};
 use keylapse_support::{Server, eventually};
 use keylapse_web::{Access, Server as Http, Web};
 use tokio::sync::oneshot;

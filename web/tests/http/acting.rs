@@ -1,6 +1,6 @@
 //! What is done to one timer, one letter, or a topic.
 
-use keylapse::console::Became;
+use keylapse_console::Became;
 use serde_json::json;
 
 use crate::http::shop::{HOUR, PAYLOAD, Shop};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use keylapse::Client;
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_support::eventually;
 use serde_json::json;
 

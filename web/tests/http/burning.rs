@@ -1,7 +1,7 @@
 //! Where everything burns, programs read it: from the API and from the metrics.
 
 use keylapse::Client;
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_support::{Server, eventually};
 use keylapse_web::Web;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Keys of any bytes, in paths.
 
-use keylapse::console::text;
+use keylapse_console::text;
 use serde_json::json;
 
 use crate::http::shop::Shop;

@@ -122,7 +122,7 @@ async fn what_is_not_there_or_makes_no_sense_is_said_as_json() {
 #[tokio::test]
 async fn where_nobody_has_registered_anything_there_is_nothing_and_no_fault() {
     let server = keylapse_support::Server::start().await;
-    let console = keylapse::console::Console::connect(&*server.plain_url()).await.expect("a console");
+    let console = keylapse_console::Console::connect(&*server.plain_url()).await.expect("a console");
     let site = Site::open(&console).await;
     for path in ["/api/v1/status", "/api/v1/topics", "/api/v1/check?max_dead=0"] {
         assert_eq!(site.get(path).await.with(200)["topics"].as_array().map_or(0, Vec::len), 0, "{path}");

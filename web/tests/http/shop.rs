@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Console, Export, KnownTopic};
 use keylapse::{Client, Key, NewArm, Schedule, Topic};
+use keylapse_console::{Console, Export, KnownTopic};
 use keylapse_support::Server;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);

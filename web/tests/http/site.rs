@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use keylapse::Client;
-use keylapse::console::Console;
+use keylapse_console::Console;
 use keylapse_web::{Access, Certificate, Patience, Server, Token, Web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,6 +1,6 @@
 //! Payloads as they were written: into Redis, and to those who look.
 
-use keylapse::console::text;
+use keylapse_console::text;
 use keylapse_web::{Access, Web};
 
 use crate::http::keys::encoded;

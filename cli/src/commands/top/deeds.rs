@@ -1,7 +1,7 @@
 //! What somebody has agreed to, done; and in words what became of it.
 
 use keylapse::Result;
-use keylapse::console::{Became, Entry, KnownTopic, text};
+use keylapse_console::{Became, Entry, KnownTopic, text};
 
 use super::desk::Desk;
 use super::model::{Act, Deed};

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use keylapse::console::{
+use keylapse::{ListenerReport, Result};
+use keylapse_console::{
     Console, Entry, EntryState, Filter, KnownTopic, Rates, Registry, TopicStanding, TopicStatus,
     UnreadableTopic, Why,
 };
-use keylapse::{ListenerReport, Result};
 
 use super::model::{Data, EntryPage, EntryRow, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow};
 use crate::output::ms_of;

@@ -15,7 +15,7 @@ mod tests;
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
-use keylapse::console::parse_span;
+use keylapse_console::parse_span;
 
 use self::app::{App, Setting};
 use self::desk::Desk;

@@ -1,6 +1,6 @@
 //! What the screens show, as plain data: the state machine and the drawings are tested with it, without any server.
 
-use keylapse::console::{Cursor, EntryState, TopicStanding};
+use keylapse_console::{Cursor, EntryState, TopicStanding};
 
 /// A topic, in a line.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use keylapse::console::doctor::codes;
+use keylapse_console::doctor::codes;
 use keylapse_support::{Deadline, script};
 use serde_json::Value;
 use tempfile::TempDir;

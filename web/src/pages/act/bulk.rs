@@ -7,8 +7,8 @@ use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Form};
-use keylapse::console::words::short;
-use keylapse::console::{BulkEnd, BulkReport, counted, show_count, text};
+use keylapse_console::words::short;
+use keylapse_console::{BulkEnd, BulkReport, counted, show_count, text};
 use serde::Deserialize;
 
 use crate::asking::{self, parse_when};

@@ -9,7 +9,7 @@ pub(super) use self::timer::timer;
 pub(super) use self::topic::topic;
 
 use axum::response::{IntoResponse, Redirect, Response};
-use keylapse::console::Became;
+use keylapse_console::Became;
 
 use super::frame::{Visit, link};
 

@@ -2,8 +2,8 @@
 
 use axum::Form;
 use axum::response::Response;
-use keylapse::console::{Became, Entry, KnownTopic, text};
 use keylapse::{Result as Answered, When};
+use keylapse_console::{Became, Entry, KnownTopic, text};
 use serde::Deserialize;
 
 use super::back;

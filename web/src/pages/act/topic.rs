@@ -2,7 +2,7 @@
 
 use axum::Form;
 use axum::response::Response;
-use keylapse::console::Became;
+use keylapse_console::Became;
 use serde::Deserialize;
 
 use super::back;

@@ -1,6 +1,6 @@
 //! What can be done to what is chosen, and what is asked before.
 
-use keylapse::console::{EntryState, TopicStanding, text};
+use keylapse_console::{EntryState, TopicStanding, text};
 
 use super::{App, Line, Notice, Of, Purpose, Question};
 use crate::commands::top::model::{Act, Deed, EntryRow, Letter, TopicRow};

@@ -1,6 +1,6 @@
 //! What keys do.
 
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{App, Line, Of, Purpose, Request, View};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Cursor, EntryState, Filter};
+use keylapse_console::{Cursor, EntryState, Filter};
 
 use crate::commands::top::desk::TOPICS;
 use crate::commands::top::model::{Data, EntryPage, EntryRow, ListenerRow, Look, Timer, TopicPage, TopicRow};

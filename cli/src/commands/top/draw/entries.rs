@@ -1,6 +1,6 @@
 //! A topic's entries in one state.
 
-use keylapse::console::{EntryState, text};
+use keylapse_console::{EntryState, text};
 
 use super::grid::{Cell, Column, Grid};
 use super::words::{LONGEST, relative};

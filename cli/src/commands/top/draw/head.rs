@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Rect};
 use ratatui::text::{Line, Span};

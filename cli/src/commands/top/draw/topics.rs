@@ -1,7 +1,7 @@
 //! The topics, and one topic in two lines.
 
-use keylapse::console::TopicStanding;
-use keylapse::console::words::rate;
+use keylapse_console::TopicStanding;
+use keylapse_console::words::rate;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

@@ -2,7 +2,7 @@
 
 use ratatui::text::Span;
 
-pub(super) use keylapse::console::words::{brief, percent, relative};
+pub(super) use keylapse_console::words::{brief, percent, relative};
 
 use crate::output::short;
 

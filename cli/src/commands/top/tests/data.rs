@@ -1,6 +1,6 @@
 //! What the screens are tested with.
 
-use keylapse::console::{EntryState, TopicStanding};
+use keylapse_console::{EntryState, TopicStanding};
 
 use crate::commands::top::model::{EntryPage, EntryRow, ListenerRow, Timer, TopicPage, TopicRow};
 

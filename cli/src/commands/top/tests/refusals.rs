@@ -1,6 +1,6 @@
 //! What is not done.
 
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, data, press, screen, with_entries, with_topics};

@@ -1,6 +1,6 @@
 //! Ways through the screens.
 
-use keylapse::console::EntryState;
+use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, app, at, data, press, screen, with_entries, with_topics};

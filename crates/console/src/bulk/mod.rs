@@ -1,0 +1,269 @@
+//! One action on all entries that a filter lets pass.
+//!
+//! Counting and acting go through the same pages with the same filter, and a dry run differs from a real one only in
+//! the last step, so that what was counted is what is acted upon.
+
+mod pace;
+mod report;
+
+pub use self::report::{BulkEnd, BulkReport};
+
+use std::collections::HashSet;
+use std::future::ready;
+use std::sync::OnceLock;
+
+use futures::future::BoxFuture;
+use futures::stream::iter;
+use futures::{FutureExt, StreamExt};
+
+use crate::error::{Error, Result};
+use crate::time::When;
+use crate::wire::names::fnv1a;
+use crate::{Became, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
+
+use self::pace::Pace;
+
+/// Entries that are acted upon at a time.
+const AT_A_TIME: usize = 32;
+/// Entries of one page.
+const PAGE: usize = 500;
+
+/// What is done to each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Withdraw timers.
+    Cancel,
+    /// Make waiting timers due now.
+    RunNow,
+    /// Move waiting timers.
+    Reschedule(When),
+    /// Arm dead letters again, as the armings that they were.
+    Replay,
+    /// Arm dead letters again, as new armings.
+    ReplayAsNew,
+    /// Forget dead letters.
+    Drop,
+}
+
+/// An action on many entries, about to be taken: set options, then [`count`](Self::count) or [`run`](Self::run) it.
+#[must_use = "nothing is done until it is run"]
+pub struct Bulk<'a> {
+    plan: Plan<'a>,
+    progress: Option<Progress<'a>>,
+    stop: BoxFuture<'a, ()>,
+}
+
+/// What is done to which entries. It stands by itself, as threads can share it: so the whole can run in a task.
+struct Plan<'a> {
+    topic: &'a KnownTopic,
+    action: Action,
+    state: EntryState,
+    filter: Filter,
+    after: Option<Cursor>,
+    limit: u64,
+    rate: Option<u32>,
+    dry: bool,
+}
+
+/// Is told how far it is.
+type Progress<'a> = Box<dyn FnMut(&BulkReport) + Send + 'a>;
+
+impl KnownTopic {
+    /// An action on all of the topic's entries in a state that a filter lets pass.
+    ///
+    /// Each entry is acted upon once, also where it comes to stand behind others by that. Between counting and acting
+    /// others may come or go: what is acted upon matches then.
+    ///
+    /// ```no_run
+    /// use keylapse_console::{Action, Console, EntryState, Filter};
+    ///
+    /// # async fn replay(console: Console) -> keylapse::Result<()> {
+    /// let orders = console.topic("order.unpaid").await?;
+    /// let timed_out = Filter::parse(["error:~timeout"])?;
+    /// let bulk = || orders.bulk(Action::Replay, EntryState::Dead, timed_out.clone());
+    /// let matched = bulk().count().await?;
+    /// let report = bulk().limit(matched).run().await?;
+    /// println!("{report}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](keylapse::ErrorKind::Invalid) where the action is not for entries in that state.
+    pub fn bulk(&self, action: Action, state: EntryState, filter: Filter) -> Bulk<'_> {
+        let (after, limit, rate, dry) = (None, u64::MAX, None, false);
+        let plan = Plan { topic: self, action, state, filter, after, limit, rate, dry };
+        Bulk { plan, progress: None, stop: std::future::pending().boxed() }
+    }
+}
+
+impl<'a> Bulk<'a> {
+    /// Acts upon no more than so many.
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.plan.limit = limit;
+        self
+    }
+
+    /// Acts upon no more than so many a second.
+    pub fn rate(mut self, per_second: u32) -> Self {
+        self.plan.rate = (per_second > 0).then_some(per_second);
+        self
+    }
+
+    /// Begins behind where another has ended.
+    pub fn after(mut self, cursor: Option<Cursor>) -> Self {
+        self.plan.after = cursor;
+        self
+    }
+
+    /// Does all but the last step.
+    pub fn dry_run(mut self, dry: bool) -> Self {
+        self.plan.dry = dry;
+        self
+    }
+
+    /// Is told after each step how far it is: a tenth of a second's share of a [`rate`](Self::rate), or up to 500 entries.
+    pub fn progress(mut self, tell: impl FnMut(&BulkReport) + Send + 'a) -> Self {
+        self.progress = Some(Box::new(tell));
+        self
+    }
+
+    /// Ends early once this completes: behind the step that is under way, which is a tenth of a second's share of a
+    /// [`rate`](Self::rate), or up to 500 entries. The report says what was done, and where to go on.
+    pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.stop = stop.boxed();
+        self
+    }
+
+    /// How many entries match, up to the limit.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub async fn count(self) -> Result<u64> {
+        Ok(self.dry_run(true).run().await?.matched)
+    }
+
+    /// Goes through all that match. Where a server is lost on the way, it ends and reports what was done until then.
+    ///
+    /// # Errors
+    /// When the action is not for entries in that state, or the first entries cannot be read. An entry of which the server
+    /// refuses the action is counted and no error.
+    pub async fn run(self) -> Result<BulkReport> {
+        let Self { plan, mut progress, stop } = self;
+        plan.check()?;
+        let mut report = BulkReport { cursor: plan.after.clone(), ..BulkReport::default() };
+        let (mut pace, mut met) = (Pace::new(plan.rate, PAGE, stop), HashSet::new());
+        loop {
+            if !pace.goes_on(0).await {
+                report.end = BulkEnd::Stopped;
+                return Ok(report);
+            }
+            let room = usize::try_from(plan.limit - report.matched).unwrap_or(usize::MAX);
+            let page = match plan.page(report.cursor.as_ref(), room).await {
+                Err(error) if report.matched > 0 && error.is_away() => return Ok(report.lose(&error)),
+                page => page?,
+            };
+            // What was moved may be met with once more.
+            let fresh =
+                page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
+            let fresh: Vec<_> = fresh.take(room).collect();
+            let mut tell = |report: &BulkReport| progress.iter_mut().for_each(|tell| tell(report));
+            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report, &mut tell).await {
+                return Ok(report.lose(&lost));
+            }
+            if report.end == BulkEnd::Whole {
+                report.cursor = page.next;
+            }
+            if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= plan.limit {
+                return Ok(report);
+            }
+        }
+    }
+}
+
+impl Plan<'_> {
+    async fn page(&self, from: Option<&Cursor>, room: usize) -> Result<Page> {
+        let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
+        let page = read(PAGE).await?;
+        // Where it ends is to have nothing before it that the limit has left out.
+        if page.entries.len() > room { read(room).await } else { Ok(page) }
+    }
+
+    /// An error if a server was lost.
+    async fn act(
+        &self,
+        entries: &[Entry],
+        pace: &mut Pace<'_>,
+        report: &mut BulkReport,
+        tell: &mut (impl FnMut(&BulkReport) + Send),
+    ) -> Result<(), Error> {
+        if self.dry {
+            report.matched += entries.len() as u64;
+            tell(report);
+            return Ok(());
+        }
+        for some in entries.chunks(pace.chunk) {
+            if !pace.goes_on(some.len()).await {
+                report.end = BulkEnd::Stopped;
+                return Ok(());
+            }
+            let lost = OnceLock::new();
+            // Those that are under way end; each of the others would only wait in vain.
+            // By their places: a task can have what borrows nothing in a closure's argument.
+            let places = iter(0..some.len()).take_while(|_| ready(lost.get().is_none()));
+            let acts = places.map(|at| self.act_on(&some[at]));
+            let ended = acts.buffer_unordered(AT_A_TIME).for_each(|became| {
+                if let Err(error) = &became
+                    && error.is_away()
+                {
+                    _ = lost.set(error.clone());
+                }
+                report.add(became);
+                ready(())
+            });
+            ended.await;
+            if let Some(lost) = lost.into_inner() {
+                return Err(lost);
+            }
+            report.cursor = some.last().and_then(Cursor::behind).or(report.cursor.take());
+            tell(report);
+        }
+        Ok(())
+    }
+
+    async fn act_on(&self, entry: &Entry) -> Result<Became> {
+        let topic = self.topic;
+        Ok(match self.action {
+            Action::Cancel => Became::of_cancel(topic.cancel(&entry.key).await?),
+            Action::RunNow => Became::of_run_now(topic.run_now(&entry.key).await?),
+            Action::Reschedule(when) => Became::of_move(topic.reschedule(&entry.key, when).await?),
+            Action::Replay => Became::of_replay(topic.replay(entry, false).await?),
+            Action::ReplayAsNew => Became::of_replay(topic.replay(entry, true).await?),
+            Action::Drop => Became::of_drop(topic.drop_letter(entry).await?),
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        use EntryState::{Dead, Enrolled, Quarantined, Running, Waiting};
+        let fits = match self.action {
+            Action::Cancel => matches!(self.state, Waiting | Running | Quarantined),
+            Action::RunNow | Action::Reschedule(_) => matches!(self.state, Waiting | Quarantined),
+            Action::Replay | Action::ReplayAsNew | Action::Drop => self.state == Dead,
+        };
+        match fits && self.state != Enrolled {
+            true => Ok(()),
+            false => {
+                let state = self.state.as_str();
+                Err(Error::invalid(format!("{:?} is not for entries that are {state}", self.action)))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Bulk<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Plan { topic, action, filter, .. } = &self.plan;
+        write!(f, "Bulk({}, {action:?}, {filter})", topic.name())
+    }
+}

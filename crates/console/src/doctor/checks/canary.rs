@@ -1,0 +1,102 @@
+//! Whether an expired key is heard: from the flag over the rights to the network.
+
+use std::time::Duration;
+
+use keylapse_connection::cmd;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::inside::{Earshot, Voice};
+use crate::wire::expired_channel;
+
+use super::super::case::{Case, answered};
+use super::super::codes;
+use super::super::refusal::{Need, Refusal};
+use super::{eviction, wake_ups};
+
+/// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
+/// its time.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
+
+/// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
+pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
+    let mut earshot = match answered(Earshot::of(&case.patient.server, &case.patient.namespace).await)? {
+        Ok(earshot) => earshot,
+        Err(error) if error.kind() == ErrorKind::Permission => {
+            let rules = format!("+subscribe '&{}'", expired_channel(case.patient.db));
+            case.refusals.push(Refusal::new(Need::Events, &rules, &error.to_string()));
+            return Ok(None);
+        }
+        Err(error) => {
+            unheard(case, error.to_string());
+            return Ok(None);
+        }
+    };
+    wake_ups::check(case, &earshot).await?;
+    if !case.takes_writes() {
+        return Ok(None);
+    }
+    Ok(is_heard(case, &mut earshot).await?.then_some(earshot))
+}
+
+async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
+    let (key, voice) = (case.patient.key("canary"), earshot.voice());
+    let began = Instant::now();
+    match answered(make_and_release(&voice, &key).await)? {
+        Ok(()) => {}
+        Err(error) => {
+            refused(case, &error);
+            return Ok(false);
+        }
+    }
+    let heard = timeout(HEARD_WITHIN, until(earshot, key.as_bytes())).await.unwrap_or_default();
+    if heard {
+        let ms = began.elapsed().as_secs_f64() * 1000.0;
+        case.lateness.canary_ms = Some(ms);
+        case.say(&codes::EVENTS_HEARD, format!("a key of 1 ms was heard {ms:.1} ms after it was written"));
+    } else {
+        unheard(case, "a key of 1 ms was read when it was due, and no event came".to_owned());
+    }
+    Ok(heard)
+}
+
+async fn make_and_release(voice: &Voice, key: &str) -> Result<()> {
+    voice.ask("making a canary", cmd("SET").arg(key).arg("").arg("PX").arg(1)).await?;
+    voice.release(key.to_owned()).await
+}
+
+/// Whether this key is heard before the connection ends.
+async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
+    while let Some(heard) = earshot.expired().await {
+        if heard == key {
+            return true;
+        }
+    }
+    false
+}
+
+/// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
+fn refused(case: &mut Case, error: &Error) {
+    let line = match error.code() {
+        Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
+        Some("OOM") => format!("CONFIG SET maxmemory {}", eviction::enough(case)),
+        Some("NOREPLICAS") => "CONFIG SET min-replicas-to-write 0".to_owned(),
+        // It takes writes again, and loses them in a crash: that is said by itself.
+        Some("MISCONF") if error.to_string().contains("RDB") => {
+            "CONFIG SET stop-writes-on-bgsave-error no".to_owned()
+        }
+        Some("READONLY") => "INFO replication".to_owned(),
+        _ => "INFO persistence".to_owned(),
+    };
+    case.say_with(&codes::NO_WRITES, error.to_string(), &[("line", &line)]);
+}
+
+/// Missing flags are the reason, and said already. Flags that are seen to be there are not the reason.
+fn unheard(case: &mut Case, observed: String) {
+    if case.has_said(&[codes::FLAGS_MISSING]) {
+        return;
+    }
+    let known = case.setting("notify-keyspace-events").is_some();
+    let line = if known { "INFO clients" } else { "CONFIG SET notify-keyspace-events Ex" };
+    case.say_with(&codes::CANARY_UNHEARD, observed, &[("line", line)]);
+}

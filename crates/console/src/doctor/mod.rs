@@ -1,0 +1,179 @@
+//! Looks at servers before anything of ours is there, and at topics once they are: what is amiss, what that means, and
+//! the line that mends it.
+//!
+//! Each check is a file, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
+//! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
+//! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
+
+mod case;
+mod checks;
+mod codes;
+mod diagnosis;
+mod finding;
+mod info;
+mod patient;
+mod refusal;
+mod service;
+mod site;
+mod topics;
+
+pub use self::codes::{Code, codes};
+pub use self::diagnosis::{Diagnosis, Lateness, Summary};
+pub use self::finding::{Finding, Severity};
+
+use keylapse::inside::ClientInside as _;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+
+use crate::Console;
+use crate::error::Error;
+use keylapse::Client;
+
+use case::Case;
+use checks::{examine, glance};
+use patient::{Asked, Patient};
+use topics::Topics;
+
+/// How long may be measured.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(3600);
+
+/// An examination, about to begin: set options, then `.await` it.
+#[derive(Debug)]
+#[must_use = "nothing is looked at until the request is awaited"]
+pub struct DoctorRequest<'a> {
+    client: &'a Client,
+    measure: Option<Duration>,
+}
+
+impl Console {
+    /// Looks whether keylapse can do its work here: at each server, primaries and the replicas that can be reached, and at
+    /// the topics that are registered.
+    ///
+    /// It needs no topic, no listener and no right that keylapse itself does not need, and never fails: a server that
+    /// cannot be reached is a finding. Each question waits for its answer no longer than
+    /// [`answer_within`](Client::answer_within) says. Where the user lacks rights, trying them leaves lines in the server's
+    /// `ACL LOG`.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use keylapse::Client;
+    /// use keylapse_console::Console;
+    ///
+    /// # async fn look() -> keylapse::Result<()> {
+    /// let console = Console::new(Client::new("redis://127.0.0.1/")?);
+    /// let diagnosis = console.doctor().measure(Duration::from_secs(30)).await;
+    /// for finding in &diagnosis.findings {
+    ///     println!("{finding}");
+    /// }
+    /// println!("{}", diagnosis.summary());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn doctor(&self) -> DoctorRequest<'_> {
+        DoctorRequest { client: &self.client, measure: None }
+    }
+}
+
+impl DoctorRequest<'_> {
+    /// Measures besides, for this long (a second to an hour), how late expired keys are announced: 200 keys on each primary that nobody reads,
+    /// beside 200 that are read when they are due. Default: it is only predicted.
+    ///
+    /// Their deadlines lie in the first half of the time. A key that nobody reads can take as long as is predicted.
+    pub fn measure(mut self, time: Duration) -> Self {
+        self.measure = Some(time.clamp(LEAST, MOST));
+        self
+    }
+
+    async fn look(self) -> Diagnosis {
+        let Self { client, measure } = self;
+        let known = match client.check_settings() {
+            Ok(()) => patient::known(client).await,
+            Err(error) => Err(error),
+        };
+        match known {
+            Ok(patients) => all(client, patients, measure).await,
+            Err(error) => unreachable(client, &error).await,
+        }
+    }
+}
+
+async fn all(client: &Client, patients: Vec<Patient>, measure: Option<Duration>) -> Diagnosis {
+    let with_replicas = |patient| with_replicas(client, patient, measure);
+    let mut cases: Vec<Case> =
+        join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
+    once(&mut cases);
+    let serves = cases.iter().any(|case| case.serves);
+    let mut diagnosis = Diagnosis::default();
+    for case in cases {
+        diagnosis.findings.extend(case.findings);
+        diagnosis.lateness.add(&case.lateness);
+    }
+    if serves {
+        diagnosis.findings.extend(Topics::of(client).examine().await);
+    }
+    diagnosis
+}
+
+/// All nodes of a cluster say that it is down: one primary is enough, and comes first.
+fn once(cases: &mut Vec<Case>) {
+    let says = |case: &Case| case.has_said(&[codes::SLOTS_UNSERVED]);
+    let primary = cases.iter().position(|case| says(case) && !case.info.is_replica());
+    let Some(place) = primary.or_else(|| cases.iter().position(says)) else { return };
+    let first = cases.remove(place);
+    for case in &mut *cases {
+        case.findings.retain(|finding| finding.code != codes::SLOTS_UNSERVED.code);
+    }
+    cases.insert(0, first);
+}
+
+/// A server, and then the replicas that it has named.
+async fn with_replicas(client: &Client, patient: Patient, measure: Option<Duration>) -> Vec<Case> {
+    let case = examine(patient, measure).await;
+    let replicas = patient::replicas_of(client, &case.patient, &case.info);
+    let mut cases = vec![case];
+    cases.extend(join_all(replicas.into_iter().map(|replica| examine(replica, None))).await);
+    cases
+}
+
+/// For a cluster none of whose nodes names the others, and for sentinels that name nobody. The first server of the URL that can
+/// be reached shows why.
+async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
+    let mut cases = Vec::new();
+    for patient in patient::named(client) {
+        let case = glance(patient).await;
+        // A sentinel that watches the primary leads on to it.
+        let behind =
+            if case.findings.is_empty() { patient::behind(client, &case.patient).await } else { None };
+        cases.push(case);
+        if let Some(primary) = behind {
+            cases.push(glance(primary).await);
+        }
+    }
+    let says = |case: &Case, code| case.has_said(&[code]);
+    let explains = |case: &&Case| {
+        !case.findings.is_empty() && !says(case, codes::UNREACHABLE) && !says(case, codes::ANSWERS)
+    };
+    let is_primary = |case: &&Case| says(case, codes::UNREACHABLE) && case.patient.asked == Asked::Server;
+    let findings = match cases.iter().find(explains).or_else(|| cases.iter().find(is_primary)) {
+        Some(case) => case.findings.clone(),
+        None => {
+            let nodes = client.store().target().endpoints.to_string();
+            let cli = cases.first().map_or("redis-cli", |case| &case.patient.cli);
+            vec![Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", cli)])]
+        }
+    };
+    Diagnosis { findings, ..Diagnosis::default() }
+}
+
+impl<'a> IntoFuture for DoctorRequest<'a> {
+    type Output = Diagnosis;
+    type IntoFuture = BoxFuture<'a, Diagnosis>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.look().boxed()
+    }
+}

@@ -1,0 +1,216 @@
+//! Keeps partitions heard: subscribes where they are held, says again and again that somebody looks on, and begins anew
+//! when a line ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::sync::Notify;
+
+use crate::connection::{Address, ClusterMap, Topology};
+use crate::error::{ErrorKind, Result};
+use crate::inside::{Overheard, TailLine};
+use crate::log::debug;
+use crate::tail::queue::Sender;
+use crate::wire::{PartitionNames, Store};
+
+/// So often partitions are told that somebody looks on ...
+const AGAIN: Duration = Duration::from_secs(5);
+/// ... for so long.
+const AHEAD_MS: u64 = 20_000;
+/// Partitions that are told at the same time.
+const TOLD: usize = 250;
+/// Waits between tries to subscribe, before jitter.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// While some partitions are heard nowhere, they are looked for this often.
+const ALERT: Duration = Duration::from_secs(1);
+
+pub(super) struct Keeper {
+    store: Store,
+    partitions: Arc<[PartitionNames]>,
+    queue: Sender,
+    lines: Vec<(Address, TailLine)>,
+    /// One of the present lines has ended.
+    ended: Arc<Notify>,
+}
+
+impl Keeper {
+    /// Once it is answered, all that starts and ends is heard, but of partitions whose server is away: that is said, and
+    /// they are looked for.
+    pub(super) async fn begin(
+        store: Store,
+        partitions: Arc<[PartitionNames]>,
+        queue: Sender,
+    ) -> Result<Self> {
+        let mut keeper = Self { store, partitions, queue, lines: Vec::new(), ended: Arc::default() };
+        keeper.subscribe().await?;
+        if !keeper.is_whole() {
+            keeper.queue.lose_line();
+        }
+        keeper.look_on().await?;
+        Ok(keeper)
+    }
+
+    /// Until it is dropped, or a topic has another number of partitions.
+    pub(super) async fn run(mut self) {
+        loop {
+            let is_whole = self.is_whole();
+            tokio::select! {
+                () = self.ended.notified() => self.begin_anew().await,
+                () = self.moved() => self.begin_anew().await,
+                () = tokio::time::sleep(ALERT), if !is_whole => self.hear_more().await,
+                () = tokio::time::sleep(AGAIN), if is_whole => {}
+            }
+            match self.look_on().await {
+                Err(error) if error.kind() == ErrorKind::Partitions => return,
+                Err(error) => debug!(%error, "partitions were not told that somebody looks on"),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.heard().count() == self.partitions.len()
+    }
+
+    /// The places of the partitions that are heard.
+    fn heard(&self) -> impl Iterator<Item = usize> {
+        self.lines.iter().flat_map(|(_, line)| line.heard.iter().copied())
+    }
+
+    /// Whether a partition is held by another than the one that is heard.
+    async fn moved(&self) {
+        match self.store.topology() {
+            Topology::One(server) => match self.lines.first() {
+                Some((address, _)) => server.place().left(address).await,
+                None => std::future::pending().await,
+            },
+            Topology::Cluster(cluster) => {
+                let mut map = cluster.map();
+                if map.wait_for(|map| self.is_elsewhere(map)).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    fn is_elsewhere(&self, map: &ClusterMap) -> bool {
+        let mut heard =
+            self.lines.iter().flat_map(|(at, line)| line.heard.iter().map(move |place| (at, *place)));
+        heard.any(|(at, place)| {
+            map.owner(self.partitions[place].slot).is_some_and(|owner| *owner != at.endpoint())
+        })
+    }
+
+    /// All lines anew, until there are some.
+    async fn begin_anew(&mut self) {
+        self.queue.lose_line();
+        let mut wait = FIRST_WAIT;
+        loop {
+            tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
+            match self.subscribe().await {
+                Ok(()) => return,
+                Err(error) => debug!(%error, "nobody can look on"),
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// All that can be heard; an error where that is nothing.
+    async fn subscribe(&mut self) -> Result<()> {
+        self.lines.clear();
+        self.ended = Arc::default();
+        let all: Vec<_> = (0..self.partitions.len()).collect();
+        self.hear(&all).await
+    }
+
+    /// Subscribes to those that nobody could be asked for before, and leaves the others' lines alone.
+    async fn hear_more(&mut self) {
+        let heard: BTreeSet<_> = self.heard().collect();
+        let missing: Vec<_> = (0..self.partitions.len()).filter(|place| !heard.contains(place)).collect();
+        match self.hear(&missing).await {
+            // What they have done since they were lost was not heard.
+            Ok(()) if self.heard().count() > heard.len() => self.queue.lose_line(),
+            Ok(()) => {}
+            Err(error) => debug!(%error, "some partitions are not heard yet"),
+        }
+    }
+
+    /// Subscribes to these where they are held. A server that is away does not keep the others from being heard: it is an
+    /// error only if there is no other.
+    async fn hear(&mut self, places: &[usize]) -> Result<()> {
+        let holders = self.holders(places).await?;
+        let listening = holders.into_iter().map(|(address, places)| self.listen(address, places));
+        let (mut refused, before) = (None, self.lines.len());
+        for line in join_all(listening).await {
+            match line {
+                // Of a slot that moves, nothing is heard at either place for a moment.
+                Ok((_, line)) if line.heard.is_empty() => {}
+                Ok(line) => self.lines.push(line),
+                Err(error) => refused = Some(error),
+            }
+        }
+        match refused {
+            Some(error) if self.lines.len() == before => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn listen(
+        &self,
+        address: Address,
+        places: Vec<usize>,
+    ) -> impl Future<Output = Result<(Address, TailLine)>> + use<> {
+        let (queue, ended) = (self.queue.clone(), self.ended.clone());
+        let partitions = self.partitions.clone();
+        let hear = move |heard| match heard {
+            Overheard::Told(place, message) => queue.hear(place, message),
+            Overheard::Ended => ended.notify_one(),
+        };
+        async move {
+            let line = TailLine::open(&address, &partitions, &places, hear).await?;
+            Ok((address, line))
+        }
+    }
+
+    /// Where these partitions are held; those that nobody has are left out.
+    async fn holders(&self, places: &[usize]) -> Result<Vec<(Address, Vec<usize>)>> {
+        match self.store.topology() {
+            Topology::One(server) => Ok(vec![(server.place().find().await?, places.to_vec())]),
+            Topology::Cluster(cluster) => {
+                cluster.refresh().await?;
+                let map = cluster.map().borrow().clone();
+                let mut holders = BTreeMap::<_, Vec<usize>>::new();
+                for place in places {
+                    if let Some(owner) = map.owner(self.partitions[*place].slot) {
+                        holders.entry(owner.clone()).or_default().push(*place);
+                    }
+                }
+                let address = |(owner, places)| (cluster.server(&owner).place().present(), places);
+                Ok(holders.into_iter().map(address).collect())
+            }
+        }
+    }
+
+    /// Tells all partitions that somebody looks on; an error where none would hear of it, or where one is of another
+    /// number than it was. One that is not there is told once it is.
+    async fn look_on(&self) -> Result<()> {
+        let (mut refused, mut told) = (None, false);
+        for some in self.partitions.chunks(TOLD) {
+            let asked = some.iter().map(|at| self.store.look_on(at, AHEAD_MS));
+            for answer in join_all(asked).await {
+                match answer {
+                    Err(error) if error.kind() == ErrorKind::Partitions => return Err(error),
+                    Err(error) if error.code() != Some("NOMETA") => refused = Some(error),
+                    _ => told = true,
+                }
+            }
+        }
+        match refused {
+            Some(error) if !told => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Bytes of others as text that a terminal, a log and a JSON string can bear, and back.
+//!
+//! Printable ASCII stands for itself, but for the backslash, which is doubled; everything else is `\n`, `\r`, `\t` or
+//! `\xNN`. So nothing is lost, no two keys look alike, and no key can move a cursor or colour a line.
+
+use crate::error::{Error, Result};
+
+/// Bytes as text.
+///
+/// ```
+/// use keylapse_console::text::{escape, unescape};
+///
+/// assert_eq!(escape(b"order:7\n\xff"), "order:7\\n\\xff");
+/// assert_eq!(unescape("order:7\\n\\xff")?, b"order:7\n\xff");
+/// # Ok::<(), keylapse::Error>(())
+/// ```
+pub fn escape(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len()), |mut text, byte| {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            _ => _ = write!(text, "\\x{byte:02x}"),
+        }
+        text
+    })
+}
+
+/// The bytes that a text stands for. What is not ASCII stands for its UTF-8.
+///
+/// # Errors
+/// Of kind [`Invalid`](keylapse::ErrorKind::Invalid) where a backslash begins nothing that [`escape`] writes.
+pub fn unescape(text: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let (byte, length) = one(&rest[at + 1..]).ok_or_else(|| refusal(text))?;
+        bytes.push(byte);
+        rest = &rest[at + 1 + length..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Ok(bytes)
+}
+
+/// The byte behind a backslash, and how many characters say it.
+fn one(behind: &str) -> Option<(u8, usize)> {
+    match behind.as_bytes().first()? {
+        b'\\' => Some((b'\\', 1)),
+        b'n' => Some((b'\n', 1)),
+        b'r' => Some((b'\r', 1)),
+        b't' => Some((b'\t', 1)),
+        b'x' => {
+            let digits =
+                behind.get(1..3).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+            Some((u8::from_str_radix(digits, 16).ok()?, 3))
+        }
+        _ => None,
+    }
+}
+
+fn refusal(text: &str) -> Error {
+    Error::invalid(format!(
+        "{} has a backslash that begins no escape: write \\\\ for a backslash, \\n, \\r, \\t or \\xNN for other bytes",
+        crate::escape::excerpt(text.as_bytes())
+    ))
+}
+
+/// A text as one word of a POSIX shell.
+///
+/// ```
+/// assert_eq!(keylapse_console::text::quoted("it's"), r"'it'\''s'");
+/// ```
+pub fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Writes bytes into JSON as text.
+pub(crate) mod serde_bytes {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &Bytes, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&super::escape(bytes))
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Bytes, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        super::unescape(&text).map(Bytes::from).map_err(D::Error::custom)
+    }
+}
+
+/// The same of what may be missing.
+pub(crate) mod serde_maybe_bytes {
+    use bytes::Bytes;
+    use serde::Serializer;
+
+    #[allow(clippy::ref_option)] // as serde asks
+    pub(crate) fn serialize<S: Serializer>(bytes: &Option<Bytes>, out: S) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => out.serialize_str(&super::escape(bytes)),
+            None => out.serialize_none(),
+        }
+    }
+}
+
+/// An id of sixteen hexadecimal digits.
+pub(crate) fn id_of_text(text: &str) -> Option<crate::id::ArmingId> {
+    let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()?;
+    crate::id::ArmingId::from_bytes(&number.to_be_bytes())
+}
+
+/// Writes an id into JSON as its sixteen digits.
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
+pub(crate) fn id_as_text<S: serde::Serializer>(
+    id: &Option<crate::id::ArmingId>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => out.collect_str(id),
+        None => out.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_reads_back(bytes: Vec<u8>) {
+            let text = escape(&bytes);
+            prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+            prop_assert_eq!(unescape(&text).unwrap(), bytes);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = unescape(&text);
+        }
+    }
+
+    #[test]
+    fn words_are_fit_for_a_shell() {
+        for (word, shown) in [("keylapse", "keylapse"), ("a b", "'a b'"), ("a'b", r"'a'\''b'"), ("", "''")] {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+
+    #[test]
+    fn a_backslash_that_begins_nothing_is_refused() {
+        for bad in ["\\", "a\\q", "\\x", "\\x1", "\\xg0", "\\x+1", "\\xé"] {
+            assert!(unescape(bad).is_err(), "{bad}");
+        }
+        assert_eq!(unescape("é").unwrap(), "é".as_bytes());
+    }
+}

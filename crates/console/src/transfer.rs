@@ -1,0 +1,243 @@
+//! Timers and dead letters as lines of JSON, and back.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{ArmingId, Token};
+use crate::wire::{
+    DeadReason, FailedAttempt, History, ImportEntry, Imported, Letter, PartitionNames, Record, State,
+    portions,
+};
+use crate::{Cursor, Entry, EntryState, Filter, KnownTopic, text};
+use keylapse_wire::counted::is_zero;
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+/// Entries of one page, and of one call.
+const PAGE: usize = 200;
+
+/// A timer or a dead letter, as a line of JSON. Times are milliseconds since 1970 by the server's clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Export {
+    /// The version of the line: 1.
+    pub v: u32,
+    /// `timer` or `letter`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The topic.
+    pub topic: String,
+    /// The key.
+    #[serde(with = "text::serde_bytes")]
+    pub key: Bytes,
+    /// The arming: 16 hexadecimal digits.
+    pub id: String,
+    /// The first deadline.
+    pub deadline_ms: u64,
+    /// When the timer is due; of a letter when it died.
+    pub at_ms: u64,
+    /// Why a letter died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The attempt that is to come, from 1; of a letter how many it had.
+    pub attempt: u32,
+    /// Leases lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost_leases: u8,
+    /// How often it was snoozed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snoozes: u16,
+    /// The failed attempts, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailedAttempt>,
+    /// The payload.
+    #[serde(with = "text::serde_bytes")]
+    pub payload: Bytes,
+}
+
+/// What became of lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ImportReport {
+    /// Lines that are there now and were not before.
+    pub imported: u64,
+    /// Lines that were left alone: there already, taken, or ended lately.
+    pub skipped: u64,
+    /// How many there were of each outcome.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl KnownTopic {
+    /// A page of the topic's timers, or of its dead letters, for somebody to keep. Running attempts are written as what
+    /// would run again; what is kept behind them, and records that cannot be read, are left out: how many, is said
+    /// besides.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses.
+    pub async fn export(
+        &self,
+        state: EntryState,
+        after: Option<&Cursor>,
+    ) -> Result<(Vec<Export>, u64, Option<Cursor>)> {
+        let whole = Some(keylapse::MAX_PAYLOAD);
+        let page = self.filtered(state, &Filter::default(), after, PAGE, whole).await?;
+        let all = page.entries.len();
+        let lines: Vec<_> = page.entries.into_iter().filter_map(|entry| self.line(entry)).collect();
+        let unreadable = (all - lines.len()) as u64;
+        Ok((lines, unreadable, page.next))
+    }
+
+    fn line(&self, entry: Entry) -> Option<Export> {
+        let record = Record::decode(entry.stands.0.clone()).ok()?;
+        let state = State::decode(entry.stands.1.clone()).unwrap_or_else(|_| State::waiting(1));
+        let running = entry.state == EntryState::Running;
+        Some(Export {
+            v: VERSION,
+            kind: if entry.state == EntryState::Dead { "letter" } else { "timer" }.to_owned(),
+            topic: entry.topic,
+            key: entry.key,
+            id: record.arming.to_string(),
+            deadline_ms: record.deadline,
+            at_ms: if running { state.deadline_after(&record) } else { entry.at_ms },
+            reason: entry.reason.map(|reason| reason.as_str().to_owned()),
+            attempt: entry.attempt,
+            lost_leases: if entry.state == EntryState::Dead { entry.lost_leases } else { 0 },
+            snoozes: entry.snoozes,
+            failures: entry.failures,
+            payload: record.payload,
+        })
+    }
+
+    /// Installs what was exported, where nothing stands in its place; at most 1,000 lines. A second import of the same
+    /// changes nothing: timers are known by key and id, letters by key, id and time of death. What has ended in between
+    /// is known for ten minutes.
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](ErrorKind::Invalid) for lines that cannot be of this topic, and for timers of attached topics;
+    /// nothing is installed then. When a server cannot be reached or refuses.
+    pub async fn import(&self, lines: &[Export]) -> Result<ImportReport> {
+        let mut by_partition = BTreeMap::<u32, Vec<ImportEntry>>::new();
+        for line in lines {
+            let at = self.partition_of(&line.key).index;
+            by_partition.entry(at).or_default().push(self.entry_of_line(line)?);
+        }
+        let mut report = ImportReport::default();
+        for (at, entries) in by_partition {
+            for some in once_each(entries).iter().flat_map(|some| portions(some)) {
+                report.add(&self.install(&self.parts()[at as usize], some).await?);
+            }
+        }
+        Ok(report)
+    }
+
+    async fn install(&self, at: &PartitionNames, entries: &[ImportEntry]) -> Result<Vec<Imported>> {
+        let (store, triggers) = (self.console.store(), self.config().triggers);
+        // A repeat finds what the first call has installed.
+        self.console.persist(|_| store.import(at, triggers, entries)).await
+    }
+
+    fn entry_of_line(&self, line: &Export) -> Result<ImportEntry> {
+        let refuse =
+            |why: &str| Error::new(ErrorKind::Invalid, format!("a line to import: {why}")).at_key(&line.key);
+        if line.v != VERSION {
+            return Err(refuse(&format!("it is of version {}, and this program reads {VERSION}", line.v)));
+        }
+        if line.topic != self.name() {
+            return Err(refuse(&format!("it is of topic {}, and not of {}", line.topic, self.name())));
+        }
+        self.config().check_key(self.console.namespace(), &line.key)?;
+        self.config().check_payload(&line.key, &line.payload)?;
+        if line.deadline_ms >= crate::time::MAX_DEADLINE_MS || line.at_ms >= crate::time::MAX_DEADLINE_MS {
+            return Err(refuse("its time is after the year 2248"));
+        }
+        let arming = text::id_of_text(&line.id).ok_or_else(|| refuse("its id"))?;
+        let record = Record { arming, deadline: line.deadline_ms, payload: line.payload.clone() }.encode();
+        match line.kind.as_str() {
+            "timer" if self.is_attached() => Err(self.attached("import")),
+            "timer" => Ok(timer(line, record)),
+            "letter" => letter(line, arming, record).ok_or_else(|| refuse("its reason")),
+            _ => Err(refuse("its type is neither timer nor letter")),
+        }
+    }
+}
+
+fn history(line: &Export) -> Bytes {
+    let mut history = History::default();
+    line.failures.iter().cloned().for_each(|failed| history.push(failed));
+    history.encode()
+}
+
+fn timer(line: &Export, record: Bytes) -> ImportEntry {
+    let plain =
+        line.attempt == 1 && line.snoozes == 0 && line.failures.is_empty() && line.at_ms == line.deadline_ms;
+    let state = State {
+        attempt: line.attempt.max(1),
+        snoozes: line.snoozes,
+        deadline: line.at_ms,
+        history: history(line),
+        ..State::waiting(1)
+    };
+    let state = (!plain).then(|| state.encode());
+    ImportEntry::Timer { key: line.key.clone(), record, state, due: line.at_ms }
+}
+
+fn letter(line: &Export, arming: ArmingId, record: Bytes) -> Option<ImportEntry> {
+    let reason = line.reason.as_deref().and_then(DeadReason::named)?;
+    let state = State {
+        claimed: false,
+        token: Token::default(),
+        attempt: line.attempt,
+        lost: line.lost_leases,
+        snoozes: line.snoozes,
+        deadline: 0,
+        history: history(line),
+    };
+    let letter = Letter { reason, died: line.at_ms, state: state.encode(), record }.encode();
+    let name = [&arming.as_bytes()[..], &line.at_ms.to_be_bytes(), &line.key].concat().into();
+    Some(ImportEntry::Letter { name, letter, died: line.at_ms })
+}
+
+/// In calls that name nothing twice.
+fn once_each(entries: Vec<ImportEntry>) -> Vec<Vec<ImportEntry>> {
+    let (mut calls, mut named) = (vec![Vec::new()], std::collections::HashSet::new());
+    for entry in entries {
+        let name = match &entry {
+            ImportEntry::Timer { key: name, .. } | ImportEntry::Letter { name, .. } => name.clone(),
+        };
+        let full = calls.last().is_none_or(|call: &Vec<_>| call.len() >= PAGE);
+        if full || !named.insert(name.clone()) {
+            calls.push(Vec::new());
+            named = [name].into();
+        }
+        calls.last_mut().into_iter().for_each(|call| call.push(entry.clone()));
+    }
+    calls.retain(|call| !call.is_empty());
+    calls
+}
+
+impl ImportReport {
+    fn add(&mut self, outcomes: &[Imported]) {
+        for outcome in outcomes {
+            let (count, word) = match outcome {
+                Imported::New => (&mut self.imported, "imported"),
+                Imported::There => (&mut self.skipped, "there already"),
+                Imported::Taken => (&mut self.skipped, "the key has another timer"),
+                Imported::Ended => (&mut self.skipped, "has ended lately"),
+            };
+            *count += 1;
+            *self.outcomes.entry(word).or_default() += 1;
+        }
+    }
+
+    /// With what became of others.
+    pub fn and(mut self, other: &Self) -> Self {
+        self.imported += other.imported;
+        self.skipped += other.skipped;
+        other.outcomes.iter().for_each(|(word, count)| *self.outcomes.entry(word).or_default() += count);
+        self
+    }
+}
