@@ -5,7 +5,7 @@ pub use crate::connection::slot::slot_of;
 pub use crate::events::event;
 pub use crate::events::tail::{Overheard, TailLine};
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
-pub use crate::policy::{Capture, Fields, Policy};
+pub use crate::policy::{Capture, Counting, Fields, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;

@@ -133,7 +133,7 @@ pub use limits::{MAX_KEY, MAX_PAYLOAD};
 pub use listener::{AttachedBacklog, Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
-pub use policy::{Recovered, Unenrolled, Vanished, WriteBack};
+pub use policy::{Treatment, WriteBack};
 pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{

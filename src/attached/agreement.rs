@@ -48,7 +48,7 @@ async fn agree_on(runtime: &Runtime, topic: &RunningTopic) -> Result<()> {
 /// Says what this listener's policy is; what the topic's is now.
 async fn ask(first: &Partition) -> Result<StandingPolicy> {
     let own = first.topic.own_policy();
-    first.store.agree_on_policy(&first.names, own.revision, &TopicPolicy::of(own).text()).await
+    first.store.agree_on_policy(&first.names, own.revision, &own.topic.text()).await
 }
 
 /// Keeps a listener to the policy of one topic.
@@ -102,8 +102,8 @@ impl Followed {
     fn of(topic: &RunningTopic, stands: &StandingPolicy) -> Result<Option<Self>> {
         let own = topic.own_policy();
         let read = TopicPolicy::read(&stands.text).map_err(|error| unreadable(topic, stands, &error))?;
-        let differs = TopicPolicy::of(own).differences(&read);
-        Ok((!differs.is_empty()).then(|| Self { policy: read.put_into(own), differs }))
+        let differs = own.topic.differences(&read);
+        Ok((!differs.is_empty()).then(|| Self { policy: Policy { topic: read, ..own.clone() }, differs }))
     }
 
     /// Says so, where that is news.

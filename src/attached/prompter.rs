@@ -177,7 +177,7 @@ impl Prompter {
             }
         }
         for (partition, keys) in fresh {
-            let capture = self.runtime.partitions[partition].topic.policy().capture.clone();
+            let capture = self.runtime.partitions[partition].topic.policy().capture();
             self.make_ready(partition, &keys, &capture, false);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::destination::Destinations;
-use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished, WriteBack};
+use crate::policy::{Fields, Policy, Treatment, WriteBack};
 use crate::time::MAX_DELAY;
 use crate::topic::Topic;
 
@@ -60,7 +60,7 @@ impl<T> Attached<T> {
     /// the value of the expired key. It is read when the key is found, and again a quarter of a second
     /// before the deadline. Default: no copies. Costs the bytes of each value in Redis once more.
     pub fn keep_values(self, cap: usize) -> Self {
-        self.with(|all| all.capture.cap = cap)
+        self.with(|all| all.topic.values = cap)
     }
 
     /// Also keeps these fields of hashes, as far as there are such, if they fit into the cap: each counts as its name,
@@ -68,35 +68,46 @@ impl<T> Attached<T> {
     /// or the keys of a map, and the values text, numbers in digits, bytes, or JSON where the type has a sequence, a map
     /// or a struct. A topic of bytes gets [`KeptValue::Fields`](crate::KeptValue::Fields). Default: a hash is not copied.
     pub fn keep_fields(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.with(|all| all.capture.fields = Fields::named(names.into_iter().map(Into::into)))
+        self.with(|all| all.topic.fields = Fields::named(names.into_iter().map(Into::into)))
     }
 
     /// The same with all fields that a hash has. Of one that does not fit, nothing is kept. The names are read to find
     /// out, and the lengths of the values.
     pub fn keep_all_fields(self) -> Self {
-        self.with(|all| all.capture.fields = Fields::All)
+        self.with(|all| all.topic.fields = Fields::All)
     }
 
     /// Also keeps copies of hashes, lists, sets and streams, as the server's DUMP writes them, if they
     /// are no larger than the cap. Making a dump costs the server time in proportion to the value.
     pub fn keep_dumps(self) -> Self {
-        self.with(|all| all.capture.dumps = true)
+        self.with(|all| all.topic.dumps = true)
     }
 
-    /// What becomes of expiries of keys that were not enrolled. Default: they fire.
-    pub fn unenrolled(self, policy: Unenrolled) -> Self {
-        self.with(|all| all.unenrolled = policy)
+    /// What becomes of expiries of keys whose deadline had not been read before. Default: they fire.
+    ///
+    /// With [`Treatment::Fire`] the handler runs without a value and without a known deadline. Whoever may PUBLISH on the
+    /// channel of expired events can make it run this way. With [`Treatment::Ignore`] an expiry counts only if the key's
+    /// deadline was read, and has passed. What expires sooner than it can be read is lost.
+    pub fn unenrolled(self, treatment: Treatment) -> Self {
+        self.with(|all| all.topic.unenrolled = treatment)
     }
 
-    /// What becomes of keys that are gone and did not expire. Default: they are forgotten.
-    pub fn vanished(self, policy: Vanished) -> Self {
-        self.with(|all| all.vanished = policy)
+    /// What becomes of keys that are gone at their deadline though nothing was missed, and did not expire: they were deleted
+    /// or evicted. Default: they are forgotten. With [`Treatment::Fire`] handlers also run for keys that their writer has
+    /// deleted, unless the deletion was heard.
+    pub fn vanished(self, treatment: Treatment) -> Self {
+        self.with(|all| all.topic.vanished = treatment)
     }
 
     /// What becomes of keys that are gone when something may have been missed: after a gap, or when all listeners
     /// were down. Nobody knows whether they expired or were deleted. Default: they fire.
-    pub fn recovered(self, policy: Recovered) -> Self {
-        self.with(|all| all.recovered = policy)
+    ///
+    /// With [`Treatment::Fire`] the handler runs as [`Expiry::Recovered`](crate::Expiry::Recovered): also for keys that were
+    /// deleted or renamed while nobody listened. With [`Treatment::Ignore`] what expired while nobody listened is lost. Should another listener have heard it, and say
+    /// so later, its handler runs without the value; where [`unenrolled`](Self::unenrolled) keys are ignored, too, it does
+    /// not run. A listener that hears nothing at all ([`EventMode::Blind`](crate::EventMode::Blind)) then fires nothing.
+    pub fn recovered(self, treatment: Treatment) -> Self {
+        self.with(|all| all.topic.recovered = treatment)
     }
 
     /// Writes the key back when its handler fails, with the time to live of the retry and, as [`WriteBack`] says, the
@@ -106,7 +117,7 @@ impl<T> Attached<T> {
     /// unpaid order can be paid again. A key that its writer has created meanwhile is never touched; then
     /// the retry gives way to it. Needs [`keep_values`](Self::keep_values), but for [`WriteBack::counting`].
     pub fn write_back(self, how: WriteBack) -> Self {
-        self.with(|all| all.write_back = Some(how))
+        self.with(|all| all.topic.write_back = how.0)
     }
 
     /// Which revision of the topic's policy this is. All listeners of a topic treat its keys alike: by what the highest

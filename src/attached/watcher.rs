@@ -80,7 +80,7 @@ impl Watcher {
         let (early, late): (Vec<_>, Vec<_>) =
             due.watches.into_iter().partition(|watch| watch.deadline > due.stamp.ms());
         self.look(late, &Capture::default()).await;
-        self.look(early, &topic.policy().capture).await;
+        self.look(early, &topic.policy().capture()).await;
     }
 
     /// Has keys looked at. It waits until there is room for them: so no more are taken than can be looked at.

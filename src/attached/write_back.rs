@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::log::{debug, warn};
-use crate::policy::{Capture, Counting, WriteBack};
+use crate::policy::{Capture, Counting};
 use crate::runtime::{Partition, RunningTopic};
 use crate::wire::copy::{DUMP, STRING, take_head};
 use crate::wire::{End, Life, State, Trigger, TriggerKey};
@@ -43,7 +43,7 @@ pub(crate) fn value(
 ) -> Option<Bytes> {
     match end {
         Some(End::Retry { attempt, .. }) if *attempt > state.attempt => {
-            counted(payload, topic.policy().write_back.as_ref()?, *attempt)
+            counted(payload, &topic.policy().topic.write_back, *attempt)
         }
         _ => None,
     }
@@ -52,8 +52,7 @@ pub(crate) fn value(
 /// Whether the key may have been written back for this attempt, so that its writer may have been first. Of one that
 /// cannot have been no announcement is to come.
 pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
-    let written = |how: &WriteBack| counted(payload, how, state.attempt).is_some();
-    state.attempt > 1 && topic.policy().write_back.as_ref().is_some_and(written)
+    state.attempt > 1 && counted(payload, &topic.policy().topic.write_back, state.attempt).is_some()
 }
 
 /// Writes keys back until their retries. One that is not written is retried all the same.
@@ -109,10 +108,11 @@ async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<
 }
 
 /// The copy in a lapse's payload, with the attempt counted in it where that is asked for.
-fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
+fn counted(payload: &Bytes, how: &Counting, attempt: u32) -> Option<Bytes> {
     let mut copy = payload.clone();
     let kind = take_head(&mut copy).and_then(|_| copy.first());
-    match (&how.0, kind) {
+    match (how, kind) {
+        (Counting::Never, _) => None,
         (Counting::Alone, _) => Some([&[STRING][..], attempt.to_string().as_bytes()].concat().into()),
         (Counting::In(field), Some(&STRING)) => Some(in_json(&copy[1..], field, attempt).unwrap_or(copy)),
         (_, Some(&(STRING | DUMP))) => Some(copy),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn written(payload: &'static [u8], field: Option<&str>) -> Option<Bytes> {
-        let how = field.map_or_else(WriteBack::unchanged, WriteBack::counting_in);
+        let how = field.map_or(Counting::Nowhere, |field| Counting::In(field.into()));
         counted(&Bytes::from_static(payload), &how, 3)
     }
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_count_needs_no_copy() {
         for payload in [&b"\x00\x022"[..], b"\x00\x00", b"\x00\x03dump", b""] {
-            let value = counted(&Bytes::from_static(payload), &WriteBack::counting(), 3);
+            let value = counted(&Bytes::from_static(payload), &Counting::Alone, 3);
             assert_eq!(value.as_deref(), Some(&b"\x023"[..]));
         }
     }

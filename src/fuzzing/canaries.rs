@@ -11,7 +11,7 @@ use crate::attached::{Attached, Expired};
 use crate::fuzzing::input::Input;
 use crate::lapse::Lapse;
 use crate::outcome::{Done, Failure};
-use crate::policy::Unenrolled;
+use crate::policy::Treatment;
 use crate::testing::TestBed;
 use crate::topic::Topic;
 
@@ -62,7 +62,7 @@ impl Scene {
         let bed = TestBed::new();
         let topic = Topic::raw_named("fuzz", "k:{id}").expect("a pattern");
         for _ in 0..listeners {
-            let attached = Attached::new(topic.clone()).unenrolled(Unenrolled::Ignore);
+            let attached = Attached::new(topic.clone()).unenrolled(Treatment::Ignore);
             let handler = |_: Lapse<Expired<Bytes>>| std::future::ready(Ok::<_, Failure>(Done));
             bed.listen(|builder| builder.attach(attached, handler)).await.expect("it listens");
         }

@@ -78,14 +78,14 @@ impl Schedule {
     pub async fn plan<T>(&self, topic: &Topic<T>) -> Result<AttachPlan> {
         let (config, policy) = (&topic.config, topic.config.policy_for("plan")?);
         config.check(&self.client.namespace)?;
-        let store = &self.client.store;
+        let (store, capture) = (&self.client.store, policy.capture());
         let mut planner = Planner::new(config, policy);
         let began = Instant::now();
         let mut scan = self.scan(&config.pattern, policy.scan_rate).await?;
         while let Some(keys) = scan.next().await? {
             planner.plan.matching += keys.len() as u64;
             for keys in keys.chunks(planner.page) {
-                let found = self.persist(|_| store.read(keys, &policy.capture)).await?;
+                let found = self.persist(|_| store.read(keys, &capture)).await?;
                 planner.add(keys, found);
             }
         }
@@ -137,7 +137,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(config: &'a TopicConfig, policy: &'a Policy) -> Self {
-        let page = policy.capture.keys_in_touch();
+        let page = policy.capture().keys_in_touch();
         Self { config, policy, page, plan: AttachPlan::default(), by_partition: HashMap::new() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Attached, ErrorKind, Expiry, Listener, Unenrolled, Vanished, WriteBack};
+use keylapse::{Attached, ErrorKind, Expiry, Listener, Treatment, WriteBack};
 use keylapse_support::{Server, eventually};
 
 use crate::rows::evict;
@@ -65,7 +65,7 @@ async fn the_same_revision_with_another_policy_does_not_start_and_names_both() {
     let server = server(ALL_FLAGS).await;
     let listener = start(&server, plain().keep_values(64).revision(3), &Notes::default());
     listener.until_scanned().await;
-    let error = refused(&server, plain().unenrolled(Unenrolled::Ignore).revision(3)).await;
+    let error = refused(&server, plain().unenrolled(Treatment::Ignore).revision(3)).await;
     assert_eq!(error.kind(), ErrorKind::Conflict);
     for says in [
         "attached topic orders",
@@ -89,7 +89,7 @@ async fn a_higher_revision_takes_over_and_those_who_run_follow() {
     let often = plain().scan_every(Duration::from_millis(100));
     let harness = Harness::with("Ex", often, Notes::handler).await;
     // It goes at once: nobody but the listener of revision 1 is there to act by it.
-    let higher = plain().vanished(Vanished::Fire).unenrolled(Unenrolled::Ignore);
+    let higher = plain().vanished(Treatment::Fire).unenrolled(Treatment::Ignore);
     bring(&harness.server, higher, 2).await;
     eventually(PATIENCE, "it to follow", async || log.lines_with(&["follows it", "revision=1"]) == 1).await;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Expiry, Unenrolled};
+use keylapse::{Expiry, Treatment};
 use keylapse_support::eventually;
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, now, orders_with_values, until_time};
@@ -14,7 +14,7 @@ const TOMORROW: u64 = 86_400_000;
 
 /// Where an announcement counts only if the key's deadline was read.
 async fn strict(flags: &str) -> Harness {
-    let topic = orders_with_values().unenrolled(Unenrolled::Ignore).scan_every(Duration::from_millis(100));
+    let topic = orders_with_values().unenrolled(Treatment::Ignore).scan_every(Duration::from_millis(100));
     Harness::with(flags, topic, Notes::handler).await
 }
 

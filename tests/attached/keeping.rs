@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Attached, EventMode, Unenrolled};
+use keylapse::{Attached, EventMode, Treatment};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, orders, orders_with_values, server};
@@ -71,7 +71,7 @@ async fn whoever_enrols_may_die_and_nothing_is_lost_nor_any_value() {
     let server = server(ALL_FLAGS).await;
     let notes = Notes::default();
     let topic = || orders().lease(Duration::from_millis(LEASE));
-    let attached = || Attached::<Bytes>::new(topic()).keep_values(1024).unenrolled(Unenrolled::Ignore);
+    let attached = || Attached::<Bytes>::new(topic()).keep_values(1024).unenrolled(Treatment::Ignore);
     let mut listeners = Vec::new();
     for duty in ["slot", "second", "slot"] {
         let listener = Running::start(&server, |builder| builder.attach(attached(), notes.handler()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylapse::{
     Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule,
-    Topic, Unenrolled, Vanished, WriteBack,
+    Topic, Treatment, WriteBack,
 };
 use keylapse_support::eventually;
 use tokio::sync::Semaphore;
@@ -29,7 +29,7 @@ async fn what_is_not_enrolled_is_ignored_on_demand_and_what_is_fires() {
     let server = server("Ex").await;
     server.cmd(&["SET", &order("1"), "a sofa", "PX", "5000"]).await;
     let harness =
-        Harness::on(server, orders_with_values().unenrolled(Unenrolled::Ignore), Notes::handler).await;
+        Harness::on(server, orders_with_values().unenrolled(Treatment::Ignore), Notes::handler).await;
     harness.listener.until_enrolled(1).await;
     harness.write("2", "a lamp", 100).await;
     eventually(PATIENCE, "it to be ignored", async || harness.listener.attached().ignored == 1).await;
@@ -41,7 +41,7 @@ async fn what_is_not_enrolled_is_ignored_on_demand_and_what_is_fires() {
 
 #[tokio::test]
 async fn a_forged_expiry_of_an_enrolled_key_is_ignored_on_demand() {
-    let topic = orders_with_values().unenrolled(Unenrolled::Ignore);
+    let topic = orders_with_values().unenrolled(Treatment::Ignore);
     let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
     let deadline = harness.enrol("1", "a sofa", 3000).await;
     for _ in 0..3 {
@@ -52,7 +52,7 @@ async fn a_forged_expiry_of_an_enrolled_key_is_ignored_on_demand() {
     harness.listener.stop().await;
 }
 
-/// As the documentation of [`Unenrolled::Fire`] says.
+/// As the documentation of [`Attached::unenrolled`] says.
 #[tokio::test]
 async fn whoever_may_publish_can_forge_an_expiry() {
     let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
@@ -68,7 +68,7 @@ async fn whoever_may_publish_can_forge_an_expiry() {
 #[tokio::test]
 async fn vanished_keys_fire_on_demand() {
     for flags in [ALL_FLAGS, "Ex"] {
-        let topic = orders_with_values().vanished(Vanished::Fire).scan_every(Duration::from_millis(100));
+        let topic = orders_with_values().vanished(Treatment::Fire).scan_every(Duration::from_millis(100));
         let harness = Harness::with(flags, topic, Notes::handler).await;
         let deadline = harness.enrol("1", "a sofa", 3000).await;
         evict(&harness.server, &order("1")).await;
@@ -81,7 +81,7 @@ async fn vanished_keys_fire_on_demand() {
 #[tokio::test]
 async fn a_deletion_fires_as_vanished_only_where_it_is_not_heard() {
     for (flags, fires) in [(ALL_FLAGS, false), ("Ex", true)] {
-        let topic = orders_with_values().vanished(Vanished::Fire).scan_every(Duration::from_millis(100));
+        let topic = orders_with_values().vanished(Treatment::Fire).scan_every(Duration::from_millis(100));
         let harness = Harness::with(flags, topic, Notes::handler).await;
         let deadline = harness.enrol("1", "a sofa", 2000).await;
         harness.cmd(&["DEL", &order("1")]).await;

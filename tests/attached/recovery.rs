@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{EventMode, Expiry, Recovered};
+use keylapse::{EventMode, Expiry, Treatment};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
@@ -104,7 +104,7 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
 /// As locks want it: of what nobody heard, nobody knows whether it was released.
 #[tokio::test]
 async fn on_demand_nothing_fires_that_nobody_heard() {
-    let topic = || orders_with_values().recovered(Recovered::Ignore);
+    let topic = || orders_with_values().recovered(Treatment::Ignore);
     let harness = Harness::with(ALL_FLAGS, topic(), Notes::handler).await;
     let deadline = harness.enrol_and(&["expires", "is deleted"], "a sofa", 4000, async || {}).await;
     let Harness { server, notes, listener, .. } = harness;

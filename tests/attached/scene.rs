@@ -283,7 +283,7 @@ impl Harness {
         handler: impl FnOnce(&Notes) -> H,
     ) -> Self {
         let notes = Notes::default();
-        let keeps_values = !format!("{topic:?}").contains("Capture { cap: 0,");
+        let keeps_values = !format!("{topic:?}").contains(" values: 0,");
         let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
         Self { server, notes, listener, keeps_values }
     }

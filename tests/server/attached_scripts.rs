@@ -22,16 +22,23 @@ use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::scripts;
 use keylapse::internals::{
-    AckReply, Capture, Claim, Claimed, End, Fields, Group, Held, Index, LetterBounds, Policy, ServerTime,
-    Settle, SettleReply, SlotId, Store, Token, TopicEntry,
+    AckReply, Capture, Claim, Claimed, Counting, End, Fields, Group, Held, Index, LetterBounds, Policy,
+    ServerTime, Settle, SettleReply, SlotId, Store, Token, TopicEntry, TopicPolicy,
 };
-use keylapse::{ArmingId, ErrorKind, TriggerKey, Unenrolled, WriteBack};
+use keylapse::{ArmingId, ErrorKind, Treatment, TriggerKey};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 /// Fire whatever is heard, remember ten keys.
 pub(crate) fn on() -> Policy {
     Policy { cap: 10, ..Policy::default() }
+}
+
+/// The same with another policy of the topic.
+pub(crate) fn with(change: impl FnOnce(&mut TopicPolicy)) -> Policy {
+    let mut policy = on();
+    change(&mut policy.topic);
+    policy
 }
 
 /// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.

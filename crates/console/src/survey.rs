@@ -251,7 +251,7 @@ fn advice(survey: &Survey) -> Vec<String> {
     } else if ended > 0 && deleted > expired {
         advice.push(
             "mostly deleted, as locks are: KExg$ tells deletions from expiries; without it, let the handler look at \
-             Expired::recovered, or say .recovered(Recovered::Ignore)"
+             Expired::recovered, or say .recovered(Treatment::Ignore)"
                 .to_owned(),
         );
     } else if ended > 0 {

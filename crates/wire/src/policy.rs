@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::error::{Error, Result};
 use crate::limits::{MAX_KEY, MAX_PAYLOAD, fit};
 use crate::pattern::Pattern;
@@ -38,7 +40,8 @@ impl Capture {
 }
 
 /// Fields of a hash.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fields {
     /// None: a hash is no more than any other type.
     #[default]
@@ -46,7 +49,16 @@ pub enum Fields {
     /// All that there are.
     All,
     /// These, in order.
-    Named(Arc<[String]>),
+    Named(#[serde(serialize_with = "names", deserialize_with = "read_names")] Arc<[String]>),
+}
+
+fn names<S: Serializer>(names: &Arc<[String]>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(&**names)
+}
+
+/// Whatever order they stand in.
+fn read_names<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[String]>, D::Error> {
+    Ok(BTreeSet::<String>::deserialize(from)?.into_iter().collect())
 }
 
 /// A call that reads keys names these, too.
@@ -78,39 +90,14 @@ impl Fields {
     }
 }
 
-/// What an expiry leads to whose deadline had not been read before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unenrolled {
-    /// Its handler runs, without a value and without a known deadline. Whoever may PUBLISH on the channel
-    /// of expired events can make a handler run this way.
-    #[default]
+/// What becomes of a key whose end leaves a choice: `unenrolled`,
+/// `vanished` and `recovered` take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Treatment {
+    /// Its handler runs.
     Fire,
-    /// It is ignored: an expiry counts only if the key's deadline was read, and has passed. What expires
-    /// sooner than it can be read is lost.
-    Ignore,
-}
-
-/// What follows when a key is gone at its deadline though nothing was missed, and it did not expire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Vanished {
-    /// It was deleted or evicted, and is forgotten.
-    #[default]
-    Ignore,
-    /// Its handler runs: also for keys that their writer has deleted, unless the deletion was heard.
-    Fire,
-}
-
-/// What follows when a key is gone at its deadline and something may have been missed, so that nobody knows
-/// whether it expired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recovered {
-    /// Its handler runs, as `Expiry::Recovered`: also for keys that were deleted or
-    /// renamed while nobody listened.
-    #[default]
-    Fire,
-    /// It is forgotten: what expired while nobody listened is lost. Should another listener have heard it, and say so
-    /// later, its handler runs without the value; together with [`Unenrolled::Ignore`] it does not run. A listener
-    /// that hears nothing at all (`EventMode::Blind`) then fires nothing.
+    /// It is forgotten.
     Ignore,
 }
 
@@ -118,13 +105,21 @@ pub enum Recovered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBack(pub Counting);
 
-/// Where the number of the attempt to come stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the number of the attempt to come stands in a key that is written back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counting {
+    /// No key is written back.
+    #[default]
+    #[serde(rename = "no")]
+    Never,
+    /// Nowhere: the value is as it was.
+    #[serde(rename = "unchanged")]
     Nowhere,
     /// In this field of a JSON object.
+    #[serde(rename = "counting_in")]
     In(String),
     /// It is the value.
+    #[serde(rename = "counting")]
     Alone,
 }
 
@@ -152,11 +147,7 @@ impl WriteBack {
 #[allow(missing_docs)] // as there
 pub struct Policy {
     pub revision: u32,
-    pub capture: Capture,
-    pub unenrolled: Unenrolled,
-    pub vanished: Vanished,
-    pub recovered: Recovered,
-    pub write_back: Option<WriteBack>,
+    pub topic: TopicPolicy,
     pub only_extended: bool,
     pub cap: usize,
     pub scan_rate: u32,
@@ -168,16 +159,49 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             revision: 1,
-            capture: Capture::default(),
-            unenrolled: Unenrolled::default(),
-            vanished: Vanished::default(),
-            recovered: Recovered::default(),
-            write_back: None,
+            topic: TopicPolicy::default(),
             only_extended: false,
             cap: 1_000_000,
             scan_rate: 50_000,
             scan_every: Duration::from_secs(300),
             any_prefix: false,
+        }
+    }
+}
+
+/// What of it all listeners of a topic have to agree on: as it stands in Redis, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // as there
+pub struct TopicPolicy {
+    /// The version of the text. One of another version, or with more in it, was written by a newer program.
+    pub v: u32,
+    pub unenrolled: Treatment,
+    pub vanished: Treatment,
+    pub recovered: Treatment,
+    /// Up to how many bytes values are copied.
+    pub values: usize,
+    pub dumps: bool,
+    pub fields: Fields,
+    pub write_back: Counting,
+}
+
+impl TopicPolicy {
+    /// The version that this library writes.
+    pub const VERSION: u32 = 1;
+}
+
+impl Default for TopicPolicy {
+    fn default() -> Self {
+        Self {
+            v: Self::VERSION,
+            unenrolled: Treatment::Fire,
+            vanished: Treatment::Ignore,
+            recovered: Treatment::Fire,
+            values: 0,
+            dumps: false,
+            fields: Fields::None,
+            write_back: Counting::Never,
         }
     }
 }
@@ -192,19 +216,25 @@ pub fn scan_pace(rate: u32) -> (u32, Duration) {
 }
 
 impl Policy {
+    /// What of a value is copied.
+    pub fn capture(&self) -> Capture {
+        let TopicPolicy { values, dumps, fields, .. } = &self.topic;
+        Capture { cap: *values, dumps: *dumps, fields: fields.clone() }
+    }
+
     /// Whether what is written back for a retry is made of the value that the key had.
     fn restores_values(&self) -> bool {
-        self.write_back.as_ref().is_some_and(|how| how.0 != Counting::Alone)
+        self.restores() && self.topic.write_back != Counting::Alone
     }
 
     /// Returns whether the name of the field that counts attempts is longer than this.
     fn counts_in_more_than(&self, most: usize) -> bool {
-        matches!(&self.write_back, Some(WriteBack(Counting::In(field))) if field.len() > most)
+        matches!(&self.topic.write_back, Counting::In(field) if field.len() > most)
     }
 
     /// Whether keys are written back for their retries.
     pub fn restores(&self) -> bool {
-        self.write_back.is_some()
+        self.topic.write_back != Counting::Never
     }
 
     /// How many keys each of so many partitions remembers.
@@ -214,7 +244,7 @@ impl Policy {
 
     /// How long before its deadline a key is read again, in ms; 0: not.
     pub fn reread_ms(&self) -> u64 {
-        if self.capture.cap > 0 { ms_ceil(REREAD) } else { 0 }
+        if self.topic.values > 0 { ms_ceil(REREAD) } else { 0 }
     }
 
     /// Refuses settings that can never work, or would hurt.
@@ -225,20 +255,18 @@ impl Policy {
                  would have to be looked at; give its keys a prefix, or say Attached::allow_any_prefix"
             )));
         }
-        let keeps_values = self.capture.cap > 0;
+        let TopicPolicy { values, dumps, fields, .. } = &self.topic;
+        let keeps_values = *values > 0;
         let rules = [
-            (self.capture.cap <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
-            (keeps_values || !self.capture.dumps, "keep_dumps needs a cap: say keep_values, too"),
+            (*values <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
+            (keeps_values || !dumps, "keep_dumps needs a cap: say keep_values, too"),
+            (keeps_values || *fields == Fields::None, "keep_fields needs a cap: say keep_values, too"),
             (
-                keeps_values || self.capture.fields == Fields::None,
-                "keep_fields needs a cap: say keep_values, too",
-            ),
-            (
-                self.capture.fields.can_be(),
+                fields.can_be(),
                 "keep_fields takes 1 to 1,000 names of at most 4 KiB; keep_all_fields takes all",
             ),
             (
-                self.capture.fields == Fields::None || !self.restores(),
+                *fields == Fields::None || !self.restores(),
                 "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
             ),
             (!self.counts_in_more_than(MAX_KEY), "write_back counts in a field whose name has at most 4 KiB"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use keylapse::Treatment;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -51,9 +52,9 @@ pub(super) struct TopicTable {
 
     pub(super) keep_values: Option<Size>,
     pub(super) keep_fields: Option<Vec<String>>,
-    pub(super) unenrolled: Option<FireOrIgnore>,
-    pub(super) vanished: Option<FireOrIgnore>,
-    pub(super) recovered: Option<FireOrIgnore>,
+    pub(super) unenrolled: Option<Treatment>,
+    pub(super) vanished: Option<Treatment>,
+    pub(super) recovered: Option<Treatment>,
     pub(super) cap: Option<usize>,
     pub(super) scan_rate: Option<u32>,
     pub(super) scan_every: Option<Span>,
@@ -81,13 +82,6 @@ pub(super) struct KeepTable {
     pub(super) age: Span,
     #[serde(default)]
     pub(super) pause_when_full: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum FireOrIgnore {
-    Fire,
-    Ignore,
 }
 
 /// `[topics.NAME.webhook]`.

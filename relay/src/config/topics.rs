@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Attached, Backoff, Recovered, Topic, Unenrolled, Vanished};
+use keylapse::{Attached, Backoff, Topic};
 use toml::Spanned;
 
 use super::bounds::{DAY, if_within, time};
 use super::deliveries::delivery;
 use super::fault::ConfigError;
-use super::tables::{FireOrIgnore, KeepTable, RetryTable, TopicTable};
+use super::tables::{KeepTable, RetryTable, TopicTable};
 use super::values::Span;
 use super::{AT_ONCE, Relayed, Source};
 use crate::delivery::Delivery;
@@ -194,14 +194,14 @@ fn attached(topic: Topic<Bytes>, table: &TopicTable) -> Attached<Bytes> {
     if let Some(names) = &table.keep_fields {
         attached = attached.keep_fields(names);
     }
-    if let Some(policy) = table.unenrolled {
-        attached = attached.unenrolled(policy.of(Unenrolled::Fire, Unenrolled::Ignore));
+    if let Some(treatment) = table.unenrolled {
+        attached = attached.unenrolled(treatment);
     }
-    if let Some(policy) = table.vanished {
-        attached = attached.vanished(policy.of(Vanished::Fire, Vanished::Ignore));
+    if let Some(treatment) = table.vanished {
+        attached = attached.vanished(treatment);
     }
-    if let Some(policy) = table.recovered {
-        attached = attached.recovered(policy.of(Recovered::Fire, Recovered::Ignore));
+    if let Some(treatment) = table.recovered {
+        attached = attached.recovered(treatment);
     }
     if let Some(keys) = table.cap {
         attached = attached.cap(keys);
@@ -213,15 +213,6 @@ fn attached(topic: Topic<Bytes>, table: &TopicTable) -> Attached<Bytes> {
         attached = attached.scan_every(pause.0);
     }
     attached
-}
-
-impl FireOrIgnore {
-    fn of<T>(self, fire: T, ignore: T) -> T {
-        match self {
-            Self::Fire => fire,
-            Self::Ignore => ignore,
-        }
-    }
 }
 
 fn backoff(table: &RetryTable) -> Result<Backoff, String> {

@@ -17,7 +17,7 @@ use crate::escape::Escaped;
 use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::log::debug;
-use crate::policy::{Recovered, Vanished};
+use crate::policy::Treatment;
 use crate::time::{ServerTime, ms_ceil};
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 
@@ -213,11 +213,11 @@ impl StreamReader {
             }
             Verdict::Persisted => (Some(&topic.attached.persisted), Deed::Forget),
             Verdict::Deleted => (Some(&topic.attached.deleted), Deed::Forget),
-            Verdict::Vanished if topic.policy().vanished == Vanished::Fire => {
+            Verdict::Vanished if topic.policy().topic.vanished == Treatment::Fire => {
                 (Some(&topic.attached.vanished), fire(Expiry::Vanished))
             }
             Verdict::Vanished => (Some(&topic.attached.vanished), Deed::Forget),
-            Verdict::Recovered if topic.policy().recovered == Recovered::Ignore => {
+            Verdict::Recovered if topic.policy().topic.recovered == Treatment::Ignore => {
                 debug!(key = %Escaped(&watch.key), "gone, and something may have been missed: forgotten, as the topic asks");
                 (Some(&topic.attached.not_recovered), Deed::Forget)
             }

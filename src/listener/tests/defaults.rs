@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished};
+use crate::policy::{Counting, Fields, Policy, Treatment};
 use crate::{
     Attached, Backoff, Client, Durably, ForwardTo, Listener, Priority, Schedule, Servers, Tls, Topic,
 };
@@ -107,26 +107,14 @@ fn servers() -> [Row; 9] {
 fn attached() -> [Row; 12] {
     let topic = Attached::new(Topic::<u32>::new("a:{id}").expect("a pattern")).into_topic();
     let Some(policy) = topic.config.attach else { panic!("it is attached") };
-    let Policy {
-        revision,
-        capture,
-        unenrolled,
-        vanished,
-        recovered,
-        write_back,
-        only_extended,
-        cap,
-        scan_rate,
-        scan_every,
-        ..
-    } = policy;
+    let Policy { revision, topic: treated, only_extended, cap, scan_rate, scan_every, .. } = policy;
     [
-        ("keep_values", "no copies", capture.cap == 0),
-        ("keep_fields", "a hash is not copied", capture.fields == Fields::None),
-        ("unenrolled", "they fire", unenrolled == Unenrolled::Fire),
-        ("vanished", "they are forgotten", vanished == Vanished::Ignore),
-        ("recovered", "they fire", recovered == Recovered::Fire),
-        ("write_back", "retries live in keylapse's index alone", write_back.is_none()),
+        ("keep_values", "no copies", treated.values == 0),
+        ("keep_fields", "a hash is not copied", treated.fields == Fields::None),
+        ("unenrolled", "they fire", treated.unenrolled == Treatment::Fire),
+        ("vanished", "they are forgotten", treated.vanished == Treatment::Ignore),
+        ("recovered", "they fire", treated.recovered == Treatment::Fire),
+        ("write_back", "retries live in keylapse's index alone", treated.write_back == Counting::Never),
         ("revision", "1", revision == 1),
         ("deadlines_only_grow", "each change is read", !only_extended),
         ("cap", "1,000,000", cap == 1_000_000),

@@ -5,20 +5,16 @@ use keylapse::internals::attached::{
     Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, NodeId, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Policy, ServerTime};
-use keylapse::{ArmingId, TriggerKey, Unenrolled, WriteBack};
+use keylapse::internals::{Counting, Policy, ServerTime, TopicPolicy};
+use keylapse::{ArmingId, TriggerKey};
 use redis::cmd;
 
 use super::{Ids, Rig};
 
 /// Whatever is heard fires, keys are written back for their retries, and ten are remembered.
 pub(crate) fn policy() -> Policy {
-    Policy {
-        cap: 10,
-        unenrolled: Unenrolled::Fire,
-        write_back: Some(WriteBack::unchanged()),
-        ..Policy::default()
-    }
+    let topic = TopicPolicy { write_back: Counting::Nowhere, ..TopicPolicy::default() };
+    Policy { cap: 10, topic, ..Policy::default() }
 }
 
 impl Rig {

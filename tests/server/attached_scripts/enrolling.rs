@@ -44,7 +44,7 @@ async fn no_more_keys_are_enrolled_than_allowed() {
 #[tokio::test]
 async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none() {
     let mut scene = Scene::start().await;
-    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    let how = with(|topic| topic.values = 100);
     let enrol = async |life, micros, copy: &[u8]| {
         scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(micros), copy).await
     };
@@ -61,7 +61,7 @@ async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none() {
 #[tokio::test]
 async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     let mut scene = Scene::start().await;
-    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    let how = with(|topic| topic.values = 100);
     let deadline = FIRST + 1000;
     let enrol = async |micros, copy: &[u8]| {
         scene.enrol_as(&how, "a", deadline, (FIRST, 0), stamp(micros), copy).await
@@ -86,7 +86,7 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
 #[tokio::test]
 async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_deadline() {
     let mut scene = Scene::start().await;
-    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    let how = with(|topic| topic.values = 100);
     type Said<'a> = (u64, u64, &'a [u8], Enrolled, u64, &'a [u8]);
     let said: &[Said<'_>] = &[
         (1000, 0, b"\x02value", Enrolled::New, 0, b"\x02value"),

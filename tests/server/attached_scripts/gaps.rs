@@ -77,7 +77,7 @@ async fn a_key_that_was_found_gone_ends_with_what_was_read_of_it_before() {
 #[tokio::test]
 async fn a_topic_that_ignores_what_was_never_read_ignores_it_in_gaps() {
     let mut scene = Scene::start().await;
-    let how = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    let how = with(|topic| topic.unenrolled = Treatment::Ignore);
     assert_eq!(scene.note_in_gap_as(&how, 1000, 1, Some((1000, 9))).await, Noted::Ignored);
     assert_eq!(scene.read("a", 1500, 0, 0).await, Enrolled::New);
     assert_eq!(

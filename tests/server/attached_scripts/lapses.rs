@@ -35,7 +35,7 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
 #[tokio::test]
 async fn a_topic_may_ignore_keys_that_were_never_read() {
     let mut scene = Scene::start().await;
-    let how = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    let how = with(|topic| topic.unenrolled = Treatment::Ignore);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Ignored);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Known);
     // What should still live may have been announced by anybody.

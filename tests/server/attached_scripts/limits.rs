@@ -40,7 +40,7 @@ async fn written_back(scene: &Scene) -> u64 {
 /// After its retry has begun, the announcement of what was written back is expected for ten seconds.
 #[tokio::test]
 async fn an_owed_announcement_is_taken_for_ten_seconds() {
-    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    let how = with(|topic| topic.write_back = Counting::Nowhere);
     for (late, expected) in [(0, Noted::Returned), (9_999, Noted::Returned), (10_000, Noted::Lapse)] {
         let mut scene = Scene::start().await;
         assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
@@ -60,7 +60,7 @@ async fn an_owed_announcement_is_taken_for_ten_seconds() {
 #[tokio::test]
 async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
     let mut scene = Scene::start().await;
-    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    let how = with(|topic| topic.write_back = Counting::Nowhere);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
     let (_, held, _) = scene.claim().await.remove(0);
     // Written again and read while the attempt runs.

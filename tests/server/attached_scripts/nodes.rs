@@ -160,7 +160,7 @@ async fn a_note_of_another_server_leaves_word_and_takes_the_value_along() {
 /// Two clocks are not compared: canaries are numbered by that of the server which has the key.
 #[tokio::test]
 async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partitions_is_behind() {
-    let ignores = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    let ignores = with(|topic| topic.unenrolled = Treatment::Ignore);
     let gap = |canary| Identity::Gap {
         node: node("a"),
         canary: FIRST + canary,
@@ -225,7 +225,7 @@ async fn what_a_server_has_announced_that_was_replaced_fires_if_nothing_is_known
     assert_eq!(scene.noted(replaced()).await, Noted::Known);
 
     let scene = Scene::start().await;
-    let ignores = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    let ignores = with(|topic| topic.unenrolled = Treatment::Ignore);
     let note = Note { identity: replaced(), ..scene.note_of("a") };
     assert_eq!(scene.notes(&ignores, &[note]).await, [Noted::Ignored]);
 }

@@ -40,7 +40,7 @@ async fn a_key_is_written_back_if_its_name_is_free() {
 #[tokio::test]
 async fn a_key_that_was_written_back_is_told_from_its_writers() {
     let mut scene = Scene::start().await;
-    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    let how = with(|topic| topic.write_back = Counting::Nowhere);
     for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
         scene.clock(FIRST).await;
         assert_eq!(scene.note_as(&how, key, 0, 1).await, Noted::Lapse);

@@ -6,7 +6,7 @@ use keylapse_connection::{cmd, pipe};
 use crate::connection::Server;
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId};
-use crate::policy::{Capture, Policy, Unenrolled};
+use crate::policy::{Capture, Policy, Treatment};
 use crate::run::Call;
 use crate::scripts::{self, Script};
 use crate::time::ServerTime;
@@ -215,7 +215,7 @@ impl Store {
         use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
         let heard = notes.iter().filter_map(|note| note.identity.canary());
         let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
-        call.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
+        call.arg(if policy.topic.unenrolled == Treatment::Fire { "fire" } else { "ignore" });
         for note in notes {
             call.arg(&note.key[..]);
             note.identity.add_to(&mut call);
