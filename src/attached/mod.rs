@@ -51,7 +51,6 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attached::agreement::Agreement;
 use crate::attached::duties::Duties;
 use crate::attached::known::KnownDeadlines;
 use crate::attached::prompter::Prompter;
@@ -102,10 +101,9 @@ impl AttachedRoles {
                 writing.spawn(writer.run(waiting));
                 roles.spawn(Watcher::new(context).run());
             }
-            let first = runtime.partitions_of(topic)[0].clone();
-            scanners.push((first.clone(), slot));
-            roles.spawn(Agreement { runtime: runtime.clone(), partition: first }.run());
+            scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
         }
+        roles.spawn(agreement::keep_comparing(runtime.clone()));
         let duties = Duties::new(runtime.clone(), slot);
         let ours = duties.scans();
         roles.spawn(duties.run());

@@ -123,8 +123,8 @@ impl<T> Attached<T> {
     /// Which revision of the topic's policy this is. All listeners of a topic treat its keys alike: by what the highest
     /// revision says of [`unenrolled`](Self::unenrolled), [`vanished`](Self::vanished), [`recovered`](Self::recovered),
     /// [`keep_values`](Self::keep_values), [`keep_dumps`](Self::keep_dumps), [`keep_fields`](Self::keep_fields) and
-    /// [`write_back`](Self::write_back). Raise it with each change of these: listeners of a lower one follow within
-    /// seconds, and one of the same that says something else does not start. Default: 1.
+    /// [`write_back`](Self::write_back). Raise it with each change of these, and restart the listeners: one of a lower revision
+    /// follows from its next start on, and one of the same that says something else does not start. Default: 1.
     pub fn revision(self, number: u32) -> Self {
         self.with(|all| all.revision = number)
     }

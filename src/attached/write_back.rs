@@ -42,9 +42,7 @@ pub(crate) fn value(
     end: Option<&End>,
 ) -> Option<Bytes> {
     match end {
-        Some(End::Retry { attempt, .. }) if *attempt > state.attempt => {
-            counted(payload, &topic.policy().topic.write_back, *attempt)
-        }
+        Some(End::Retry { attempt, .. }) if *attempt > state.attempt => written(topic, payload, *attempt),
         _ => None,
     }
 }
@@ -52,7 +50,12 @@ pub(crate) fn value(
 /// Whether the key may have been written back for this attempt, so that its writer may have been first. Of one that
 /// cannot have been no announcement is to come.
 pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
-    state.attempt > 1 && counted(payload, &topic.policy().topic.write_back, state.attempt).is_some()
+    state.attempt > 1 && written(topic, payload, state.attempt).is_some()
+}
+
+fn written(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes> {
+    topic.config.attach.as_ref()?;
+    counted(payload, &topic.policy().topic.write_back, attempt)
 }
 
 /// Writes keys back until their retries. One that is not written is retried all the same.
@@ -139,14 +142,14 @@ fn in_json(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
 mod tests {
     use super::*;
 
-    fn written(payload: &'static [u8], field: Option<&str>) -> Option<Bytes> {
+    fn copied(payload: &'static [u8], field: Option<&str>) -> Option<Bytes> {
         let how = field.map_or(Counting::Nowhere, |field| Counting::In(field.into()));
         counted(&Bytes::from_static(payload), &how, 3)
     }
 
     #[test]
     fn the_attempt_is_counted_in_the_field_of_a_json_object_alone() {
-        let json = |payload, field| written(payload, field).map(|copy| copy.to_vec());
+        let json = |payload, field| copied(payload, field).map(|copy| copy.to_vec());
         assert_eq!(json(b"\x00\x02{\"a\":1}", None).unwrap(), b"\x02{\"a\":1}");
         assert_eq!(json(b"\x00\x02{\"a\":1,\"z\":0}", Some("a")).unwrap(), b"\x02{\"a\":3,\"z\":0}");
         for other in [&b"\x00\x02[1]"[..], b"\x00\x02plain", b"\x00\x02"] {
@@ -182,11 +185,11 @@ mod tests {
     #[test]
     fn without_a_copy_nothing_is_written() {
         for none in [&b"\x00\x00"[..], b"\x00\x0199", b"\x00\x05\0\0\0\0\0\0\0\0", b"\x00", b""] {
-            assert_eq!((written(none, None), written(none, Some("a"))), (None, None));
+            assert_eq!((copied(none, None), copied(none, Some("a"))), (None, None));
         }
-        assert_eq!(written(b"\x00\x03dump", Some("a")).unwrap(), &b"\x03dump"[..]);
+        assert_eq!(copied(b"\x00\x03dump", Some("a")).unwrap(), &b"\x03dump"[..]);
         // The time of its reading stands before it.
-        assert_eq!(written(b"\x10\x00\x00\x01\x8b\xcf\xe5\xa2\x98\x02x", None).unwrap(), &b"\x02x"[..]);
-        assert_eq!(written(b"\x10\x00\x00\x01", None), None);
+        assert_eq!(copied(b"\x10\x00\x00\x01\x8b\xcf\xe5\xa2\x98\x02x", None).unwrap(), &b"\x02x"[..]);
+        assert_eq!(copied(b"\x10\x00\x00\x01", None), None);
     }
 }

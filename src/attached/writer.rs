@@ -206,8 +206,7 @@ impl Writer {
             }
             true
         };
-        let policy = topic.policy();
-        let note = |_| store.note(names, &policy, &notes);
+        let note = |_| store.note(names, topic.policy(), &notes);
         if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
             self.noted(&notes, &replies);
         }
@@ -246,7 +245,7 @@ impl Writer {
         let (read, pending): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         let Partition { store, names, topic, .. } = &*self.context.partition;
         let deadlines = &self.context.deadlines;
-        match store.enrol(names, &topic.policy(), &read).await {
+        match store.enrol(names, topic.policy(), &read).await {
             Ok((next, replies)) => {
                 for (reply, pending) in replies.iter().zip(pending) {
                     use Enrolled::{Known, New, Wanted};
@@ -314,7 +313,7 @@ impl Writer {
             return;
         }
         let Partition { store, names, topic, .. } = &*self.context.partition;
-        match store.judge(names, &topic.policy(), &judged).await {
+        match store.judge(names, topic.policy(), &judged).await {
             Ok((next, _)) => {
                 self.look_at(next);
                 if judged.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -254,7 +254,6 @@ impl<S> ListenerBuilder<S> {
                 index,
                 first_partition: partitions.len(),
                 meter: Meter::new(&config.name, &stats),
-                policy: Mutex::new(Arc::new(config.attach.clone().unwrap_or_default())),
                 config,
                 handler,
                 stats,
@@ -263,6 +262,7 @@ impl<S> ListenerBuilder<S> {
                 last_failure: LastError::default(),
                 renumbered: Default::default(),
                 lost_answers: Default::default(),
+                followed: OnceLock::new(),
                 attached: AttachCounters::default(),
                 refusals: Refusals::default(),
                 scanning: AtomicBool::default(),

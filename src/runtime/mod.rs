@@ -33,12 +33,11 @@ pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use crate::client::Client;
 use crate::error::Result;
 use crate::handler::AnyHandler;
-use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
 use crate::pattern::Router;
 use crate::policy::Policy;
@@ -122,8 +121,8 @@ pub(crate) struct RunningTopic {
     pub(crate) renumbered: LogThrottle,
     /// Limits the warning that answers to its claims are lost.
     pub(crate) lost_answers: LogThrottle,
-    /// How its keys are treated at present, by agreement with other listeners.
-    pub(crate) policy: Mutex<Arc<Policy>>,
+    /// The policy that it follows, in place of this program's.
+    pub(crate) followed: OnceLock<Policy>,
     /// Of an attached topic.
     pub(crate) attached: AttachCounters,
     /// What the server refuses to tell of its keys.
@@ -145,9 +144,9 @@ impl RunningTopic {
         self.partition(self.config.partition_of(key))
     }
 
-    /// How its keys are treated, which may change while it is served.
-    pub(crate) fn policy(&self) -> Arc<Policy> {
-        lock(&self.policy).clone()
+    /// How its keys are treated, from the start of the listener on. Only asked of attached topics.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.followed.get().unwrap_or_else(|| self.own_policy())
     }
 
     /// How this program asks for its keys to be treated. Only asked of attached topics.
@@ -155,14 +154,9 @@ impl RunningTopic {
         self.config.attach.as_ref().expect("the topic is attached")
     }
 
-    /// Treats its keys so from now on; whether that is not as before.
-    pub(crate) fn follow(&self, policy: Policy) -> bool {
-        let mut present = lock(&self.policy);
-        let is_news = **present != policy;
-        if is_news {
-            *present = Arc::new(policy);
-        }
-        is_news
+    /// Treats its keys so, from the start of the listener on.
+    pub(crate) fn follow(&self, policy: Policy) {
+        let _ = self.followed.set(policy); // it starts once
     }
 }
 

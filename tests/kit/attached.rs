@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Listening, TestBed};
-use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic};
+use keylapse::testing::{Listening, Reply, TestBed};
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic, Treatment};
 use tokio::sync::mpsc;
 
 use crate::kit::support::ms;
+use crate::server::capture::Capture;
 
 const MINUTES: Duration = Duration::from_secs(900);
 
@@ -19,6 +20,10 @@ fn orders() -> Attached<u64> {
 
 /// A shop that attaches to the orders.
 async fn open_shop(bed: &TestBed) -> (Listening, mpsc::UnboundedReceiver<Told>) {
+    open_shop_of(bed, orders()).await
+}
+
+async fn open_shop_of(bed: &TestBed, orders: Attached<u64>) -> (Listening, mpsc::UnboundedReceiver<Told>) {
     let (tell, told) = mpsc::unbounded_channel();
     let close = move |lapse: Lapse<Expired<u64>>| {
         let id = lapse.capture("id").unwrap_or_default().to_owned();
@@ -26,7 +31,7 @@ async fn open_shop(bed: &TestBed) -> (Listening, mpsc::UnboundedReceiver<Told>) 
         let sent = tell.send((id, lapse.into_payload().into_value(), expiry));
         std::future::ready(sent.map(|()| Done).map_err(Failure::from))
     };
-    let listening = bed.listen(|listener| listener.attach(orders(), close)).await.expect("it can listen");
+    let listening = bed.listen(|listener| listener.attach(orders, close)).await.expect("it can listen");
     bed.pass(ms(100)).await; // the first canary is heard
     (listening, told)
 }
@@ -112,4 +117,37 @@ async fn a_forged_event_of_a_key_that_lives_does_not_end_its_watch() {
     bed.notifications().forge("order:unpaid:never-was");
     bed.pass(Duration::from_secs(1)).await;
     assert_eq!(told.try_recv().ok(), Some(("never-was".to_owned(), None, Expiry::Heard)), "as documented");
+}
+
+/// A listener says its policy again after so long at the latest.
+const SAID_AGAIN: Duration = Duration::from_secs(61);
+
+fn revision_in_redis(bed: &TestBed) -> Reply {
+    bed.command(["HGET", &format!("keylapse:{{{}/0}}:meta", orders().topic().name()), "revision"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_keeps_its_policy_while_a_newer_one_stands_and_says_so_each_minute() {
+    let (bed, (log, _guard)) = (TestBed::new(), Capture::start());
+    let (_listening, mut told) = open_shop(&bed).await;
+    let newer = orders().unenrolled(Treatment::Ignore).revision(2);
+    let (newer, _) = open_shop_of(&bed, newer).await;
+    newer.stop().await.expect("it ends");
+    for minutes in 0..3 {
+        assert_eq!(log.loud("keeps its own until it is started again"), minutes);
+        bed.notifications().forge(format!("order:unpaid:{minutes}"));
+        bed.pass(SAID_AGAIN).await;
+        assert!(told.try_recv().is_ok(), "it fires as before");
+    }
+    assert_eq!(revision_in_redis(&bed), Reply::Bulk("2".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_gone_with_the_database_stands_again_for_those_that_start() {
+    let bed = TestBed::new();
+    let _newer = open_shop_of(&bed, orders().revision(7).cap(9)).await;
+    bed.command(["FLUSHALL"]);
+    assert_eq!(revision_in_redis(&bed), Reply::Nil);
+    bed.pass(SAID_AGAIN).await;
+    assert_eq!(revision_in_redis(&bed), Reply::Bulk("7".into()));
 }

@@ -2,7 +2,7 @@
 
 mod attached_scripts;
 mod bulk;
-mod capture;
+pub(crate) mod capture;
 mod demoted;
 mod destroying;
 mod doctor;
