@@ -5,7 +5,7 @@ pub use crate::connection::slot::slot_of;
 pub use crate::events::event;
 pub use crate::events::tail::{Overheard, TailLine};
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
-pub use crate::policy::{Capture, Counting, Fields, Policy};
+pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
@@ -18,8 +18,8 @@ pub use crate::wire::{
     Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds,
     LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter,
     RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
-    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger,
-    TriggersSet, names, record, scripts,
+    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names,
+    record, scripts,
 };
 
 pub use crate::wire::calls::{overview, page};

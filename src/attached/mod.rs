@@ -35,7 +35,6 @@ pub(crate) mod topic;
 mod turn;
 pub(crate) mod value;
 pub(crate) mod watcher;
-pub(crate) mod write_back;
 pub(crate) mod writer;
 
 pub(crate) use self::ear::{Ear, Heard};

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
-use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
@@ -20,6 +19,7 @@ use crate::log::{QuietSpan, debug, error};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
 use crate::roles::attempt_log::{Failed, continue_trace, outcome, undecodable_payload};
+use crate::roles::write_back;
 use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, Undecodable};
 use crate::source::LapseSource;
 use crate::stats::TopicCounters;

@@ -17,3 +17,4 @@ pub(crate) mod reporter;
 pub(crate) mod settler;
 pub(crate) mod starter;
 pub(crate) mod sweeper;
+mod write_back;

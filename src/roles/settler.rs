@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::attached::write_back;
 use crate::connection::insist;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt_log::dead_letter;
+use crate::roles::write_back;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
 use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet, portions};

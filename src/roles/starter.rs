@@ -10,11 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::attached::write_back;
 use crate::lock::lock;
 use crate::log::{info, warn};
 use crate::roles::attempt::Job;
 use crate::roles::begun::{Begun, Unpolled};
+use crate::roles::write_back;
 use crate::runtime::Runtime;
 
 /// So many are spawned by one task. Of more those that wait longest would give way to the rest: what a thread of the

@@ -29,7 +29,7 @@ pub mod trace;
 pub use keylapse_connection::{self as connection, error, id, limits, lock, log, log_throttle};
 pub use keylapse_pattern::{self as pattern, escape};
 
-pub use self::{calls::*, names::*, portions::*, record::*, store::*, topic_policy::*};
+pub use self::{calls::*, names::*, portions::*, record::*, store::*};
 
 pub use self::reply::Reply;
 pub use self::run::{call_by_text, script_call};

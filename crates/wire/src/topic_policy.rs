@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::MAX_PAYLOAD;
-pub use crate::policy::TopicPolicy;
+use crate::policy::TopicPolicy;
 
 impl TopicPolicy {
     /// As it stands in Redis.
