@@ -1,14 +1,72 @@
-//! A queue that is bounded by the bytes that it takes, for what comes faster than it can be dealt with.
+//! What is bounded by the bytes that it takes, for what comes faster than it can be dealt with: a queue, and any other
+//! collection of keys.
 //!
-//! Most of what waits in a flood are keys: they lie one behind the other in blocks, with six bytes beside each.
+//! Most of what waits in a flood are keys: in the queue they lie one behind the other in blocks, with six bytes beside each.
 
 use std::collections::VecDeque;
+use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
 use crate::lock::lock;
+
+/// A collection of keys that is full at so many bytes. Whoever puts a key into it takes room first, and gives it back.
+#[derive(Debug)]
+pub(crate) struct ByteBounded<T> {
+    kept: T,
+    bytes: usize,
+    limit: usize,
+    /// What a key takes besides its own bytes, about.
+    each: usize,
+}
+
+impl<T: Default> ByteBounded<T> {
+    pub(crate) fn new(limit: usize, each: usize) -> Self {
+        Self { kept: T::default(), bytes: 0, limit, each }
+    }
+
+    /// Takes room for a key; false where there is none.
+    pub(crate) fn take_room(&mut self, key: &[u8]) -> bool {
+        let bytes = self.bytes + key.len() + self.each;
+        let fits = bytes <= self.limit;
+        if fits {
+            self.bytes = bytes;
+        }
+        fits
+    }
+
+    pub(crate) fn give_room(&mut self, key: &[u8]) {
+        self.bytes -= key.len() + self.each;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// All of it, and all room is free.
+    pub(crate) fn take_all(&mut self) -> T {
+        self.bytes = 0;
+        mem::take(&mut self.kept)
+    }
+}
+
+impl<T> Deref for ByteBounded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.kept
+    }
+}
+
+impl<T> DerefMut for ByteBounded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.kept
+    }
+}
 
 /// Keys begin a new block beyond this many bytes.
 const BLOCK: usize = 64 << 10;

@@ -11,12 +11,15 @@ use std::mem;
 
 use bytes::Bytes;
 
-use crate::wire::Position;
+use crate::backlog::ByteBounded;
+use crate::wire::{NodeId, Position};
 
 /// Bytes of keys that are held at most, and what a key takes besides, about: 400,000 keys of 20 bytes are 46 MB. With what
 /// waits before them, and the few that are read at a time, they cost a listener less than 100 MB.
 const MOST: usize = 64 << 20;
-const BESIDE_KEY: usize = 96;
+const EACH: usize = 96;
+/// The same of one in a list.
+const EACH_LISTED: usize = 32;
 
 /// What was heard in one gap since something was missed last.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,86 +47,21 @@ pub(super) struct Held {
     /// missed.
     confirmed: bool,
     alone: bool,
+    kept: ByteBounded<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
     /// Heard in the last gap; those of it that are being read; and what was heard in the gaps before.
     last: Batch,
     reading: HashMap<Bytes, u32>,
     torn: Vec<Batch>,
     placed: Vec<Placed>,
-    bytes: usize,
 }
 
-impl Held {
-    pub(super) fn new(alone: bool) -> Self {
-        Self {
-            confirmed: alone,
-            alone,
-            last: Batch::default(),
-            reading: HashMap::new(),
-            torn: Vec::new(),
-            placed: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    pub(super) fn is_confirmed(&self) -> bool {
-        self.confirmed
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.is_last_empty() && self.torn.is_empty() && self.placed.is_empty()
-    }
-
+impl Kept {
     fn is_last_empty(&self) -> bool {
         self.last.keys.is_empty() && self.reading.is_empty()
-    }
-
-    /// A key was heard to expire in a gap; false where there is no room.
-    pub(super) fn hear(&mut self, key: Bytes) -> bool {
-        if let Some(times) = self.last.keys.get_mut(&key) {
-            *times += 1;
-            return true;
-        }
-        self.take_room(&key) && self.last.keys.insert(key, 1).is_none()
-    }
-
-    /// The same behind a canary.
-    pub(super) fn place(&mut self, placed: Placed) -> bool {
-        let fits = self.take_room(&placed.key);
-        if fits {
-            self.placed.push(placed);
-        }
-        fits
-    }
-
-    fn take_room(&mut self, key: &Bytes) -> bool {
-        let bytes = self.bytes + key.len() + BESIDE_KEY;
-        let fits = bytes <= MOST;
-        if fits {
-            self.bytes = bytes;
-        }
-        fits
-    }
-
-    fn give_room(&mut self, key: &Bytes) {
-        self.bytes -= key.len() + BESIDE_KEY;
-    }
-
-    /// The canary after the last gap: what was heard in it is called by that, unless it has its name already. How many
-    /// keys these are.
-    pub(super) fn name(&mut self, canary: u64) -> usize {
-        let unnamed = if self.last.canary.is_none() { self.last.keys.len() } else { 0 };
-        if unnamed > 0 {
-            self.last.canary = Some(canary);
-        }
-        unnamed
-    }
-
-    /// What has its name keeps it; what has none will have none, where more was missed since.
-    pub(super) fn tear(&mut self, missed: bool) {
-        if (missed || self.last.canary.is_some()) && !self.is_last_empty() {
-            let last = self.take_last();
-            self.torn.push(last);
-        }
     }
 
     /// All of the last gap, whether it is being read or not.
@@ -131,6 +69,57 @@ impl Held {
         let mut last = mem::take(&mut self.last);
         last.keys.extend(mem::take(&mut self.reading));
         last
+    }
+}
+
+impl Held {
+    pub(super) fn new(alone: bool) -> Self {
+        Self { confirmed: alone, alone, kept: ByteBounded::new(MOST, EACH) }
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_last_empty() && self.kept.torn.is_empty() && self.kept.placed.is_empty()
+    }
+
+    /// A key was heard to expire in a gap; false where there is no room.
+    pub(super) fn hear(&mut self, key: Bytes) -> bool {
+        if let Some(times) = self.kept.last.keys.get_mut(&key) {
+            *times += 1;
+            return true;
+        }
+        self.kept.take_room(&key) && self.kept.last.keys.insert(key, 1).is_none()
+    }
+
+    /// The same behind a canary.
+    pub(super) fn place(&mut self, placed: Placed) -> bool {
+        let fits = self.kept.take_room(&placed.key);
+        if fits {
+            self.kept.placed.push(placed);
+        }
+        fits
+    }
+
+    /// The canary after the last gap: what was heard in it is called by that, unless it has its name already. How many
+    /// keys these are.
+    pub(super) fn name(&mut self, canary: u64) -> usize {
+        let last = &mut self.kept.last;
+        let unnamed = if last.canary.is_none() { last.keys.len() } else { 0 };
+        if unnamed > 0 {
+            last.canary = Some(canary);
+        }
+        unnamed
+    }
+
+    /// What has its name keeps it; what has none will have none, where more was missed since.
+    pub(super) fn tear(&mut self, missed: bool) {
+        if (missed || self.kept.last.canary.is_some()) && !self.kept.is_last_empty() {
+            let last = self.kept.take_last();
+            self.kept.torn.push(last);
+        }
     }
 
     /// Something of it was missed, and who it is now is for others to say.
@@ -145,71 +134,123 @@ impl Held {
 
     /// Another has its place, and what it has announced since something was missed is for that one to say: all of it.
     pub(super) fn give_up(&mut self) -> Vec<Bytes> {
-        let last = self.take_last();
-        let batches = mem::take(&mut self.torn).into_iter().chain([last]);
-        let placed = mem::take(&mut self.placed).into_iter().map(|placed| placed.key);
+        let mut kept = self.kept.take_all();
+        let last = kept.take_last();
+        let batches = kept.torn.into_iter().chain([last]);
+        let placed = kept.placed.into_iter().map(|placed| placed.key);
         let mut all: Vec<Bytes> = batches.flat_map(|batch| batch.keys.into_keys()).chain(placed).collect();
         all.sort_unstable();
         all.dedup();
-        self.bytes = 0;
         all
     }
 
     /// What was heard behind a canary, in its order, once its server is believed.
     pub(super) fn take_placed(&mut self) -> Vec<Placed> {
-        let placed = mem::take(&mut self.placed);
-        placed.iter().for_each(|placed| self.give_room(&placed.key));
+        let placed = mem::take(&mut self.kept.placed);
+        placed.iter().for_each(|placed| self.kept.give_room(&placed.key));
         placed
     }
 
     /// What was heard in gaps before the last.
     pub(super) fn take_torn(&mut self) -> Vec<Batch> {
-        let torn = mem::take(&mut self.torn);
-        torn.iter().flat_map(|batch| batch.keys.keys()).for_each(|key| self.give_room(key));
+        let torn = mem::take(&mut self.kept.torn);
+        torn.iter().flat_map(|batch| batch.keys.keys()).for_each(|key| self.kept.give_room(key));
         torn
     }
 
     /// How the last gap's keys are called.
     pub(super) fn canary(&self) -> Option<u64> {
-        self.last.canary
+        self.kept.last.canary
     }
 
     /// Returns up to `most` keys of the last gap, and marks them as being read. Returns none before a canary follows the gap.
     pub(super) fn next_to_read(&mut self, most: usize) -> Vec<Bytes> {
-        if self.last.canary.is_none() {
+        let Kept { last, reading, .. } = &mut *self.kept;
+        if last.canary.is_none() {
             return Vec::new();
         }
-        let keys: Vec<Bytes> = self.last.keys.keys().take(most).cloned().collect();
+        let keys: Vec<Bytes> = last.keys.keys().take(most).cloned().collect();
         for key in &keys {
-            self.reading.extend(self.last.keys.remove_entry(key));
+            reading.extend(last.keys.remove_entry(key));
         }
         keys
     }
 
     /// Whether it will still be noted that this key has expired in the last gap.
     pub(super) fn has(&self, key: &Bytes) -> bool {
-        self.last.keys.contains_key(key) || self.reading.contains_key(key)
+        self.kept.last.keys.contains_key(key) || self.kept.reading.contains_key(key)
     }
 
     /// Takes out a key of the last gap: how often it was heard.
     pub(super) fn remove(&mut self, key: &Bytes) -> Option<u32> {
-        let times = self.reading.remove(key).or_else(|| self.last.keys.remove(key))?;
-        self.give_room(key);
-        if self.is_last_empty() {
-            self.last = Batch::default(); // with the memory that it has
+        let Kept { last, reading, .. } = &mut *self.kept;
+        let times = reading.remove(key).or_else(|| last.keys.remove(key))?;
+        self.kept.give_room(key);
+        if self.kept.is_last_empty() {
+            self.kept.last = Batch::default(); // with the memory that it has
         }
         Some(times)
     }
 
     /// Takes out one of the times that it was heard; whether there was one.
     pub(super) fn take_one(&mut self, key: &Bytes) -> bool {
-        let times = self.reading.get_mut(key).or_else(|| self.last.keys.get_mut(key));
+        let Kept { last, reading, .. } = &mut *self.kept;
+        let times = reading.get_mut(key).or_else(|| last.keys.get_mut(key));
         let Some(times) = times else { return false };
         *times -= 1;
         if *times == 0 {
             self.remove(key);
         }
         true
+    }
+}
+
+/// What servers have announced that others had replaced, until it is known which of these keys are gone: by who has announced
+/// it, all that one reader keeps.
+#[derive(Debug)]
+pub(super) struct Replaced(ByteBounded<Vec<(NodeId, Vec<Bytes>)>>);
+
+impl Default for Replaced {
+    fn default() -> Self {
+        Self(ByteBounded::new(MOST, EACH_LISTED))
+    }
+}
+
+impl Replaced {
+    /// How many of these keys found no room.
+    pub(super) fn keep(&mut self, by: NodeId, mut keys: Vec<Bytes>) -> usize {
+        let before = keys.len();
+        keys.retain(|key| self.0.take_room(key));
+        let lost = before - keys.len();
+        if !keys.is_empty() {
+            self.0.push((by, keys));
+        }
+        lost
+    }
+
+    /// All of it; nothing is left.
+    pub(super) fn take(&mut self) -> Vec<(NodeId, Vec<Bytes>)> {
+        self.0.take_all()
+    }
+
+    /// No more than so many, all by one.
+    pub(super) fn take_some(&mut self, most: usize) -> Option<(NodeId, Vec<Bytes>)> {
+        let (by, keys) = self.0.last_mut()?;
+        let (by, some) = (*by, keys.split_off(keys.len().saturating_sub(most)));
+        if keys.is_empty() {
+            self.0.pop();
+        }
+        some.iter().for_each(|key| self.0.give_room(key));
+        Some((by, some))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many keys these are.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|(_, keys)| keys.len()).sum()
     }
 }
 

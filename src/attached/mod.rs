@@ -26,7 +26,6 @@ mod known;
 mod prompter;
 mod reader;
 mod readers;
-mod replaced;
 mod request;
 mod room;
 mod scanner;

@@ -22,11 +22,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::attached::ear::Heard;
-use crate::attached::held::{Held, Placed};
+use crate::attached::held::{Held, Placed, Replaced};
 use crate::attached::known::KnownDeadlines;
 use crate::attached::reader::standing::{ASK_AGAIN, Asking};
 use crate::attached::readers::Readers;
-use crate::attached::replaced::Replaced;
 use crate::attached::request::{Request, Sent, There};
 use crate::attached::room::Taken;
 use crate::attached::stream::Stream;

@@ -5,13 +5,13 @@
 //! however often it is written, and at most so many bytes of them.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use crate::backlog::ByteBounded;
 use crate::lock::lock;
 
 /// What waits takes so many bytes at most: with short names, 140,000 keys.
@@ -37,11 +37,16 @@ pub(crate) struct Prompts {
     pub(crate) line: std::sync::OnceLock<crate::testing::Notifications>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
-    keys: HashMap<Bytes, Prompt>,
-    bytes: usize,
+    keys: ByteBounded<HashMap<Bytes, Prompt>>,
     dropped: usize,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { keys: ByteBounded::new(BYTES, EACH), dropped: 0 }
+    }
 }
 
 /// What has waited.
@@ -66,15 +71,14 @@ impl Prompts {
     pub(crate) fn add(&self, key: Bytes, why: Prompt) {
         let mut waiting = lock(&self.waiting);
         let first = waiting.keys.is_empty();
-        let bytes = waiting.bytes + key.len() + EACH;
-        match waiting.keys.entry(key) {
-            Entry::Occupied(mut there) if why == Prompt::Wanted => _ = there.insert(why),
-            Entry::Occupied(_) => {}
-            Entry::Vacant(_) if bytes > BYTES => waiting.dropped += 1,
-            Entry::Vacant(free) => {
-                free.insert(why);
-                waiting.bytes = bytes;
+        if let Some(there) = waiting.keys.get_mut(&key) {
+            if why == Prompt::Wanted {
+                *there = why;
             }
+        } else if waiting.keys.take_room(&key) {
+            waiting.keys.insert(key, why);
+        } else {
+            waiting.dropped += 1;
         }
         drop(waiting);
         if first {
@@ -95,8 +99,8 @@ impl Prompts {
 
     /// All that wait.
     pub(crate) fn take(&self) -> Prompted {
-        let Waiting { keys, dropped, .. } = mem::take(&mut *lock(&self.waiting));
-        Prompted { keys, dropped }
+        let mut waiting = lock(&self.waiting);
+        Prompted { keys: waiting.keys.take_all(), dropped: mem::take(&mut waiting.dropped) }
     }
 }
 

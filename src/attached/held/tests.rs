@@ -1,5 +1,4 @@
 use super::*;
-use crate::wire::NodeId;
 
 const KEY: Bytes = Bytes::from_static(b"a");
 const OTHER: Bytes = Bytes::from_static(b"b");
@@ -85,7 +84,7 @@ fn what_is_held_is_bounded_and_what_goes_makes_room() {
     held.take_placed();
     held.hear(key(1));
     held.remove(&key(1));
-    assert_eq!(held.bytes, 0);
+    assert_eq!(held.kept.bytes(), 0);
 }
 
 #[test]
@@ -104,5 +103,19 @@ fn keys_that_are_being_read_are_of_the_last_gap_until_they_are_noted() {
     held.tear(false);
     let torn = held.take_torn();
     assert_eq!((torn.len(), torn[0].keys.len(), torn[0].canary), (1, 3, Some(3000)));
-    assert!(held.is_empty() && held.bytes == 0 && held.canary().is_none());
+    assert!(held.is_empty() && held.kept.bytes() == 0 && held.canary().is_none());
+}
+
+#[test]
+fn what_finds_no_room_is_told_and_there_is_room_again_when_all_is_taken() {
+    let (mut replaced, key) = (Replaced::default(), Bytes::from(vec![0; 4096]));
+    let fitting = MOST / (4096 + EACH_LISTED);
+    for _ in 0..2 {
+        assert_eq!(replaced.keep(NodeId::NONE, vec![key.clone(); fitting - 1]), 0);
+        assert_eq!(replaced.keep(NodeId::NONE, vec![key.clone(); 3]), 2);
+        assert_eq!(replaced.keep(NodeId::NONE, vec![key.clone()]), 1);
+        assert_eq!(replaced.len(), fitting);
+        let taken: usize = replaced.take().iter().map(|(_, keys)| keys.len()).sum();
+        assert_eq!((taken, replaced.is_empty()), (fitting, true));
+    }
 }
