@@ -12,32 +12,26 @@
 //! scanner (scans)     ─► reader      duties: who scans, and who enrols
 //! prompter (changes)  ─► reader
 //!
-//! In a cluster each server has a session, a reader and a scanner; `readers` knows which of them is asked about a key,
+//! In a cluster each server has a session, a reader and a scanner; `request` knows which of them is asked about a key,
 //! `held` keeps what one has announced that may have been replaced, and a writer has a partition, wherever its keys are.
 //! ```
 
-pub(crate) mod agreement;
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
 mod duties;
-mod ear;
 mod held;
 mod known;
 mod prompter;
 mod reader;
-mod readers;
 mod request;
-mod room;
 mod scanner;
 pub(crate) mod stream;
 pub(crate) mod topic;
-mod turn;
 pub(crate) mod value;
 pub(crate) mod watcher;
 pub(crate) mod writer;
 
-pub(crate) use self::ear::{Ear, Heard};
-pub(crate) use self::reader::Peers;
+pub(crate) use self::reader::{Ear, Heard, Peers};
 pub(crate) use self::topic::Attached;
 pub(crate) use self::value::Expired;
 
@@ -53,9 +47,7 @@ use crate::attached::duties::Duties;
 use crate::attached::known::KnownDeadlines;
 use crate::attached::prompter::Prompter;
 use crate::attached::reader::{Desk, StreamReader};
-use crate::attached::readers::Readers;
-use crate::attached::request::Context;
-use crate::attached::room::Room;
+use crate::attached::request::{Context, Readers, Room};
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
@@ -101,7 +93,7 @@ impl AttachedRoles {
             }
             scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
         }
-        roles.spawn(agreement::keep_comparing(runtime.clone()));
+        roles.spawn(topic::keep_comparing(runtime.clone()));
         let duties = Duties::new(runtime.clone(), slot);
         let ours = duties.scans();
         roles.spawn(duties.run());

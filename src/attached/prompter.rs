@@ -16,9 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::attached::known::KnownDeadlines;
-use crate::attached::readers::Readers;
-use crate::attached::request::{Read, Request};
-use crate::attached::room::Room;
+use crate::attached::request::{Read, Readers, Request, Room};
 use crate::events::{Prompt, Prompts};
 use crate::log::warn;
 use crate::policy::Capture;

@@ -1,49 +1,138 @@
 //! Reads the stream of a server: gives each expiry its identity, has keys touched, and judges what was found.
 //!
 //! It never waits for the server: what is to be done there is a writer's. Where one has all that it can hold, the
-//! reader waits for it, and nobody but attached topics for the reader.
+//! reader waits for it, and nobody but attached topics for the reader. Wake-ups and fences of other topics come in the same
+//! stream, and must not wait for a partition that is parked. So the event loop leaves here what is the reader's, and goes on.
 
+mod gap;
 mod judging;
-mod moved;
-mod refused;
 mod standing;
 mod touching;
-mod unsure;
 
 pub(crate) use self::standing::Peers;
 
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::attached::ear::Heard;
 use crate::attached::held::{Held, Placed, Replaced};
 use crate::attached::known::KnownDeadlines;
 use crate::attached::reader::standing::{ASK_AGAIN, Asking};
-use crate::attached::readers::Readers;
-use crate::attached::request::{Request, Sent, There};
-use crate::attached::room::Taken;
+use crate::attached::request::{Readers, Request, Sent, Taken, There};
 use crate::attached::stream::Stream;
 use crate::attached::writer::{Write, Writes};
-use crate::backlog::Receiver;
-use crate::events::{Canary, Prompt, Prompts, Touch};
+use crate::backlog::{self, Item, Receiver, backlog};
+use crate::events::{Canary, Prompt, Prompts, Touch, Touched};
 use crate::id::ArmingId;
 use crate::log::warn;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, Identity, Note, Position, Watch, fnv1a};
+use crate::wire::{Enrolment, Identity, NodeId, Note, Position, Watch, fnv1a};
 
+/// Bytes that may wait for the reader: some two million short keys. A drop is a gap.
+const WAITING: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 /// Requests that may wait.
 const REQUESTS: usize = 1024;
-/// After so long without a canary nothing will be proven by the next, if there was one before.
-const SILENT: Duration = Duration::from_secs(5);
 /// Keys that were heard to be deleted, and are forgotten with the next canary.
 const DELETED: usize = 100_000;
+
+/// What the reader is told.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A key of this partition has expired.
+    Expired(usize, Bytes),
+    /// A key was deleted or renamed.
+    Gone(Bytes),
+    Canary(Canary),
+    /// A canary of this number that is not believed.
+    Hearsay(u64),
+    Touched(Touched),
+    /// The server is this one from here on.
+    Server {
+        node: NodeId,
+        at: String,
+    },
+    /// From here on, events are missing.
+    Lost,
+    /// The subscription is gone.
+    Disconnected,
+    /// And no other can be had.
+    NoSubscription,
+    /// No canary was heard when one should have been.
+    Silent,
+    /// What found no room here, answers to touches among it.
+    Dropped,
+}
+
+/// The tag of a key that is gone; that of one that has expired is its partition.
+const GONE: u32 = u32::MAX;
+
+impl Item for Heard {
+    fn split(self) -> Result<(u32, Bytes), Self> {
+        match self {
+            Self::Gone(key) => Ok((GONE, key)),
+            Self::Expired(partition, key) => Ok((u32::try_from(partition).unwrap_or(GONE), key)),
+            other => Err(other),
+        }
+    }
+
+    fn join(tag: u32, key: Bytes) -> Self {
+        if tag == GONE { Self::Gone(key) } else { Self::Expired(tag as usize, key) }
+    }
+
+    fn size(&self) -> usize {
+        let more = if let Self::Touched(touched) = self { touched.size() } else { 0 };
+        size_of::<Self>() + more
+    }
+}
+
+/// The end of the queue at which the event loop speaks.
+pub(crate) struct Ear {
+    runtime: Arc<Runtime>,
+    heard: backlog::Sender<Heard>,
+    /// How many events found no room, and since when; that is not said yet.
+    dropped: Option<(u64, Instant)>,
+}
+
+impl Ear {
+    pub(super) fn new(runtime: Arc<Runtime>) -> (Self, Receiver<Heard>) {
+        let (sender, heard) = backlog(WAITING);
+        (Self { runtime, heard: sender, dropped: None }, heard)
+    }
+
+    /// Never waits. That something found no room is said before anything else is let in.
+    pub(crate) fn hear(&mut self, heard: Heard) {
+        if let Some((count, since)) = self.dropped
+            && self.heard.push_again(Heard::Dropped)
+        {
+            let for_ms = since.elapsed().as_millis() as u64;
+            warn!(
+                count,
+                for_ms, "events of attached keys were dropped, since they could not be written down"
+            );
+            self.dropped = None;
+        }
+        let expired = if let Heard::Expired(partition, _) = heard { Some(partition) } else { None };
+        if self.dropped.is_none() {
+            if self.heard.push(heard) {
+                return;
+            }
+            self.runtime.stats.gaps.add(1);
+            warn!("attached keys expire faster than that can be written down: events are dropped");
+            self.dropped = Some((0, Instant::now()));
+        }
+        if let Some((count, _)) = &mut self.dropped {
+            *count += 1;
+        }
+        if let Some(partition) = expired {
+            self.runtime.partitions[partition].topic.attached.lost_unenrolled.add(1);
+        }
+    }
+}
 
 /// A check of a key that is gone, and of which nothing is proven yet.
 struct Unproven {
@@ -217,65 +306,6 @@ impl StreamReader {
         self.look_at_replaced();
         self.judge_unproven().await;
         self.forget_deleted().await;
-    }
-
-    /// It may have been replaced meanwhile.
-    fn doubt(&mut self) {
-        self.held.doubt();
-        self.asking.forget();
-    }
-
-    /// From here on something may be missing.
-    fn lost(&mut self) {
-        self.stream.lose();
-        self.held.tear(false);
-        self.doubt();
-        self.unproven.clear();
-        self.deadlines.doubt();
-        self.runtime.learn(&self.node, |known| {
-            known.anchored = false;
-            known.can_enrol = known.mode.hears_nothing();
-        });
-    }
-
-    /// Something is missing: so what was heard in a gap before cannot be counted to its end.
-    fn missed(&mut self) {
-        self.held.tear(true);
-        self.lost();
-    }
-
-    /// The subscription is gone, and with it what was asked on its connection.
-    fn disconnected(&mut self, mode: EventMode) {
-        self.dropped();
-        self.unheard(mode);
-    }
-
-    /// Events are missing, and maybe answers to touches: who has asked asks again.
-    fn dropped(&mut self) {
-        self.missed();
-        self.forget_touches();
-    }
-
-    /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
-    /// has missed nothing; but if that takes too long, nothing will ever be proven. Of several servers, one may be replaced
-    /// in less time than that.
-    fn silent(&mut self) {
-        if self.peers.is_some() {
-            self.lost();
-        }
-        self.runtime.learn(&self.node, |known| known.anchored = false);
-        self.unheard(EventMode::Blind);
-    }
-
-    fn unheard(&mut self, mode: EventMode) {
-        let since = *self.silent_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= SILENT || self.deaf {
-            self.lost();
-            self.runtime.learn(&self.node, |known| {
-                known.mode = mode;
-                known.can_enrol = true;
-            });
-        }
     }
 
     /// A key of an attached topic has expired.

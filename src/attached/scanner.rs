@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::attached::request::{Read, Request};
-use crate::attached::turn::{Signs, Turn};
 use crate::connection::{RetryDelays, Server};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::glob_of_any;
@@ -20,12 +19,16 @@ use crate::limits::MAX_KEY;
 use crate::log::{debug, info, warn};
 use crate::policy::{Capture, scan_pace};
 use crate::rounds::until_due;
-use crate::runtime::{Asked, Known, NodeState, RunningTopic, Runtime};
+use crate::runtime::{Asked, EventMode, Known, NodeState, RunningTopic, Runtime};
+use crate::stats::AttachCounters;
 
 /// Whether events flow is known within this time after the start, mostly.
 const KNOWN: Duration = Duration::from_secs(1);
 /// How long the answer to a read may take. After that the scan goes on for other topics.
 const READ_WITHIN: Duration = Duration::from_secs(20);
+
+/// So many scans in a row are left out at most, where all that is written is heard.
+const LEFT_OUT: u32 = 15;
 
 /// Scans a server for the topics of a listener.
 pub(crate) struct Scanner {
@@ -201,3 +204,123 @@ fn refused(topic: &RunningTopic, error: &Error) {
         warn!(topic = %topic.config.name, rule = "+scan", %error, "the database cannot be scanned for attached keys: a right is missing");
     }
 }
+
+/// When a topic is scanned for.
+#[derive(Debug)]
+struct Turn {
+    every: Duration,
+    /// When a scan may begin; none: while others scan for the topic.
+    next: Option<Instant>,
+    /// Gaps that were over when the last scan began.
+    gaps: u64,
+    /// Scans that were left out since the last one, and how many may be.
+    left_out: u32,
+    may_be: u32,
+    /// What the last scan has ended with.
+    signs: Signs,
+    retries: RetryDelays,
+}
+
+/// What tells whether a scan has found anything, or would.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Signs {
+    enrolled: u64,
+    /// Keys that were heard or found, and could not be enrolled.
+    failed: u64,
+}
+
+impl Signs {
+    fn of(counters: &AttachCounters) -> Self {
+        Self {
+            enrolled: counters.enrolled.get(),
+            failed: counters.no_room.get() + counters.write_errors.get(),
+        }
+    }
+}
+
+impl Turn {
+    fn new(every: Duration) -> Self {
+        Self {
+            every,
+            next: None,
+            gaps: 0,
+            left_out: 0,
+            may_be: 0,
+            signs: Signs::default(),
+            retries: RetryDelays::default(),
+        }
+    }
+
+    /// Whether it is this listener that scans for it.
+    fn is_ours(&mut self, ours: bool) {
+        match (ours, self.next) {
+            (true, Some(_)) => {}
+            (true, None) => (self.next, self.may_be) = (Some(Instant::now()), 0),
+            (false, _) => self.next = None,
+        }
+    }
+
+    /// When to ask again whether it is due; none: when something changes.
+    fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Whether it is due: always after a gap. A scan is left out where the last ones have found nothing new, all that
+    /// is written was heard since, and all that was heard could be enrolled.
+    fn is_due(&mut self, known: Known, signs: Signs) -> bool {
+        let Some(next) = self.next else { return false };
+        if known.gaps != self.gaps {
+            return true;
+        }
+        if Instant::now() < next {
+            return false;
+        }
+        let calm = known.mode == EventMode::Changes && signs.failed == self.signs.failed;
+        let leaves_out = calm && self.left_out < self.may_be;
+        if leaves_out {
+            self.left_out += 1;
+            self.next = Some(Instant::now() + self.every);
+        }
+        !leaves_out
+    }
+
+    /// Whether it is served by a scan that begins for another: when half of its own pause is over.
+    fn joins(&self) -> bool {
+        let near = |next| Instant::now() + self.every / 2 >= next;
+        self.next.is_some_and(near) && self.left_out >= self.may_be
+    }
+
+    /// A scan begins.
+    fn begins(&mut self, known: Known, signs: Signs) {
+        (self.gaps, self.signs, self.left_out) = (known.gaps, signs, 0);
+    }
+
+    /// It was served, to the end.
+    fn ends(&mut self, known: Known, signs: Signs) {
+        let fruitless = known.mode == EventMode::Changes && signs == self.signs;
+        self.may_be = if fruitless { (2 * self.may_be + 1).min(LEFT_OUT) } else { 0 };
+        self.signs = signs;
+        self.retries = RetryDelays::default();
+        self.wait(self.every);
+    }
+
+    /// The scan could not go on.
+    fn breaks_off(&mut self) {
+        let wait = self.retries.next();
+        self.wait(wait);
+        self.may_be = 0;
+    }
+
+    /// Its keys could not be written down for too long.
+    fn is_stuck(&mut self) {
+        self.wait(self.every);
+        self.may_be = 0;
+    }
+
+    fn wait(&mut self, pause: Duration) {
+        self.next = self.next.and(Some(Instant::now() + pause));
+    }
+}
+
+#[cfg(test)]
+mod tests;

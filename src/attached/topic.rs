@@ -1,12 +1,22 @@
-//! How the keys of an attached topic are treated: chosen once, when the listener is built.
+//! How the keys of an attached topic are treated: chosen once, when the listener is built, and agreed on when it starts.
+//!
+//! All listeners of a topic that start go by one policy: that of the highest revision, whoever brought it. Else whoever is
+//! first to note or to enrol a key would decide for listeners that ask for something else.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::try_join_all;
+
+use crate::connection::retry;
 use crate::destination::Destinations;
-use crate::policy::{Fields, Policy, Treatment, WriteBack};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{debug, error, warn};
+use crate::policy::{Fields, Policy, TopicPolicy, Treatment, WriteBack};
+use crate::runtime::{RunningTopic, Runtime};
 use crate::time::MAX_DELAY;
 use crate::topic::Topic;
+use crate::wire::StandingPolicy;
 
 /// A topic whose keys other programs write, and how they are treated.
 ///
@@ -104,7 +114,7 @@ impl<T> Attached<T> {
     ///
     /// With [`Treatment::Fire`] the handler runs as [`Expiry::Recovered`](crate::Expiry::Recovered): also for keys that were
     /// deleted or renamed while nobody listened. With [`Treatment::Ignore`] what expired while nobody listened is lost. Should another listener have heard it, and say
-    /// so later, its handler runs without the value; where [`unenrolled`](Self::unenrolled) keys are ignored, too, it does
+    /// so later, its handler runs without the value. Where [`unenrolled`](Self::unenrolled) keys are ignored, too, it does
     /// not run. A listener that hears nothing at all ([`EventMode::Blind`](crate::EventMode::Blind)) then fires nothing.
     pub fn recovered(self, treatment: Treatment) -> Self {
         self.with(|all| all.topic.recovered = treatment)
@@ -123,8 +133,8 @@ impl<T> Attached<T> {
     /// Which revision of the topic's policy this is. All listeners of a topic treat its keys alike: by what the highest
     /// revision says of [`unenrolled`](Self::unenrolled), [`vanished`](Self::vanished), [`recovered`](Self::recovered),
     /// [`keep_values`](Self::keep_values), [`keep_dumps`](Self::keep_dumps), [`keep_fields`](Self::keep_fields) and
-    /// [`write_back`](Self::write_back). Raise it with each change of these, and restart the listeners: one of a lower revision
-    /// follows from its next start on, and one of the same that says something else does not start. Default: 1.
+    /// [`write_back`](Self::write_back). Raise it with each change of these, and restart the listeners. One of a lower revision
+    /// follows from its next start on. One of the same that says something else does not start. Default: 1.
     pub fn revision(self, number: u32) -> Self {
         self.with(|all| all.revision = number)
     }
@@ -170,4 +180,116 @@ impl<T> From<Topic<T>> for Attached<T> {
     fn from(topic: Topic<T>) -> Self {
         Self::new(topic)
     }
+}
+
+/// How often a listener that runs says its policy again: so it stands for those that start, if the database was emptied.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// At the start of a listener, of each of its attached topics.
+///
+/// # Errors
+/// When a topic's policy contradicts the one that stands, or cannot be read.
+pub(crate) async fn agree(runtime: &Runtime) -> Result<()> {
+    let topics = runtime.attached_topics().map(|topic| agree_on(runtime, topic));
+    try_join_all(topics).await.map(drop)
+}
+
+async fn agree_on(runtime: &Runtime, topic: &RunningTopic) -> Result<()> {
+    let heals = |error: &Error, _| error.is_transient();
+    let other = match retry(None, |_| false, heals, |_| other_policy(runtime, topic)).await {
+        // The partition parks and reports.
+        Err((error, _)) if error.kind() == ErrorKind::WrongType => return Ok(()),
+        asked => asked.map_err(|(error, _)| error)?,
+    };
+    let Some(other) = other else { return Ok(()) };
+    let own = topic.own_policy();
+    let (revision, stands, differs) = (own.revision, other.revision, other.differs);
+    if stands == revision {
+        return Err(contradiction(topic, stands, &differs));
+    }
+    warn!(
+        ?topic,
+        revision,
+        stands,
+        differs,
+        "the topic's policy in Redis is of a higher revision: this listener follows it"
+    );
+    topic.follow(Policy { revision: stands, topic: other.policy, ..own.clone() });
+    Ok(())
+}
+
+/// Compares for as long as a listener runs. A change of policy is a restart, so none is followed here.
+pub(super) async fn keep_comparing(runtime: Arc<Runtime>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        for topic in runtime.attached_topics() {
+            match other_policy(&runtime, topic).await {
+                Ok(other) => other.iter().for_each(|other| other.tell(topic)),
+                Err(error) if !error.is_transient() => warn!(
+                    ?topic, %error,
+                    "the topic's policy in Redis is not followed: this listener goes on as before"
+                ),
+                Err(error) => debug!(%error, "the topic's policy is asked for again"),
+            }
+        }
+    }
+}
+
+/// A policy that stands, and is not the one that a listener goes by.
+struct Other {
+    revision: u32,
+    policy: TopicPolicy,
+    differs: String,
+}
+
+/// Says which policy a listener goes by. Returns what stands then, if that is another.
+async fn other_policy(runtime: &Runtime, topic: &RunningTopic) -> Result<Option<Other>> {
+    let (first, own) = (&runtime.partitions_of(topic)[0], topic.policy());
+    let stands = first.store.agree_on_policy(&first.names, own.revision, &own.topic.text()).await?;
+    let StandingPolicy { revision, text } = stands;
+    let policy = TopicPolicy::read(&text).map_err(|error| unreadable(topic, revision, &error))?;
+    let differs = own.topic.differences(&policy);
+    Ok((!differs.is_empty()).then_some(Other { revision, policy, differs }))
+}
+
+impl Other {
+    fn tell(&self, topic: &RunningTopic) {
+        let Self { revision: stands, differs, .. } = self;
+        let revision = topic.policy().revision;
+        if revision < *stands {
+            warn!(
+                ?topic,
+                revision,
+                stands,
+                differs,
+                "the topic's policy in Redis is of a higher revision: this listener keeps its own until it is started again"
+            );
+        } else {
+            error!(
+                ?topic,
+                revision,
+                stands,
+                differs,
+                "another policy of the same revision stands in Redis: this listener keeps its own, and would not start again"
+            );
+        }
+    }
+}
+
+fn contradiction(topic: &RunningTopic, revision: u32, differs: &str) -> Error {
+    let name = &topic.config.name;
+    let message = format!(
+        "attached topic {name}: its policy of revision {revision} is another one in Redis: {differs}; let both programs \
+         say the same, or give the one that is to hold for all a higher Attached::revision"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+fn unreadable(topic: &RunningTopic, revision: u32, error: &Error) -> Error {
+    let (name, own) = (&topic.config.name, topic.own_policy().revision);
+    let message = format!(
+        "attached topic {name}: its policy in Redis is of revision {revision}, this program's of {own}, and {error}; \
+         a newer program has written it: upgrade this one, or give its policy a higher Attached::revision"
+    );
+    Error::new(error.kind(), message)
 }

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, Hearing, Peers, agreement};
+use crate::attached::{AttachedRoles, Hearing, Peers, topic};
 use crate::connection::{Server, Topology, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
@@ -140,7 +140,7 @@ fn check_timers(handlers: &Handle) -> Result<()> {
 /// Agrees with Redis on every topic, and looks at its settings.
 async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
-    agreement::agree(runtime).await?;
+    topic::agree(runtime).await?;
     if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }

@@ -13,8 +13,7 @@ use tokio::time::Instant;
 
 use crate::attached::held::Placed;
 use crate::attached::reader::{StreamReader, identity};
-use crate::attached::request::{Request, Sent};
-use crate::attached::room::Taken;
+use crate::attached::request::{Request, Sent, Taken};
 use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
 use crate::connection::{Cluster, Endpoint, Place, RetryDelays, Sentinels, Standing};

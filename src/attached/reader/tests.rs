@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -370,4 +371,24 @@ async fn what_is_announced_before_the_first_canary_is_kept_of_a_server_that_come
         reader.heard(Heard::Expired(0, Bytes::from("later"))).await;
         assert!(!reader.held.is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_for_the_reader_is_counted_and_heard_of_before_what_comes_then() {
+    const SENT: usize = 2 * WAITING / 4096;
+    let bed = TestBed::new();
+    let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
+    let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap());
+    let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
+    let (mut ear, heard) = Ear::new(listener.runtime.clone());
+    let key = Bytes::from(vec![b'a'; 4096]);
+    (0..SENT).for_each(|_| ear.hear(Heard::Expired(0, key.clone())));
+    let lost = listener.runtime.partitions[0].topic.attached.lost_unenrolled.get() as usize;
+    let waiting: Vec<_> = std::iter::from_fn(|| heard.try_recv()).collect();
+    assert!(waiting.iter().all(|one| matches!(one, Heard::Expired(..))));
+    assert!(lost > 0 && waiting.len() + lost == SENT, "{lost} lost");
+    assert!(waiting.len() >= WAITING / 4096 * 7 / 8, "{} of {SENT}", waiting.len());
+    ear.hear(Heard::Gone(key));
+    assert!(matches!(heard.try_recv(), Some(Heard::Dropped)));
+    assert!(matches!(heard.try_recv(), Some(Heard::Gone(_))));
 }

@@ -218,7 +218,7 @@ impl Store {
         call.arg(if policy.topic.unenrolled == Treatment::Fire { "fire" } else { "ignore" });
         for note in notes {
             call.arg(&note.key[..]);
-            note.identity.add_to(&mut call);
+            add_identity(&mut call, &note.identity);
             call.arg(note.arming.as_bytes());
             if node.is_named() {
                 call.arg(note.identity.asked().ms());
@@ -395,6 +395,20 @@ impl Store {
 /// one. Both are ms of the server's clock.
 fn number(at: Position, stamp: ServerTime) -> u64 {
     if at.canary > 0 { at.canary } else { stamp.ms() }
+}
+
+fn add_identity(call: &mut Call<'_>, identity: &Identity) {
+    let (canary, count, since) = match *identity {
+        Identity::Anchored { at, since } => (at.canary, at.count, since),
+        Identity::Gap { canary, back, .. } => (canary, back, 0),
+        Identity::Unknown(_) => (0, 0, 0),
+        Identity::Replaced { .. } => (0, 1, 0),
+    };
+    let replaced = identity.replaced();
+    let gone = identity.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
+        [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), replaced].concat()
+    });
+    call.arg(canary).arg(count).arg(since).arg(gone);
 }
 
 fn add_judged(call: &mut Call<'_>, one: &Judged) {

@@ -134,26 +134,12 @@ impl Identity {
         }
     }
 
-    pub(super) fn add_to(&self, call: &mut Call<'_>) {
-        let (canary, count, since) = match *self {
-            Self::Anchored { at, since } => (at.canary, at.count, since),
-            Self::Gap { canary, back, .. } => (canary, back, 0),
-            Self::Unknown(_) => (0, 0, 0),
-            Self::Replaced { .. } => (0, 1, 0),
-        };
-        let gone = self.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
-            [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), self.replaced()]
-                .concat()
-        });
-        call.arg(canary).arg(count).arg(since).arg(gone);
-    }
-
     /// Who was replaced.
-    fn replaced(&self) -> &[u8] {
+    pub(super) fn replaced(&self) -> &[u8] {
         if let Self::Replaced { by, .. } = self { by.as_bytes() } else { &[] }
     }
 
-    fn gone(&self) -> Option<FoundGone> {
+    pub(super) fn gone(&self) -> Option<FoundGone> {
         match *self {
             Self::Gap { gone, .. } => gone,
             Self::Replaced { gone, .. } => Some(gone),

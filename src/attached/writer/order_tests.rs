@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::attached::room::Taken;
+use crate::attached::request::Taken;
 use crate::id::ArmingId;
 use crate::runtime::Gauge;
 use crate::time::ServerTime;

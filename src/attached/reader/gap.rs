@@ -1,25 +1,90 @@
-//! What is heard in a gap: kept until a canary gives it a name and its keys were looked at after that.
+//! How a gap begins, and what is heard in it: kept until a canary gives it a name and its keys were looked at after that.
 //!
 //! It may have been noted by others, or not: rather twice than never. All who hear it so agree on its name, which is
 //! the canary and how many expiries of the key come before it: so it fires once more at most.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::attached::held::Batch;
 use crate::attached::reader::touching::AT_ONCE;
 use crate::attached::reader::{StreamReader, identity};
-use crate::attached::request::{Request, Sent};
-use crate::attached::room::Taken;
+use crate::attached::request::{Request, Sent, Taken};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
 use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::log::warn;
 use crate::policy::Capture;
+use crate::runtime::EventMode;
 use crate::time::ServerTime;
 use crate::wire::{Deed, FoundGone, Identity, Judged, Life, Note, Position, Watch};
 
+/// After so long without a canary nothing will be proven by the next, if there was one before.
+const SILENT: Duration = Duration::from_secs(5);
+
 impl StreamReader {
+    /// It may have been replaced meanwhile.
+    pub(super) fn doubt(&mut self) {
+        self.held.doubt();
+        self.asking.forget();
+    }
+
+    /// From here on something may be missing.
+    pub(super) fn lost(&mut self) {
+        self.stream.lose();
+        self.held.tear(false);
+        self.doubt();
+        self.unproven.clear();
+        self.deadlines.doubt();
+        self.runtime.learn(&self.node, |known| {
+            known.anchored = false;
+            known.can_enrol = known.mode.hears_nothing();
+        });
+    }
+
+    /// Something is missing: so what was heard in a gap before cannot be counted to its end.
+    pub(super) fn missed(&mut self) {
+        self.held.tear(true);
+        self.lost();
+    }
+
+    /// The subscription is gone, and with it what was asked on its connection.
+    pub(super) fn disconnected(&mut self, mode: EventMode) {
+        self.dropped();
+        self.unheard(mode);
+    }
+
+    /// Events are missing, and maybe answers to touches: who has asked asks again.
+    pub(super) fn dropped(&mut self) {
+        self.missed();
+        self.forget_touches();
+    }
+
+    /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
+    /// has missed nothing; but if that takes too long, nothing will ever be proven. Of several servers, one may be replaced
+    /// in less time than that.
+    pub(super) fn silent(&mut self) {
+        if self.peers.is_some() {
+            self.lost();
+        }
+        self.runtime.learn(&self.node, |known| known.anchored = false);
+        self.unheard(EventMode::Blind);
+    }
+
+    fn unheard(&mut self, mode: EventMode) {
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= SILENT || self.deaf {
+            self.lost();
+            self.runtime.learn(&self.node, |known| {
+                known.mode = mode;
+                known.can_enrol = true;
+            });
+        }
+    }
+
     /// A canary was heard after a gap, and gives names to what was heard before it. The keys are read together
     /// with the time of the anchor: an expiry that was announced before the answer has been noted by then, so
     /// of a key that is gone nothing more will be heard of what was read before.
