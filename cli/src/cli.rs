@@ -91,14 +91,14 @@ pub(crate) enum Command {
 
 /// Does what the command line says.
 pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
-    let Cli { connect, format, command } = cli;
+    let Cli { connect, command, .. } = cli;
     let console = || connect.console();
     let exit = match command {
         Command::Status(args) => commands::status::run(&console().await?, &args, out).await,
         Command::Topics => commands::topics::run(&console().await?, out).await,
         Command::Listeners => commands::listeners::run(&console().await?, out).await,
         Command::Hosts(args) => commands::hosts::run(&console().await?, &args, out).await,
-        Command::Top(args) => commands::top::run(&connect, &format, &args).await,
+        Command::Top(args) => commands::top::run(&connect, &args, out).await,
         Command::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
         Command::Show(args) => commands::show::run(&console().await?, &args, out).await,
         Command::Why(args) => commands::why::run(&console().await?, &args, out).await,

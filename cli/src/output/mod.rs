@@ -60,6 +60,11 @@ impl Output {
         self.json
     }
 
+    /// Whether results may be coloured.
+    pub(crate) fn has_colours(&self) -> bool {
+        self.out.current_choice() != ColorChoice::Never
+    }
+
     /// Whether somebody could be asked.
     pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal()

@@ -1,16 +1,16 @@
-//! What looks and acts come to at the server.
+//! What the screens ask the server for, and what it comes to: looks and acts, and their answers as plain data, with
+//! which the state machine and the drawings are tested without any server.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use keylapse::{ListenerReport, Result};
+use keylapse::ListenerReport;
 use keylapse_console::{
-    Console, Entry, EntryState, Filter, KnownTopic, Rates, Registry, TopicStanding, TopicStatus,
-    UnreadableTopic, Why,
+    Became, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Moment, Overview, Rates, Recent,
+    Registry, TopicStanding, TopicStatus, UnreadableTopic, Why, text,
 };
+use tokio::sync::Mutex;
 
-use super::model::{Data, EntryPage, EntryRow, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow};
-use crate::output::ms_of;
+use crate::output::{ms_of, short};
 
 /// Entries of a page.
 const PAGE: usize = 100;
@@ -20,19 +20,206 @@ pub(super) const TOPICS: usize = 200;
 const MANY: usize = 1000;
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 
-/// Does what the screens ask for. It remembers what makes the next look cheaper, and which letters were shown.
+/// What the desk is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    /// A look, in the place of one that may still be under way.
+    Look {
+        ticket: u64,
+        look: Look,
+    },
+    Act(Act),
+}
+
+/// What it answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Look { ticket: u64, answer: Result<Data, String> },
+    Act(Result<Done, String>),
+}
+
+/// What one look at the server has to find out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Look {
+    Topics { containing: String, skip: usize },
+    Listeners,
+    Entries { topic: String, state: EntryState, filter: String, after: Option<Cursor> },
+    Timer { topic: String, key: Vec<u8> },
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self::Topics { containing: String::new(), skip: 0 }
+    }
+}
+
+/// What it has found out.
+#[derive(Clone, Debug)]
+pub(super) enum Data {
+    Topics(TopicPage),
+    Listeners(Vec<ListenerReport>),
+    Entries(Box<EntryPage>),
+    Timer(Box<Timer>),
+}
+
+/// A topic, in a line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TopicRow {
+    pub(super) name: String,
+    pub(super) pattern: String,
+    pub(super) attached: bool,
+    pub(super) standing: TopicStanding,
+    /// The text of its first alarm; empty where it has none.
+    pub(super) said: String,
+    pub(super) held: Overview,
+    pub(super) running: usize,
+    pub(super) limit: usize,
+    pub(super) listeners: usize,
+    /// Attempts that ended a second, once two reports of the listeners have been seen.
+    pub(super) rate: Option<f64>,
+    /// The attempts of the last five minutes.
+    pub(super) recent: Recent,
+}
+
+/// Some of the topics, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TopicPage {
+    pub(super) rows: Vec<TopicRow>,
+    /// Topics before these.
+    pub(super) skipped: usize,
+    /// Topics that the filter lets pass.
+    pub(super) matching: usize,
+    /// The server's time; none where no topic was read.
+    pub(super) now_ms: Option<u64>,
+}
+
+/// An entry of a topic, in a line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct EntryRow {
+    pub(super) key: Vec<u8>,
+    pub(super) state: EntryState,
+    /// The arming, where the record can be read.
+    pub(super) id: Option<String>,
+    pub(super) at_ms: u64,
+    pub(super) attempt: u32,
+    pub(super) lost: u8,
+    pub(super) bytes: u64,
+    /// Why it died.
+    pub(super) reason: &'static str,
+    pub(super) error: String,
+    /// The dead letter, while it is there: to act upon one takes more than what is shown of it.
+    pub(super) letter: Option<Box<Entry>>,
+}
+
+/// A page of a topic's entries, and how the topic is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct EntryPage {
+    pub(super) topic: TopicRow,
+    pub(super) rows: Vec<EntryRow>,
+    pub(super) next: Option<Cursor>,
+    pub(super) looked_at: usize,
+    pub(super) now_ms: u64,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Timer {
+    pub(super) timer: Option<EntryRow>,
+    /// Dead letters, the newest first.
+    pub(super) letters: Vec<EntryRow>,
+    pub(super) enrolled: bool,
+    /// What has happened and what will, the newest first.
+    pub(super) timeline: Vec<(u64, String)>,
+    pub(super) next: String,
+    pub(super) not_now: Vec<String>,
+    pub(super) served_by: Vec<String>,
+    pub(super) now_ms: u64,
+}
+
+/// What somebody wants to be done, and has agreed to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Act {
+    pub(super) topic: String,
+    pub(super) deed: Deed,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Deed {
+    RunNow(EntryRow),
+    Cancel(EntryRow),
+    Replay(EntryRow),
+    Drop(EntryRow),
+    Pause(String),
+    Resume,
+}
+
+/// What became of an act: whether it was done, and what to say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) was_done: bool,
+    pub(super) says: String,
+}
+
+impl Data {
+    /// The server's time, where it has said it.
+    pub(super) fn now_ms(&self) -> Option<u64> {
+        match self {
+            Self::Topics(page) => page.now_ms,
+            Self::Listeners(_) => None,
+            Self::Entries(page) => Some(page.now_ms),
+            Self::Timer(timer) => Some(timer.now_ms),
+        }
+    }
+
+    /// Lines that can be chosen.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Topics(page) => page.rows.len(),
+            Self::Listeners(reports) => reports.len(),
+            Self::Entries(page) => page.rows.len(),
+            Self::Timer(timer) => timer.timeline.len(),
+        }
+    }
+
+    /// What tells a line from all others.
+    pub(super) fn name_of(&self, at: usize) -> Option<Vec<u8>> {
+        match self {
+            Self::Topics(page) => page.rows.get(at).map(|row| row.name.clone().into_bytes()),
+            Self::Listeners(reports) => reports.get(at).map(|report| report.id.clone().into_bytes()),
+            Self::Entries(page) => page.rows.get(at).map(|row| {
+                let died = if row.state == EntryState::Dead { row.at_ms } else { 0 };
+                [row.id.as_deref().unwrap_or_default().as_bytes(), &died.to_be_bytes(), &row.key].concat()
+            }),
+            Self::Timer(_) => None,
+        }
+    }
+}
+
+impl Act {
+    /// The key that it is done to; none where it is the topic.
+    pub(super) fn key(&self) -> Option<String> {
+        match &self.deed {
+            Deed::RunNow(row) | Deed::Cancel(row) | Deed::Replay(row) | Deed::Drop(row) => {
+                Some(short(&text::escape(&row.key), 60))
+            }
+            Deed::Pause(_) | Deed::Resume => None,
+        }
+    }
+}
+
+/// Does what the screens ask for. It remembers what makes the next look cheaper.
 #[derive(Debug)]
 pub(super) struct Desk {
-    pub(super) console: Console,
+    console: Console,
     kept: Mutex<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     rates: Rates,
-    names: Option<(Instant, Registry)>,
-    /// The letters that were read last: to act upon one takes more than what is shown of it.
-    letters: Vec<Entry>,
+    names: Registry,
+    /// When these were read.
+    read: Option<Instant>,
 }
 
 impl Desk {
@@ -40,178 +227,152 @@ impl Desk {
         Self { console, kept: Mutex::default() }
     }
 
-    pub(super) async fn look(&self, look: Look) -> Result<Data> {
-        match look {
-            Look::Topics { containing, skip } => self.topics(&containing, skip).await.map(Data::Topics),
-            Look::Listeners => {
-                Ok(Data::Listeners(self.console.listeners().await?.iter().map(listener_row).collect()))
+    pub(super) async fn answer(&self, request: Request) -> Answer {
+        match request {
+            Request::Look { ticket, look } => {
+                let answer = self.look(look).await.map_err(|error| error.to_string());
+                Answer::Look { ticket, answer }
             }
+            Request::Act(act) => Answer::Act(self.act(act).await.map_err(|error| error.to_string())),
+        }
+    }
+
+    async fn look(&self, look: Look) -> keylapse::Result<Data> {
+        // Looks do not overlap: the one before has been given up.
+        let mut kept = self.kept.lock().await;
+        Ok(match look {
+            Look::Topics { containing, skip } => {
+                Data::Topics(self.topics(&containing, skip, &mut kept).await?)
+            }
+            Look::Listeners => Data::Listeners(self.console.listeners().await?),
             Look::Entries { topic, state, filter, after } => {
                 let filter = Filter::parse(filter.split_whitespace())?;
                 let topic = self.console.topic(&topic).await?;
                 let page = topic.filtered(state, &filter, after.as_ref(), PAGE, None).await?;
-                let listeners = self.console.listeners().await?;
-                let now_ms = ms_of(page.now);
-                let rows = page.entries.iter().map(entry_row).collect();
-                self.keep_letters(page.entries);
-                let (next, looked_at) = (page.next, page.looked_at);
-                let topic = self.rows(&self.console.status_of(&[topic], &listeners).await).remove(0);
-                Ok(Data::Entries(Box::new(EntryPage { topic, rows, next, looked_at, now_ms })))
+                let topic = self.rows(&[topic], &mut kept.rates).await?.remove(0);
+                let (next, looked_at, now_ms) = (page.next, page.looked_at, ms_of(page.now));
+                let rows = page.entries.into_iter().map(EntryRow::from).collect();
+                Data::Entries(Box::new(EntryPage { topic, rows, next, looked_at, now_ms }))
             }
             Look::Timer { topic, key } => {
                 let topic = self.console.topic(&topic).await?;
                 let why = topic.why(&key, &self.console.listeners().await?).await?;
-                let timer = timer(&why);
-                self.keep_letters(why.letters);
-                Ok(Data::Timer(Box::new(timer)))
+                Data::Timer(Box::new(why.into()))
             }
-        }
+        })
     }
 
-    async fn topics(&self, containing: &str, skip: usize) -> Result<TopicPage> {
-        let (matching, page, unreadable) = self.names(containing, skip).await?;
-        let all = match page.is_empty() {
-            true => Vec::new(),
-            false => self.console.status_of(&page, &self.console.listeners().await?).await,
-        };
-        let now_ms = all.iter().map(|topic| topic.overview.now_ms).max().filter(|now| *now > 0);
-        let mut rows = self.rows(&all);
-        rows.extend(unreadable.iter().map(unreadable_row));
+    /// A page of the topics whose names contain this. Those that cannot be read stand behind the others.
+    async fn topics(&self, containing: &str, skip: usize, kept: &mut Kept) -> keylapse::Result<TopicPage> {
+        if kept.names.topics.len() <= MANY || kept.read.is_none_or(|read| read.elapsed() >= NOW_AND_THEN) {
+            kept.names = self.console.registry().await?;
+            kept.read = Some(Instant::now());
+        }
+        let Registry { topics, unreadable, .. } = &kept.names;
+        let known = topics.iter().filter(|topic| topic.name().contains(containing)).map(Ok);
+        let unreadable = unreadable.iter().filter(|topic| topic.name.contains(containing)).map(Err);
+        let all = known.chain(unreadable);
+        let matching = all.clone().count();
+        let page: Vec<Result<_, &UnreadableTopic>> = all.skip(skip).take(TOPICS).collect();
+        let known: Vec<_> = page.iter().filter_map(|one| one.ok().cloned()).collect();
+        let mut rows = if known.is_empty() { Vec::new() } else { self.rows(&known, &mut kept.rates).await? };
+        let now_ms = rows.iter().map(|row| row.held.now_ms).max().filter(|now| *now > 0);
+        rows.extend(page.iter().filter_map(|one| one.err()).map(TopicRow::from));
         Ok(TopicPage { rows, skipped: skip.min(matching), matching, now_ms })
     }
 
-    /// How many topics contain this, and a page of them: those that cannot be read stand behind the others.
-    async fn names(
-        &self,
-        containing: &str,
-        skip: usize,
-    ) -> Result<(usize, Vec<KnownTopic>, Vec<UnreadableTopic>)> {
-        let fresh =
-            |(read, names): &(Instant, Registry)| names.topics.len() > MANY && read.elapsed() < NOW_AND_THEN;
-        if !self.kept().names.as_ref().is_some_and(fresh) {
-            let names = self.console.registry().await?;
-            self.kept().names = Some((Instant::now(), names));
+    async fn rows(&self, topics: &[KnownTopic], rates: &mut Rates) -> keylapse::Result<Vec<TopicRow>> {
+        let all = self.console.status_of(topics, &self.console.listeners().await?).await;
+        Ok(all.into_iter().map(|status| TopicRow::of(status, rates)).collect())
+    }
+
+    /// Does what somebody has agreed to.
+    async fn act(&self, act: Act) -> keylapse::Result<Done> {
+        let topic = self.console.topic(&act.topic).await?;
+        let became = match &act.deed {
+            Deed::RunNow(row) => Became::of_run_now(topic.run_now(&row.key).await?),
+            Deed::Cancel(row) => Became::of_cancel(topic.cancel(&row.key).await?),
+            Deed::Replay(EntryRow { letter: Some(letter), .. }) => {
+                Became::of_replay(topic.replay(letter, false).await?)
+            }
+            Deed::Drop(EntryRow { letter: Some(letter), .. }) => {
+                Became::of_drop(topic.drop_letter(letter).await?)
+            }
+            Deed::Replay(_) | Deed::Drop(_) => Became::GONE,
+            Deed::Pause(reason) => topic.pause(reason).await.map(|()| Became::PAUSED)?,
+            Deed::Resume => topic.resume().await.map(|()| Became::RESUMED)?,
+        };
+        let says = format!("{}: {}", act.key().unwrap_or(act.topic), became.says);
+        Ok(Done { was_done: became.was_done, says })
+    }
+}
+
+impl TopicRow {
+    fn of(status: TopicStatus, rates: &mut Rates) -> Self {
+        // Of a topic that nobody serves there are no reports.
+        let is_told = status.problem.is_none() && status.listeners > 0;
+        let ended = status.handled + status.failed;
+        let rate = || rates.of(status.topic.name(), status.overview.now_ms, ended);
+        Self {
+            name: status.topic.name().to_owned(),
+            pattern: status.topic.pattern().to_owned(),
+            attached: status.topic.is_attached(),
+            standing: status.standing(),
+            said: status.alarms().into_iter().next().map_or_else(String::new, |alarm| alarm.says),
+            rate: is_told.then(rate).flatten(),
+            held: status.overview,
+            running: status.running,
+            limit: status.limit,
+            listeners: status.listeners,
+            recent: status.last_5m.unwrap_or_default(),
         }
-        let kept = self.kept();
-        let all = || kept.names.iter().map(|(_, names)| names);
-        let topics: Vec<_> =
-            all().flat_map(|all| &all.topics).filter(|topic| topic.name().contains(containing)).collect();
-        let unreadable: Vec<_> =
-            all().flat_map(|all| &all.unreadable).filter(|topic| topic.name.contains(containing)).collect();
-        let page: Vec<_> = topics.iter().skip(skip).take(TOPICS).map(|topic| (*topic).clone()).collect();
-        let behind = unreadable.iter().skip(skip.saturating_sub(topics.len())).take(TOPICS - page.len());
-        let behind = behind.map(|topic| (*topic).clone()).collect();
-        Ok((topics.len() + unreadable.len(), page, behind))
-    }
-
-    fn rows(&self, all: &[TopicStatus]) -> Vec<TopicRow> {
-        let mut kept = self.kept();
-        all.iter().map(|status| topic_row(status, &mut kept.rates)).collect()
-    }
-
-    fn keep_letters(&self, mut entries: Vec<Entry>) {
-        entries.retain(|entry| entry.state == EntryState::Dead);
-        self.kept().letters = entries;
-    }
-
-    /// A letter that was shown, if it is of this topic.
-    pub(super) fn letter(&self, topic: &str, letter: &Letter) -> Option<Entry> {
-        let is_it = |entry: &&Entry| entry.topic == topic && Letter::of(&entry_row(entry)) == *letter;
-        self.kept().letters.iter().find(is_it).cloned()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // What a panic has left behind is at worst an old page.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
-    let held = &status.overview;
-    let said = status.alarms().into_iter().next().map(|alarm| alarm.says);
-    let recent = status.last_5m.as_ref();
-    let ended = status.handled + status.failed;
-    // Of a topic that nobody serves there are no reports.
-    let is_told = status.problem.is_none() && status.listeners > 0;
-    let rate = is_told.then(|| rates.of(status.topic.name(), held.now_ms, ended)).flatten();
-    TopicRow {
-        name: status.topic.name().to_owned(),
-        pattern: status.topic.pattern().to_owned(),
-        attached: status.topic.is_attached(),
-        standing: status.standing(),
-        said: said.unwrap_or_default(),
-        timers: held.timers,
-        quarantined: held.quarantined,
-        dead: held.dead,
-        enrolled: held.enrolled,
-        overdue: held.overdue,
-        undelivered: held.undelivered,
-        oldest_ms: held.oldest_undelivered_ms,
-        due_1m: held.due_in_1m,
-        due_1h: held.due_in_1h,
-        running: status.running,
-        limit: status.limit,
-        listeners: status.listeners,
-        rate,
-        failing: status.failing(),
-        late_p50_us: recent.and_then(|recent| recent.late_p50_us),
-        late_p99_us: recent.and_then(|recent| recent.late_p99_us),
+impl From<&UnreadableTopic> for TopicRow {
+    fn from(topic: &UnreadableTopic) -> Self {
+        let (name, said) = (topic.name.clone(), topic.problem.clone());
+        Self { name, said, standing: TopicStanding::Unreadable, ..Self::default() }
     }
 }
 
-fn unreadable_row(topic: &UnreadableTopic) -> TopicRow {
-    TopicRow {
-        name: topic.name.clone(),
-        standing: TopicStanding::Unreadable,
-        said: topic.problem.clone(),
-        ..TopicRow::default()
+impl From<Entry> for EntryRow {
+    fn from(entry: Entry) -> Self {
+        Self {
+            key: entry.key.to_vec(),
+            state: entry.state,
+            id: entry.id.map(|id| id.to_string()),
+            at_ms: match entry.state {
+                // It is looked at earlier than it expires.
+                EntryState::Enrolled => entry.deadline_ms.unwrap_or(entry.at_ms),
+                _ => entry.at_ms,
+            },
+            attempt: entry.attempt,
+            lost: entry.lost_leases,
+            bytes: entry.payload_bytes,
+            reason: entry.reason.map_or("", |reason| reason.as_str()),
+            error: entry.last_error().unwrap_or_default().to_owned(),
+            letter: (entry.state == EntryState::Dead).then(|| Box::new(entry)),
+        }
     }
 }
 
-fn entry_row(entry: &Entry) -> EntryRow {
-    EntryRow {
-        key: entry.key.to_vec(),
-        state: entry.state,
-        id: entry.id.map(|id| id.to_string()),
-        at_ms: match entry.state {
-            // It is looked at earlier than it expires.
-            EntryState::Enrolled => entry.deadline_ms.unwrap_or(entry.at_ms),
-            _ => entry.at_ms,
-        },
-        attempt: entry.attempt,
-        lost: entry.lost_leases,
-        bytes: entry.payload_bytes,
-        reason: entry.reason.map_or("", |reason| reason.as_str()),
-        error: entry.last_error().unwrap_or_default().to_owned(),
-    }
-}
-
-fn timer(why: &Why) -> Timer {
-    Timer {
-        timer: why.timer.as_ref().map(entry_row),
-        letters: why.letters.iter().map(entry_row).collect(),
-        enrolled: why.enrolled.is_some(),
-        timeline: why.timeline.iter().rev().map(|moment| (moment.at_ms, moment.what.clone())).collect(),
-        next: why.next.clone(),
-        not_now: why.not_now.clone(),
-        served_by: why.served_by.clone(),
-        now_ms: why.now_ms,
-    }
-}
-
-fn listener_row(report: &ListenerReport) -> ListenerRow {
-    let hears: Vec<_> = report.nodes.iter().map(|node| format!("{} {}", node.node, node.mode)).collect();
-    let gaps: Vec<_> = report.nodes.iter().filter_map(|node| node.gap.clone()).collect();
-    let topics: Vec<_> = report.topics.keys().map(String::as_str).collect();
-    ListenerRow {
-        id: report.id.clone(),
-        host: report.host.clone(),
-        pid: report.pid,
-        version: report.version.clone(),
-        places: report.places(),
-        stalled_ms: report.handlers_stalled_ms,
-        hears: hears.join(", "),
-        gap: gaps.join(", "),
-        topics: topics.join(" "),
+impl From<Why> for Timer {
+    fn from(why: Why) -> Self {
+        Self {
+            timer: why.timer.map(EntryRow::from),
+            letters: why.letters.into_iter().map(EntryRow::from).collect(),
+            enrolled: why.enrolled.is_some(),
+            timeline: why
+                .timeline
+                .into_iter()
+                .rev()
+                .map(|Moment { at_ms, what, .. }| (at_ms, what))
+                .collect(),
+            next: why.next,
+            not_now: why.not_now,
+            served_by: why.served_by,
+            now_ms: why.now_ms,
+        }
     }
 }

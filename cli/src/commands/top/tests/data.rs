@@ -1,8 +1,9 @@
 //! What the screens are tested with.
 
-use keylapse_console::{EntryState, TopicStanding};
+use keylapse::{ListenerReport, NodeReport, TopicReport};
+use keylapse_console::{EntryState, Overview, Recent, TopicStanding};
 
-use crate::commands::top::model::{EntryPage, EntryRow, ListenerRow, Timer, TopicPage, TopicRow};
+use crate::commands::top::desk::{EntryPage, EntryRow, Timer, TopicPage, TopicRow};
 
 /// 2026-11-25T09:30:00Z.
 pub(super) const NOW: u64 = 1_795_599_000_000;
@@ -12,25 +13,31 @@ pub(super) const HOSTILE: &[u8] = b"order:unpaid:\x1b[2J\x1b[31m\n\xff\xfe";
 pub(super) const HOSTILE_ERROR: &str = "boom\u{1b}]0;owned\u{7}\r\n\u{202e}txt.exe 日本語 and so much more that it goes \
                                         beyond the end of any line";
 
+/// What a topic holds, with these figures.
+fn held(figures: impl FnOnce(&mut Overview)) -> Overview {
+    let mut held = Overview::default();
+    figures(&mut held);
+    held
+}
+
 pub(super) fn busy() -> TopicRow {
+    let mut recent = Recent::default();
+    (recent.handled, recent.failed) = (979, 21);
+    (recent.late_p50_us, recent.late_p99_us) = (Some(500), Some(20_000));
+    let held = held(|held| {
+        (held.timers, held.quarantined, held.dead) = (123_456, 2, 12);
+        (held.overdue, held.undelivered, held.oldest_undelivered_ms) = (3, 5, 130_400);
+        (held.due_in_1m, held.due_in_1h) = (250, 15_000);
+    });
     TopicRow {
         name: "order.unpaid".to_owned(),
         pattern: "order:unpaid:{id}".to_owned(),
-        timers: 123_456,
-        quarantined: 2,
-        dead: 12,
-        overdue: 3,
-        undelivered: 5,
-        oldest_ms: 130_400,
-        due_1m: 250,
-        due_1h: 15_000,
+        held,
         running: 7,
         limit: 64,
         listeners: 2,
         rate: Some(41.25),
-        failing: Some(0.021),
-        late_p50_us: Some(500),
-        late_p99_us: Some(20_000),
+        recent,
         ..TopicRow::default()
     }
 }
@@ -40,17 +47,17 @@ pub(super) fn topics() -> TopicPage {
         name: "mail.reminder".to_owned(),
         standing: TopicStanding::Unserved,
         said: "no listener serves it".to_owned(),
-        timers: 40,
-        overdue: 40,
-        undelivered: 40,
-        oldest_ms: 7_260_000,
+        held: held(|held| {
+            (held.timers, held.overdue, held.undelivered) = (40, 40, 40);
+            held.oldest_undelivered_ms = 7_260_000;
+        }),
         ..TopicRow::default()
     };
     let paused = TopicRow {
         name: "invoice.due".to_owned(),
         standing: TopicStanding::Paused,
         said: "paused: the bank is closed\u{1b}[0m until Monday".to_owned(),
-        timers: 5,
+        held: held(|held| held.timers = 5),
         limit: 8,
         listeners: 1,
         rate: Some(0.0),
@@ -59,7 +66,7 @@ pub(super) fn topics() -> TopicPage {
     let attached = TopicRow {
         name: "session.expired.of.customers.abroad".to_owned(),
         attached: true,
-        enrolled: 1_000_000,
+        held: held(|held| held.enrolled = 1_000_000),
         limit: 16,
         listeners: 1,
         ..TopicRow::default()
@@ -89,6 +96,7 @@ pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> EntryRow {
         bytes: 17,
         reason: "",
         error: String::new(),
+        letter: None,
     }
 }
 
@@ -170,23 +178,16 @@ fn timer_story() -> Vec<(u64, String)> {
     timer().timeline.split_off(1)
 }
 
-pub(super) fn listeners() -> Vec<ListenerRow> {
-    let one = ListenerRow {
-        id: "a".to_owned(),
-        host: "worker-1".to_owned(),
-        pid: 4711,
-        version: "0.1.0".to_owned(),
-        places: "7/64".to_owned(),
-        stalled_ms: None,
-        hears: "127.0.0.1:6379 resp3".to_owned(),
-        gap: String::new(),
-        topics: "invoice.due order.unpaid".to_owned(),
-    };
-    let deaf = ListenerRow {
-        id: "b".to_owned(),
-        host: "worker-2\u{1b}[31m".to_owned(),
-        gap: "the connection for events is down".to_owned(),
-        ..one.clone()
-    };
+pub(super) fn listeners() -> Vec<ListenerReport> {
+    let mut one = ListenerReport::default();
+    (one.id, one.host, one.pid) = ("a".to_owned(), "worker-1".to_owned(), 4711);
+    (one.version, one.running, one.limit) = ("0.1.0".to_owned(), 7, 64);
+    let mut node = NodeReport::default();
+    (node.node, node.mode) = ("127.0.0.1:6379".to_owned(), "resp3".to_owned());
+    one.nodes.push(node);
+    one.topics = ["invoice.due", "order.unpaid"].map(|name| (name.to_owned(), TopicReport::default())).into();
+    let mut deaf = one.clone();
+    (deaf.id, deaf.host) = ("b".to_owned(), "worker-2\u{1b}[31m".to_owned());
+    deaf.nodes[0].gap = Some("the connection for events is down".to_owned());
     vec![one, deaf]
 }

@@ -4,8 +4,8 @@ use insta::assert_snapshot;
 use ratatui::style::Color;
 
 use super::{answer, app, at, data, drawn, press, screen, with_entries, with_topics};
-use crate::commands::top::app::{App, Request};
-use crate::commands::top::model::{Data, TopicPage};
+use crate::commands::top::app::App;
+use crate::commands::top::desk::{Data, Request, TopicPage};
 
 /// A screen at three sizes.
 fn at_all_sizes(name: &str, app: &App) {
@@ -14,7 +14,7 @@ fn at_all_sizes(name: &str, app: &App) {
     }
 }
 
-fn with_timer(write: bool, timer: crate::commands::top::model::Timer) -> App {
+fn with_timer(write: bool, timer: crate::commands::top::desk::Timer) -> App {
     let mut app = with_entries(write, "jjd", data::dead());
     let asked = press(&mut app, "\n");
     answer(&mut app, asked, Data::Timer(Box::new(timer)));

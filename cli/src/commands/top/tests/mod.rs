@@ -11,9 +11,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::app::{App, Request, Setting};
+use super::app::{App, Setting};
+use super::desk::{Data, Request};
 use super::draw::{Theme, draw};
-use super::model::Data;
 
 fn app(write: bool) -> App {
     let (server, namespace) = ("127.0.0.1:6379".to_owned(), "keylapse".to_owned());
@@ -51,7 +51,7 @@ fn with_topics(write: bool) -> App {
 }
 
 /// One topic's entries, as a screen shows them that was opened by these keys.
-fn with_entries(write: bool, keys: &str, page: super::model::EntryPage) -> App {
+fn with_entries(write: bool, keys: &str, page: super::desk::EntryPage) -> App {
     let mut app = with_topics(write);
     let asked = press(&mut app, keys);
     answer(&mut app, asked, Data::Entries(Box::new(page)));

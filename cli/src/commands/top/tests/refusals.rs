@@ -4,8 +4,7 @@ use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, data, press, screen, with_entries, with_topics};
-use crate::commands::top::app::Request;
-use crate::commands::top::model::{Data, EntryPage};
+use crate::commands::top::desk::{Data, EntryPage, Request};
 
 #[test]
 fn read_only_offers_nothing_and_says_so() {

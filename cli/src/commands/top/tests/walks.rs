@@ -4,9 +4,7 @@ use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, app, at, data, press, screen, with_entries, with_topics};
-use crate::commands::top::app::Request;
-use crate::commands::top::deeds::Done;
-use crate::commands::top::model::{Act, Data, Deed, Letter, Look};
+use crate::commands::top::desk::{Act, Data, Deed, Done, Look, Request};
 
 fn looked(request: Option<Request>) -> Look {
     match request {
@@ -114,14 +112,14 @@ fn the_chosen_line_stays_with_what_it_shows() {
     let mut fewer = data::topics();
     fewer.rows.remove(0);
     answer(&mut app, asked, Data::Topics(fewer));
-    assert_eq!(app.view().at, 1);
-    assert_eq!(app.view().topic().map(|topic| topic.name.as_str()), Some("order.unpaid"));
+    assert_eq!(app.view.at, 1);
+    assert_eq!(app.view.topic().map(|topic| topic.name.as_str()), Some("order.unpaid"));
     press(&mut app, "G");
-    assert_eq!(app.view().at, 3);
+    assert_eq!(app.view.at, 3);
     press(&mut app, "jjj");
-    assert_eq!(app.view().at, 3, "there is no line behind the last");
+    assert_eq!(app.view.at, 3, "there is no line behind the last");
     press(&mut app, "gk");
-    assert_eq!(app.view().at, 0);
+    assert_eq!(app.view.at, 0);
 }
 
 #[test]
@@ -164,7 +162,7 @@ fn a_letter_is_replayed_after_a_yes_and_the_screen_looks_again() {
     assert_eq!(press(&mut app, "R"), None);
     let asked = screen(&app, 100, 24);
     assert!(asked.contains("Replay 1 dead letter: order:unpaid:7 of order.unpaid?"), "{asked}");
-    let letter = Letter::of(&data::dead().rows[0]);
+    let letter = data::dead().rows.remove(0);
     let act = Act { topic: "order.unpaid".to_owned(), deed: Deed::Replay(letter) };
     assert_eq!(press(&mut app, "y"), Some(Request::Act(act)));
     press(&mut app, "D");

@@ -1,0 +1,317 @@
+//! The state of the screen, and what time and answers make of it; keys are in [`keys`](super::keys). It does nothing by
+//! itself: it is told the time, and says what it wants to know.
+
+use std::time::Duration;
+
+use keylapse_console::{Cursor, EntryState, Filter};
+
+use super::desk::{Answer, Data, Done, EntryRow, Look, Request, TOPICS, TopicRow};
+use super::keys::{Line, Offer};
+
+/// A look that has taken long is not repeated before this many times as long: it may be the load that makes it slow.
+const SHARE: u32 = 4;
+
+/// What does not change while the program runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setting {
+    /// The server, without any password.
+    pub(super) server: String,
+    pub(super) namespace: String,
+    /// Whether something may be done.
+    pub(super) write: bool,
+    /// How often is looked.
+    pub(super) every: Duration,
+}
+
+/// Something to say, until the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) text: String,
+    pub(super) is_bad: bool,
+}
+
+/// All that there is to draw. Times are since the program's start.
+#[derive(Debug, Default)]
+pub(super) struct App {
+    pub(super) setting: Setting,
+    /// The screen that is shown.
+    pub(super) view: View,
+    /// Those out of which it was opened.
+    pub(super) behind: Vec<View>,
+    pub(super) line: Option<Line>,
+    /// What is asked for a yes.
+    pub(super) question: Option<Offer>,
+    /// Help is shown, from this line on.
+    pub(super) help: Option<usize>,
+    pub(super) notice: Option<Notice>,
+    /// Why the last look has failed.
+    pub(super) error: Option<String>,
+    /// The server's time when it was told last, in ms since 1970, and when that was.
+    clock: Option<(u64, Duration)>,
+    /// An act is under way.
+    pub(super) is_acting: bool,
+    /// Of the look that counts.
+    ticket: u64,
+    /// Since when it is under way.
+    pub(super) asked: Option<Duration>,
+    /// When the next one is due.
+    next_look: Duration,
+    pub(super) now: Duration,
+    pub(super) is_over: bool,
+}
+
+impl App {
+    pub(super) fn new(setting: Setting) -> Self {
+        Self { setting, ..Self::default() }
+    }
+
+    /// Is told the time, and says what is due then.
+    pub(super) fn on_time(&mut self, now: Duration) -> Option<Request> {
+        self.now = now;
+        (self.asked.is_none() && self.next_look <= now).then(|| self.look())
+    }
+
+    /// When it has to be told the time again: for the next look, and for the next second of an age on the screen.
+    pub(super) fn wakes(&self) -> Duration {
+        let age = self.now.saturating_sub(self.view.seen.or(self.asked).unwrap_or(self.now));
+        let second = self.now + Duration::from_secs(1) - Duration::from_nanos(age.subsec_nanos().into());
+        if self.asked.is_some() { second } else { second.min(self.next_look) }
+    }
+
+    /// The server's time, in ms since 1970, as far as that is known.
+    pub(super) fn server_ms(&self) -> Option<u64> {
+        let (ms, told) = self.clock?;
+        Some(ms.saturating_add(u64::try_from(self.now.saturating_sub(told).as_millis()).ok()?))
+    }
+
+    /// Looks at once, whatever is under way.
+    pub(super) fn look(&mut self) -> Request {
+        self.ticket += 1;
+        self.asked = Some(self.now);
+        Request::Look { ticket: self.ticket, look: self.view.look.clone() }
+    }
+
+    pub(super) fn on_answer(&mut self, now: Duration, answer: Answer) -> Option<Request> {
+        self.now = now;
+        match answer {
+            Answer::Look { ticket, answer } => self.on_data(ticket, answer),
+            Answer::Act(done) => return Some(self.on_done(done)),
+        }
+        None
+    }
+
+    /// Takes the answer to a look, unless it is to one that does not count any more.
+    pub(super) fn on_data(&mut self, ticket: u64, answer: Result<Data, String>) {
+        if ticket != self.ticket {
+            return;
+        }
+        let (now, asked) = (self.now, self.asked.take());
+        self.next_look = now + self.setting.every;
+        match answer {
+            Ok(data) => {
+                let took = asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked));
+                self.next_look = self.next_look.max(now + took * SHARE);
+                self.clock = data.now_ms().map(|ms| (ms, now)).or(self.clock);
+                self.view.take(data, now);
+                self.error = None;
+            }
+            // What is on the screen stays there, with its age.
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Takes what became of an act, and looks at what is so now.
+    pub(super) fn on_done(&mut self, done: Result<Done, String>) -> Request {
+        self.is_acting = false;
+        match done {
+            Ok(done) => self.say(done.says, !done.was_done),
+            Err(error) => self.say(format!("not done: {error}"), true),
+        }
+        self.look()
+    }
+
+    pub(super) fn say(&mut self, text: impl Into<String>, is_bad: bool) {
+        self.notice = Some(Notice { text: text.into(), is_bad });
+    }
+
+    pub(super) fn open(&mut self, view: View) -> Option<Request> {
+        self.behind.push(std::mem::replace(&mut self.view, view));
+        Some(self.look())
+    }
+
+    /// Back to the screen before; from the first one to all that it can show.
+    pub(super) fn back(&mut self) -> Option<Request> {
+        match self.behind.pop() {
+            Some(view) => self.view = view,
+            None if self.view.filter().is_empty() || self.view.set_filter("").is_err() => return None,
+            None => {}
+        }
+        Some(self.look())
+    }
+}
+
+/// One screen: what it is of, what is known of that, and which line is chosen.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) look: Look,
+    /// What was found out.
+    pub(super) data: Option<Data>,
+    /// When that was, since the start.
+    pub(super) seen: Option<Duration>,
+    /// The chosen line.
+    pub(super) at: usize,
+    /// Where the pages before this one began.
+    pub(super) before: Vec<Option<Cursor>>,
+    /// Whether it is of a topic that can have enrolled keys.
+    attached: bool,
+}
+
+impl View {
+    pub(super) fn of(look: Look) -> Self {
+        Self { look, ..Self::default() }
+    }
+
+    pub(super) fn entries(topic: &TopicRow, state: EntryState) -> Self {
+        let look = Look::Entries { topic: topic.name.clone(), state, filter: String::new(), after: None };
+        Self { attached: topic.attached, ..Self::of(look) }
+    }
+
+    /// Takes what was found out. The chosen line stays with what it shows.
+    fn take(&mut self, data: Data, now: Duration) {
+        let chosen = self.data.as_ref().and_then(|data| data.name_of(self.at));
+        let same =
+            chosen.and_then(|name| (0..data.len()).find(|at| data.name_of(*at).as_ref() == Some(&name)));
+        if let Data::Entries(page) = &data {
+            self.attached = page.topic.attached;
+        }
+        (self.data, self.seen) = (Some(data), Some(now));
+        self.choose(same.unwrap_or(self.at));
+    }
+
+    /// Chooses this line, or the last.
+    pub(super) fn choose(&mut self, at: usize) {
+        self.at = at.min(self.len().saturating_sub(1));
+    }
+
+    /// Lines that can be chosen.
+    pub(super) fn len(&self) -> usize {
+        self.data.as_ref().map_or(0, Data::len)
+    }
+
+    pub(super) fn topic(&self) -> Option<&TopicRow> {
+        match self.data.as_ref()? {
+            Data::Topics(page) => page.rows.get(self.at),
+            Data::Entries(page) => Some(&page.topic),
+            _ => None,
+        }
+    }
+
+    /// The entry that can be acted upon: the chosen one, or the one that the whole screen is of.
+    pub(super) fn entry(&self) -> Option<&EntryRow> {
+        match self.data.as_ref()? {
+            Data::Entries(page) => page.rows.get(self.at),
+            Data::Timer(timer) => timer.timer.as_ref().or(timer.letters.first()),
+            _ => None,
+        }
+    }
+
+    /// Whether this letter was there when the screen looked last.
+    pub(super) fn shows(&self, letter: &EntryRow) -> bool {
+        match &self.data {
+            Some(Data::Entries(page)) => page.rows.contains(letter),
+            Some(Data::Timer(timer)) => timer.letters.contains(letter),
+            _ => false,
+        }
+    }
+
+    /// The name of the topic that the screen is of; empty where it is of several.
+    pub(super) fn title(&self) -> &str {
+        match &self.look {
+            Look::Entries { topic, .. } | Look::Timer { topic, .. } => topic,
+            _ => "",
+        }
+    }
+
+    pub(super) fn filter(&self) -> &str {
+        match &self.look {
+            Look::Topics { containing: filter, .. } | Look::Entries { filter, .. } => filter,
+            _ => "",
+        }
+    }
+
+    /// The states that the topic's entries can be in.
+    pub(super) fn states(&self) -> &'static [EntryState] {
+        &EntryState::ALL[..if self.attached { 5 } else { 4 }]
+    }
+
+    /// How many screens can be turned to by Tab, and which of them this is.
+    pub(super) fn tab(&self) -> Option<(usize, usize)> {
+        match &self.look {
+            Look::Topics { .. } => Some((2, 0)),
+            Look::Listeners => Some((2, 1)),
+            Look::Entries { state, .. } => {
+                let at = self.states().iter().position(|one| one == state);
+                Some((self.states().len(), at.unwrap_or(0)))
+            }
+            Look::Timer { .. } => None,
+        }
+    }
+
+    /// Shows what passes this filter; or says what is wrong with it.
+    pub(super) fn set_filter(&mut self, text: &str) -> Result<(), String> {
+        match &mut self.look {
+            Look::Topics { containing, skip } => (*containing, *skip) = (text.to_owned(), 0),
+            Look::Entries { filter, after, .. } => {
+                Filter::parse(text.split_whitespace()).map_err(|error| error.to_string())?;
+                (*filter, *after) = (text.to_owned(), None);
+            }
+            _ => return Ok(()),
+        }
+        self.before.clear();
+        self.forget();
+        Ok(())
+    }
+
+    /// Shows entries in another state; whether that is another.
+    pub(super) fn set_state(&mut self, to: EntryState) -> bool {
+        let can_be = self.states().contains(&to);
+        match &mut self.look {
+            Look::Entries { state, after, .. } if can_be && *state != to => (*state, *after) = (to, None),
+            _ => return false,
+        }
+        self.before.clear();
+        self.forget();
+        true
+    }
+
+    /// Shows the page behind this one, or the one before; whether there is one.
+    pub(super) fn turn_page(&mut self, is_forth: bool) -> bool {
+        match (&mut self.look, &self.data, is_forth) {
+            (Look::Topics { skip, .. }, Some(Data::Topics(page)), true) if *skip + TOPICS < page.matching => {
+                *skip += TOPICS;
+            }
+            (Look::Entries { after, .. }, Some(Data::Entries(page)), true) if page.next.is_some() => {
+                self.before.push(std::mem::replace(after, page.next.clone()));
+            }
+            (Look::Topics { skip, .. }, _, false) if *skip > 0 => *skip = skip.saturating_sub(TOPICS),
+            (Look::Entries { after, .. }, _, false) if !self.before.is_empty() => {
+                *after = self.before.pop().flatten();
+            }
+            _ => return false,
+        }
+        self.forget();
+        true
+    }
+
+    /// What was shown is of something else now. How the topic is stays on the screen.
+    fn forget(&mut self) {
+        (self.at, self.seen) = (0, None);
+        match &mut self.data {
+            Some(Data::Entries(page)) => {
+                page.rows.clear();
+                (page.next, page.looked_at) = (None, 0);
+            }
+            data => *data = None,
+        }
+    }
+}

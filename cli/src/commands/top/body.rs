@@ -1,0 +1,279 @@
+//! What stands in the middle of each screen: topics, listeners, the entries of a topic, or what is known of a key.
+
+use keylapse::ListenerReport;
+use keylapse_console::words::{brief, percent, rate, relative};
+use keylapse_console::{EntryState, Overview, TopicStanding, text};
+use ratatui::layout::Size;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::app::{App, View};
+use super::desk::{Data, EntryPage, EntryRow, Look, Timer, TopicRow};
+use super::grid::Kind::{Number, Text, Word};
+use super::grid::{Grid, LONGEST, NEVER, QUIET, Theme, named, width};
+use crate::output::{count, counted, lateness, moment, short, size, stalled};
+
+/// Bytes of a key that are shown.
+const KEY: usize = 200;
+/// From this height on, there is room for all that is to be said of a topic.
+const TALL: u16 = 12;
+
+pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static>> {
+    let view = &app.view;
+    let mut lines = Vec::new();
+    if let Some(Data::Entries(page)) = &view.data {
+        lines.extend(facts(&page.topic, theme, room.width.into()));
+        // Where there is little room, one line says the most important.
+        let shown = if room.height >= TALL { 3 } else { 1 };
+        lines.truncate(shown.into());
+        room.height = room.height.saturating_sub(shown);
+    }
+    lines.extend(match (&view.look, &view.data) {
+        (Look::Timer { key, .. }, Some(Data::Timer(timer))) => known(key, timer, view.at, room),
+        _ if view.len() == 0 => nothing(app, room),
+        (_, Some(Data::Topics(page))) => topics(&page.rows, theme).lines(view.at, theme, room),
+        (_, Some(Data::Listeners(reports))) => listeners(reports).lines(view.at, theme, room),
+        (Look::Entries { state, .. }, Some(Data::Entries(page))) => {
+            entries(page, *state).lines(view.at, theme, room)
+        }
+        _ => Vec::new(),
+    });
+    lines
+}
+
+/// What stands in the place of lines where there are none.
+fn nothing(app: &App, room: Size) -> Vec<Line<'static>> {
+    let (view, columns) = (&app.view, usize::from(room.width).saturating_sub(1));
+    let mut lines = Vec::new();
+    if let Look::Timer { key, .. } = &view.look {
+        lines = field("key", &shown(key), columns, 3);
+    }
+    let text = match &view.look {
+        _ if view.seen.is_none() => "Looking…".to_owned(),
+        Look::Topics { containing, .. } if containing.is_empty() => {
+            let namespace = short(&app.setting.namespace, 60);
+            format!(
+                "No topic is registered in namespace {namespace} yet: programs register theirs when they first use them."
+            )
+        }
+        Look::Topics { containing, .. } => format!("No topic's name contains {}.", short(containing, 60)),
+        Look::Entries { state, filter, .. } => none_of(state.called(), filter, view),
+        _ => "No listener has reported within 15 s: nobody runs timers.".to_owned(),
+    };
+    lines.extend(named("   ", Style::new(), &text, columns, room.height.into()));
+    lines
+}
+
+fn none_of(what: &str, filter: &str, view: &View) -> String {
+    match &view.data {
+        _ if filter.is_empty() => format!("No {what}s."),
+        Some(Data::Entries(page)) if page.next.is_some() => {
+            let looked_at = counted(page.looked_at as u64, what);
+            format!("{looked_at} looked at, and none matches; n looks at those behind.")
+        }
+        _ => format!("No {what}s that match {}.", short(filter, KEY)),
+    }
+}
+
+fn topics(topics: &[TopicRow], theme: Theme) -> Grid<'_, TopicRow> {
+    let standing = |topic: &TopicRow| Span::styled(topic.standing.as_str(), style(topic.standing, theme));
+    let oldest = |held: &Overview| (held.undelivered > 0).then(|| brief(held.oldest_undelivered_ms));
+    let running = |topic: &TopicRow| (topic.limit > 0).then(|| format!("{}/{}", topic.running, topic.limit));
+    Grid::of(topics, |topic| topic.standing.is_alarm())
+        .column((Text(16), 0, "TOPIC"), |topic| short(&topic.name, 100))
+        .column((Word, 1, "STATE"), standing)
+        .column((Number, 3, "TIMERS"), |topic| count(topic.held.timers))
+        .column((Number, 2, "UNDELIVERED"), |topic| count(topic.held.undelivered))
+        .column((Number, 4, "OLDEST"), |topic| or_none(oldest(&topic.held)))
+        .column((Number, 14, "OVERDUE"), |topic| count(topic.held.overdue))
+        .column((Number, 9, "DUE 1M"), |topic| count(topic.held.due_in_1m))
+        .column((Number, 11, "DUE 1H"), |topic| count(topic.held.due_in_1h))
+        .column((Number, 6, "RUNNING"), |topic| or_none(running(topic)))
+        .column((Number, 7, "RATE/S"), |topic| or_none(topic.rate.map(rate)))
+        .column((Number, 8, "FAILING"), |topic| or_none(topic.recent.failing().map(percent)))
+        .column((Number, 12, "P50 LATE"), |topic| or_none(topic.recent.late_p50_us.map(lateness)))
+        .column((Number, 10, "P99 LATE"), |topic| or_none(topic.recent.late_p99_us.map(lateness)))
+        .column((Number, 5, "DEAD"), |topic| count(topic.held.dead))
+        .column((Number, 13, "LISTENERS"), |topic| topic.listeners.to_string())
+}
+
+fn or_none(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+fn style(standing: TopicStanding, theme: Theme) -> Style {
+    match standing {
+        TopicStanding::Fine => Style::new(),
+        TopicStanding::Paused => theme.wish(),
+        _ => theme.alarm(),
+    }
+}
+
+fn listeners(reports: &[ListenerReport]) -> Grid<'_, ListenerReport> {
+    let hears = |report: &ListenerReport| {
+        let nodes = report.nodes.iter().map(|node| format!("{} {}", node.node, node.mode));
+        short(&nodes.collect::<Vec<_>>().join(", "), 200)
+    };
+    let topics = |report: &ListenerReport| {
+        let names: Vec<_> = report.topics.keys().map(String::as_str).collect();
+        short(&names.join(" "), 400)
+    };
+    Grid::of(reports, |report| fault(report).is_some())
+        .column((Text(12), 0, "HOST"), |report| short(&report.host, 60))
+        .column((Number, 2, "PROCESS"), |report| report.pid.to_string())
+        .column((Word, 5, "VERSION"), |report| short(&report.version, 20))
+        .column((Number, 1, "RUNNING"), ListenerReport::places)
+        .column((Text(16), 3, "HEARS"), hears)
+        .column((Text(12), 4, "TOPICS"), topics)
+}
+
+/// Why a listener does not do all that it is for.
+fn fault(report: &ListenerReport) -> Option<String> {
+    let gaps: Vec<_> = report.nodes.iter().filter_map(|node| node.gap.as_deref()).collect();
+    let gap = || format!("it may miss something: {}", short(&gaps.join(", "), 400));
+    report.handlers_stalled_ms.map(stalled).or_else(|| (!gaps.is_empty()).then(gap))
+}
+
+fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, EntryRow> {
+    use EntryState::{Dead, Enrolled, Quarantined, Running};
+    let (when, reason, attempts, lost) = match state {
+        Running => ("LEASE ENDS", NEVER, (3, "ATTEMPT"), 6),
+        Quarantined => ("DUE", NEVER, (3, "ATTEMPT"), 2),
+        Dead => ("DIED", 2, (4, "ATTEMPTS"), 6),
+        Enrolled => ("EXPIRES", NEVER, (NEVER, ""), NEVER),
+        _ => ("DUE", NEVER, (3, "ATTEMPT"), 6),
+    };
+    let of_timers = |rank| if state == Enrolled { NEVER } else { rank };
+    Grid::of(&page.rows, |_| false)
+        .column((Text(24), 0, "KEY"), |entry| shown(&entry.key))
+        .column((Word, 1, when), |entry| relative(entry.at_ms, page.now_ms))
+        .column((Word, 7, "AT"), |entry| moment(entry.at_ms))
+        .column((Word, reason, "REASON"), |entry| entry.reason)
+        .column((Number, attempts.0, attempts.1), |entry| entry.attempt.to_string())
+        .column((Number, lost, "LOST"), |entry| entry.lost.to_string())
+        .column((Number, of_timers(8), "PAYLOAD"), |entry| size(entry.bytes))
+        .column((Text(24), of_timers(5), "LAST ERROR"), |entry| short(&entry.error, LONGEST))
+}
+
+/// A key as it is shown.
+fn shown(key: &[u8]) -> String {
+    let head = &key[..key.len().min(KEY)];
+    let cut = if head.len() < key.len() { "…" } else { "" };
+    format!("{}{cut}", text::escape(head))
+}
+
+/// How a topic is, in one line and another: as many facts as there is room for, the most important first.
+fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'static>; 3] {
+    let (held, recent) = (&topic.held, &topic.recent);
+    let undelivered = match held.undelivered {
+        0 => "none undelivered".to_owned(),
+        some => format!("{} undelivered, oldest {}", count(some), brief(held.oldest_undelivered_ms)),
+    };
+    let first = [
+        counted(held.timers, "timer"),
+        undelivered,
+        format!("{} dead", count(held.dead)),
+        format!("{}/{} running", topic.running, topic.limit),
+        counted(topic.listeners as u64, "listener"),
+    ];
+    let second = [
+        Some(format!("overdue {}", count(held.overdue))),
+        Some(format!("due in 1m {}", count(held.due_in_1m))),
+        Some(format!("in 1h {}", count(held.due_in_1h))),
+        topic.rate.map(|per_second| format!("{}/s", rate(per_second))),
+        recent.failing().map(|share| format!("failing {}", percent(share))),
+        recent.late_p50_us.map(|us| format!("late p50 {}", lateness(us))),
+        recent.late_p99_us.map(|us| format!("p99 {}", lateness(us))),
+        Some(short(&topic.pattern, 200)),
+    ];
+    let standing = Span::styled(format!("   {}", topic.standing.as_str()), style(topic.standing, theme));
+    let first = beside(first, columns.saturating_sub(standing.width()));
+    let second = beside(second.into_iter().flatten(), columns.saturating_sub(1));
+    let second = Line::styled(format!(" {second}"), QUIET);
+    [Line::from(vec![standing, Span::raw(first)]), second, Line::default()]
+}
+
+/// Facts beside each other, as long as there is room.
+fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
+    let mut text = String::new();
+    for fact in facts {
+        if width(&text) + width(&fact) + 2 > columns {
+            break;
+        }
+        text = format!("{text}  {fact}");
+    }
+    text
+}
+
+/// What has to be said of the chosen line before all else.
+pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
+    let view = &app.view;
+    match view.data.as_ref()? {
+        Data::Listeners(reports) => Some((fault(reports.get(view.at)?)?, theme.alarm())),
+        Data::Entries(page) if page.rows.get(view.at).is_some_and(|entry| !entry.error.is_empty()) => {
+            Some((short(&page.rows[view.at].error, 400), Style::new()))
+        }
+        Data::Topics(_) | Data::Entries(_) => {
+            let topic = view.topic().filter(|topic| !topic.said.is_empty())?;
+            let standing = topic.standing;
+            let style = if standing == TopicStanding::Fine { theme.alarm() } else { style(standing, theme) };
+            Some((format!("{}: {}", topic.name, short(&topic.said, 400)), style))
+        }
+        Data::Timer(_) => None,
+    }
+}
+
+/// How a key's timer stands, and what has happened to it.
+fn known(key: &[u8], timer: &Timer, at: usize, room: Size) -> Vec<Line<'static>> {
+    let (columns, height) = (usize::from(room.width).saturating_sub(1), usize::from(room.height));
+    let mut lines = field("key", &shown(key), columns, 3);
+    lines.extend(field("state", &state(timer), columns, 1));
+    lines.extend(field("next", &timer.next, columns, 2));
+    lines.extend(timer.not_now.iter().flat_map(|why| field("not now", why, columns, 2)));
+    lines.extend(timer.served_by.iter().flat_map(|who| field("served by", who, columns, 1)));
+    lines.push(Line::default());
+    // What is above the story goes first where there is little room, and the chosen moment is always to be seen.
+    let below = height.saturating_sub(lines.len()).max(height / 2);
+    lines.truncate(height - below);
+    let story = story(timer, columns);
+    let from = at.min(story.len().saturating_sub(1));
+    lines.extend(story.into_iter().skip(from).take(below));
+    lines
+}
+
+fn field(name: &str, value: &str, columns: usize, most: usize) -> Vec<Line<'static>> {
+    named(&format!("   {name:<10}"), QUIET, value, columns, most)
+}
+
+fn state(timer: &Timer) -> String {
+    match (&timer.timer, timer.letters.first()) {
+        (Some(timer), _) => {
+            format!("{}, attempt {}, payload {}", timer.state.as_str(), timer.attempt, size(timer.bytes))
+        }
+        _ if timer.enrolled => "enrolled: it is known when the key expires".to_owned(),
+        (None, Some(letter)) => {
+            format!("dead: {}, after {}", letter.reason, counted(letter.attempt.into(), "attempt"))
+        }
+        (None, None) => "nothing is armed under this key".to_owned(),
+    }
+}
+
+/// What will happen and what has, the last first, with a line for now between them.
+fn story(timer: &Timer, columns: usize) -> Vec<Line<'static>> {
+    let now_ms = timer.now_ms;
+    let lines = |(at, what): &(u64, String)| {
+        let at_moment = if columns >= 80 { format!("{}  ", moment(*at)) } else { String::new() };
+        named(&format!("   {:<13}{at_moment}", relative(*at, now_ms)), QUIET, what, columns, 4)
+    };
+    let ahead = timer.timeline.iter().take_while(|(at, _)| *at > now_ms).count();
+    let (future, past) = timer.timeline.split_at(ahead);
+    let mut story: Vec<_> = future.iter().flat_map(lines).collect();
+    if !future.is_empty() && !past.is_empty() {
+        story.push(Line::styled(format!("   {:-<1$}", "now ", columns.min(60)), QUIET));
+    }
+    story.extend(past.iter().flat_map(lines));
+    if story.is_empty() {
+        story.push(Line::styled("   Nothing has happened that is still known.", QUIET));
+    }
+    story
+}

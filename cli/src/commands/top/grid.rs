@@ -1,0 +1,236 @@
+//! Texts and tables in the room that there is, and the few styles of both.
+
+use ratatui::layout::Size;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use crate::output::short;
+
+/// Characters of a text that are ever looked at: keys of 64 KiB exist.
+pub(super) const LONGEST: usize = 1000;
+
+// Each style says something that the words beside it say, too, so that nothing is lost without colours.
+pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// Colours: red is an alarm and nothing else, yellow is what somebody has wished for or is being asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theme {
+    /// Whether colours are wanted.
+    pub(super) colours: bool,
+}
+
+impl Theme {
+    pub(super) fn alarm(self) -> Style {
+        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn wish(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    fn coloured(self, colour: Color) -> Style {
+        if self.colours { Style::new().fg(colour) } else { Style::new() }
+    }
+}
+
+/// Columns that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// A text that moves no cursor and takes at most so many columns; what is left out is said by `…`.
+pub(super) fn clip(text: &str, columns: usize) -> String {
+    let text = short(text, LONGEST);
+    match columns {
+        _ if width(&text) <= columns => text,
+        0 | 1 => "…".repeat(columns),
+        _ => format!("{}…", &text[..fitting(&text, columns - 1)]),
+    }
+}
+
+/// A text in lines of at most so many columns; what does not go into so many lines is left out.
+pub(super) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let text = short(text, LONGEST);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for mut word in text.split(' ').filter(|word| !word.is_empty()) {
+        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::take(&mut line));
+        }
+        // A word that is longer than a line goes on in the next.
+        while width(word) > columns {
+            let (head, rest) = word.split_at(fitting(word, columns));
+            lines.push(head.to_owned());
+            word = rest;
+        }
+        line.push_str(if line.is_empty() { "" } else { " " });
+        line.push_str(word);
+    }
+    lines.push(line);
+    if lines.len() > most && most > 0 {
+        let rest = lines.split_off(most - 1).join(" ");
+        lines.push(clip(&rest, columns));
+    }
+    lines
+}
+
+/// How many bytes of a text take no more than so many columns; at least one character.
+fn fitting(text: &str, columns: usize) -> usize {
+    let mut taken = 0;
+    for (at, c) in text.char_indices() {
+        taken += width(c.encode_utf8(&mut [0; 4]));
+        if taken > columns && at > 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// A text behind a name, in lines that go on below it.
+pub(super) fn named(name: &str, style: Style, text: &str, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let indent = " ".repeat(width(name));
+    let lines = wrap(text, columns.saturating_sub(indent.len()), most).into_iter().enumerate();
+    let before = |at| if at == 0 { name.to_owned() } else { indent.clone() };
+    lines.map(|(at, text)| Line::from(vec![Span::styled(before(at), style), Span::raw(text)])).collect()
+}
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// Before the first: which line is chosen, and which is an alarm.
+const GUTTER: &str = "   ";
+/// The rank of a column that is not shown.
+pub(super) const NEVER: u8 = u8::MAX;
+
+/// What a column holds, its rank and its heading. Those of the lowest rank stay longest; 0 always does.
+pub(super) type Head = (Kind, u8, &'static str);
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Numbers, which end below each other. One matters only where it is not `-` or `0`.
+    Number,
+    /// Words of a known length.
+    Word,
+    /// Text of any length, which may be cut to this width.
+    Text(usize),
+}
+
+/// A table whose columns stand aligned. Where there is no room for all of them, those that matter least are left out.
+pub(super) struct Grid<'a, R> {
+    rows: &'a [R],
+    is_alarm: fn(&R) -> bool,
+    columns: Vec<Column>,
+}
+
+struct Column {
+    kind: Kind,
+    rank: u8,
+    /// The heading, and a cell of each row.
+    cells: Vec<Span<'static>>,
+    /// How wide these are, and how narrow the column may become.
+    natural: usize,
+    least: usize,
+    /// 0 where it is left out.
+    width: usize,
+}
+
+impl<'a, R> Grid<'a, R> {
+    pub(super) fn of(rows: &'a [R], is_alarm: fn(&R) -> bool) -> Self {
+        Self { rows, is_alarm, columns: Vec::new() }
+    }
+
+    /// With one more column, which shows this of each row.
+    pub(super) fn column<S: Into<Span<'static>>>(mut self, head: Head, cell: impl Fn(&R) -> S) -> Self {
+        let (kind, rank, heading) = head;
+        let mut cells = vec![Span::raw(heading)];
+        cells.extend(self.rows.iter().map(|row| cell(row).into()));
+        let natural = cells.iter().map(Span::width).max().unwrap_or(0);
+        let least = if let Kind::Text(least) = kind { least.min(natural) } else { natural };
+        self.columns.push(Column { kind, rank, cells, natural, least, width: 0 });
+        self
+    }
+
+    /// The rows around the chosen one. Screens are turned whole, so that lines stand still while one goes through them.
+    pub(super) fn lines(mut self, chosen: usize, theme: Theme, room: Size) -> Vec<Line<'static>> {
+        self.fit(usize::from(room.width).saturating_sub(GUTTER.len()));
+        let page = usize::from(room.height).saturating_sub(1).max(1);
+        let line = |gutter: [Span<'static>; 2], at: usize| {
+            let cells = self.columns.iter().flat_map(|column| column.shown(at));
+            Line::from_iter(gutter.into_iter().chain(cells))
+        };
+        let mut lines = vec![line([GUTTER.into(), "".into()], 0).style(QUIET)];
+        for (at, row) in self.rows.iter().enumerate().skip(chosen / page * page).take(page) {
+            let alarm = if (self.is_alarm)(row) { Span::styled("! ", theme.alarm()) } else { "  ".into() };
+            lines.push(match at == chosen {
+                true => line([">".into(), alarm], at + 1).patch_style(CHOSEN),
+                false => line([" ".into(), alarm], at + 1),
+            });
+        }
+        lines
+    }
+
+    /// Gives the columns their widths, as far as there is room.
+    fn fit(&mut self, room: usize) {
+        let mut ranked: Vec<_> = self.columns.iter_mut().filter(|column| column.rank < NEVER).collect();
+        ranked.sort_by_key(|column| column.rank);
+        let mut left = room + GAP.len();
+        for column in &mut ranked {
+            let wanted = column.least + GAP.len();
+            if column.rank == 0 || wanted <= left {
+                left = left.saturating_sub(wanted);
+                column.width = column.least;
+            }
+        }
+        // What is left goes to those that were to be cut, the most important first.
+        for column in ranked.into_iter().filter(|column| column.width > 0) {
+            let more = left.min(column.natural - column.least);
+            left -= more;
+            column.width = (column.least + more).min(room);
+        }
+        self.columns.retain(|column| column.width > 0);
+    }
+}
+
+impl Column {
+    /// A cell as wide as the column, and the gap behind it.
+    fn shown(&self, at: usize) -> [Span<'static>; 2] {
+        let Span { content, style } = &self.cells[at];
+        let text = clip(content, self.width);
+        let blank = " ".repeat(self.width.saturating_sub(width(&text)));
+        let span = match self.kind {
+            Kind::Number if matches!(text.as_str(), "0" | "-") => Span::styled(blank + &text, QUIET),
+            Kind::Number => Span::styled(blank + &text, *style),
+            _ => Span::styled(text + &blank, *style),
+        };
+        [span, GAP.into()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_takes_no_more_columns_than_there_are() {
+        for (text, columns, kept) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("日本語", 4, "日…"),
+            ("abc", 0, ""),
+            ("a\u{1b}[31mb", 9, "a·[31mb"),
+        ] {
+            assert_eq!(clip(text, columns), kept);
+            assert!(width(&clip(text, columns)) <= columns);
+        }
+    }
+
+    #[test]
+    fn lines_break_between_words_and_within_long_ones() {
+        assert_eq!(wrap("one two three", 7, 9), ["one two", "three"]);
+        assert_eq!(wrap("a 0123456789", 5, 9), ["a", "01234", "56789"]);
+        assert_eq!(wrap("one two three four", 5, 2), ["one", "two …"]);
+        assert_eq!(wrap("", 5, 2), [""]);
+        assert!(wrap(&"日本".repeat(9), 5, 20).iter().all(|line| width(line) <= 5));
+    }
+}
