@@ -92,30 +92,6 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     assert_eq!(orders.overview().await, (30, 2, false));
 }
 
-#[tokio::test]
-async fn without_write_each_dangerous_key_is_refused() {
-    let Some(server) = shop().await else { return };
-    let orders = Orders(&server);
-    let terminal = Terminal::top(&server, "");
-    terminal.shows(&["read-only", "order.unpaid"]).await;
-    let refused = async |keys: &[&str]| {
-        for key in keys {
-            terminal.press(&[key], &["this is read-only: `keylapse top --write` can act"]).await;
-            // Nothing was asked, so nothing is agreed to.
-            terminal.press(&["y"], &["read-only"]).await;
-            terminal.gone("this is read-only").await;
-        }
-    };
-    refused(&["P"]).await;
-    terminal.press(&["j", "Enter"], &["order:unpaid:1 "]).await;
-    refused(&["R", "C", "P"]).await;
-    terminal.press(&["d"], &["order:unpaid:dead"]).await;
-    refused(&["R", "D"]).await;
-    terminal.press(&["Enter"], &["it is a dead letter"]).await;
-    refused(&["R", "D"]).await;
-    assert_eq!((orders.letters().await, orders.overview().await), (1, (30, 0, false)));
-}
-
 /// Each has the letter on the screen, and is being asked, when the other one is quicker.
 #[tokio::test]
 async fn of_two_operators_at_one_letter_the_second_is_told() {

@@ -8,14 +8,19 @@ use crate::commands::top::desk::{Data, EntryPage, Request};
 
 #[test]
 fn read_only_offers_nothing_and_says_so() {
-    let mut app = with_entries(false, "jjd", data::dead());
-    for key in ["R", "D", "C", "P"] {
-        assert_eq!(press(&mut app, key), None);
-        assert!(app.question.is_none() && app.line.is_none());
-        assert!(screen(&app, 100, 24).contains("this is read-only: `keylapse top --write` can act"));
-        assert_eq!(press(&mut app, "y"), None);
+    let mut timer = with_entries(false, "jjd", data::dead());
+    let asked = press(&mut timer, "\n");
+    answer(&mut timer, asked, Data::Timer(Box::new(data::timer())));
+    let waiting = with_entries(false, "jj\n", data::waiting());
+    for mut app in [with_topics(false), waiting, with_entries(false, "jjd", data::dead()), timer] {
+        for key in ["R", "D", "C", "P"] {
+            assert_eq!(press(&mut app, key), None);
+            assert!(app.question.is_none() && app.line.is_none());
+            assert!(screen(&app, 100, 24).contains("this is read-only: `keylapse top --write` can act"));
+            assert_eq!(press(&mut app, "y"), None);
+        }
+        assert_eq!(app.offers(), []);
     }
-    assert!(!screen(&app, 100, 24).contains("replay"));
 }
 
 #[test]

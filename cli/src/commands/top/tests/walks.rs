@@ -89,22 +89,6 @@ fn an_answer_to_a_screen_that_was_left_counts_for_nothing() {
 }
 
 #[test]
-fn what_was_seen_stays_while_the_server_is_gone() {
-    let mut app = with_topics(false);
-    let Some(Request::Look { ticket, .. }) = app.on_time(at(3)) else { panic!("no look") };
-    app.on_data(ticket, Err("cannot be reached: connection refused".to_owned()));
-    app.on_time(at(4));
-    let lost = screen(&app, 100, 24);
-    for seen in ["mail.reminder", "3s old", "connection refused"] {
-        assert!(lost.contains(seen), "{seen} is not on\n{lost}");
-    }
-    let asked = app.on_time(at(5));
-    answer(&mut app, asked, Data::Topics(data::topics()));
-    let back = screen(&app, 100, 24);
-    assert!(back.contains("0s ago") && !back.contains("refused"), "{back}");
-}
-
-#[test]
 fn the_chosen_line_stays_with_what_it_shows() {
     let mut app = with_topics(false);
     press(&mut app, "jj");
