@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 use keylapse_console::Console;
 
-use crate::args::{Connect, Format};
+use crate::args::{Connect, Format, Targets};
 use crate::commands;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -32,15 +32,15 @@ pub(crate) enum Command {
     /// Who listens, and to what.
     Listeners,
     /// The hosts that webhooks call, and by which of them work is held back; --try calls one now.
-    Hosts(commands::hosts::Args),
+    Hosts(commands::listeners::HostsArgs),
     /// All of it on a screen that stays up to date.
     Top(commands::top::Args),
     /// What a topic holds, by time, page by page.
     Ls(commands::ls::Args),
     /// A key's timer, dead letters and enrolment, with all their fields.
-    Show(commands::show::Args),
+    Show(commands::key::ShowArgs),
     /// Why a key's timer has run, will run, or does not run now.
-    Why(commands::why::Args),
+    Why(commands::key::WhyArgs),
     /// What has ended in a topic that keeps a journal, the newest first.
     Journal(commands::journal::Args),
     /// Starts and ends of attempts, as they happen.
@@ -48,29 +48,29 @@ pub(crate) enum Command {
     /// Arm a timer.
     Arm(commands::arm::Args),
     /// Withdraw a timer, or many.
-    Cancel(commands::cancel::Args),
+    Cancel(Targets),
     /// Move a waiting timer to another time, or many.
-    Reschedule(commands::reschedule::Args),
+    Reschedule(commands::target::RescheduleArgs),
     /// Make a waiting timer due now, or many.
-    RunNow(commands::run_now::Args),
+    RunNow(Targets),
     /// Replay or drop dead letters.
-    Dead(commands::dead::Args),
+    Dead(commands::bulk::DeadArgs),
     /// Stop giving out a topic's timers; they can be armed all the same.
-    Pause(commands::pause::PauseArgs),
+    Pause(commands::topic::PauseArgs),
     /// Give them out again; what has become due runs at once.
-    Resume(commands::pause::ResumeArgs),
+    Resume(commands::topic::TopicArgs),
     /// Give a topic another number of partitions.
-    Partitions(commands::partitions::Args),
+    Partitions(commands::topic::PartitionsArgs),
     /// Remove a topic with all that it holds.
-    Destroy(commands::destroy::DestroyArgs),
+    Destroy(commands::topic::DestroyArgs),
     /// Forget an attached topic; the keys themselves are left alone.
-    Detach(commands::destroy::DetachArgs),
+    Detach(commands::topic::TopicArgs),
     /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
     Doctor(commands::doctor::Args),
     /// Whether topics are as they should be: for cron, probes and alarms.
     Check(commands::check::Args),
     /// Whether index and records of topics agree. Reads all of it, and writes nothing.
-    Verify(commands::verify::Args),
+    Verify(commands::check::VerifyArgs),
     /// What attaching to keys that other programs write would mean. Writes nothing.
     Attach(commands::attach::Args),
     /// Write a topic's timers, or its dead letters, as lines of JSON.
@@ -95,29 +95,29 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
     let console = || connect.console();
     let exit = match command {
         Command::Status(args) => commands::status::run(&console().await?, &args, out).await,
-        Command::Topics => commands::topics::run(&console().await?, out).await,
+        Command::Topics => commands::status::topics(&console().await?, out).await,
         Command::Listeners => commands::listeners::run(&console().await?, out).await,
-        Command::Hosts(args) => commands::hosts::run(&console().await?, &args, out).await,
+        Command::Hosts(args) => commands::listeners::hosts(&console().await?, &args, out).await,
         Command::Top(args) => commands::top::run(&connect, &args, out).await,
         Command::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
-        Command::Show(args) => commands::show::run(&console().await?, &args, out).await,
-        Command::Why(args) => commands::why::run(&console().await?, &args, out).await,
+        Command::Show(args) => commands::key::show(&console().await?, &args, out).await,
+        Command::Why(args) => commands::key::why(&console().await?, &args, out).await,
         Command::Journal(args) => commands::journal::run(&console().await?, &args, out).await,
         Command::Tail(args) => commands::tail::run(&console().await?, &args, out).await,
         Command::Arm(args) => commands::arm::run(&console().await?, &args, out).await,
-        Command::Cancel(args) => commands::cancel::run(&console().await?, &args, out).await,
-        Command::Reschedule(args) => commands::reschedule::run(&console().await?, &args, out).await,
-        Command::RunNow(args) => commands::run_now::run(&console().await?, &args, out).await,
-        Command::Dead(args) => commands::dead::run(&console().await?, &args, out).await,
-        Command::Pause(args) => commands::pause::pause(&console().await?, &args, out).await,
-        Command::Resume(args) => commands::pause::resume(&console().await?, &args, out).await,
-        Command::Partitions(args) => commands::partitions::run(&console().await?, &args, out).await,
-        Command::Destroy(args) => commands::destroy::destroy(&console().await?, &args, out).await,
-        Command::Detach(args) => commands::destroy::detach(&console().await?, &args, out).await,
+        Command::Cancel(args) => commands::target::cancel(&console().await?, &args, out).await,
+        Command::Reschedule(args) => commands::target::reschedule(&console().await?, &args, out).await,
+        Command::RunNow(args) => commands::target::run_now(&console().await?, &args, out).await,
+        Command::Dead(args) => commands::bulk::dead(&console().await?, &args, out).await,
+        Command::Pause(args) => commands::topic::pause(&console().await?, &args, out).await,
+        Command::Resume(args) => commands::topic::resume(&console().await?, &args, out).await,
+        Command::Partitions(args) => commands::topic::partitions(&console().await?, &args, out).await,
+        Command::Destroy(args) => commands::topic::destroy(&console().await?, &args, out).await,
+        Command::Detach(args) => commands::topic::detach(&console().await?, &args, out).await,
         // A server that cannot be reached is one of its findings.
         Command::Doctor(args) => commands::doctor::run(&Console::new(connect.client()?), &args, out).await,
         Command::Check(args) => commands::check::run(&console().await?, &args, out).await,
-        Command::Verify(args) => commands::verify::run(&console().await?, &args, out).await,
+        Command::Verify(args) => commands::check::verify(&console().await?, &args, out).await,
         Command::Attach(args) => commands::attach::run(&console().await?, &args, out).await,
         Command::Export(args) => commands::transfer::export(&console().await?, &args, out).await,
         Command::Import => commands::transfer::import(&console().await?, out).await,

@@ -1,6 +1,6 @@
 //! `keylapse`: looks at and acts on timers in Redis and Valkey, for the person on call.
 //!
-//! Each command is a file in `commands`: it asks [`keylapse_console`] and writes what that answers. What it writes
+//! The commands are in `commands`, by subject: each asks [`keylapse_console`] and writes what that answers. What it writes
 //! goes through [`output`], as a table for people or as lines of JSON for programs.
 
 mod args;

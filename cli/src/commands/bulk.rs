@@ -1,12 +1,59 @@
-//! One action on many entries: counted first, then asked for, then done.
+//! One action on many entries: counted first, then asked for, then done. `keylapse dead` does nothing else.
 
-use keylapse_console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use keylapse_console::{Action, BulkEnd, BulkReport, Console, Cursor, EntryState, Filter, KnownTopic};
 use serde::Serialize;
 
-use crate::args::Bulk;
+use crate::args::{Bulk, Listing};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Progress, count, counted};
 use crate::signals;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct DeadArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Arm their timers again, for now. Their attempts start over; a key that has a timer is left alone.
+    Replay(Replay),
+    /// Forget them.
+    Drop(Drop),
+}
+
+#[derive(clap::Args, Debug)]
+struct Replay {
+    #[command(flatten)]
+    letters: Listing,
+    /// As new armings with ids of their own: for what is to be done once more although it may have been done.
+    #[arg(long)]
+    as_new: bool,
+    #[command(flatten)]
+    bulk: Bulk,
+}
+
+#[derive(clap::Args, Debug)]
+struct Drop {
+    #[command(flatten)]
+    letters: Listing,
+    #[command(flatten)]
+    bulk: Bulk,
+}
+
+pub(crate) async fn dead(console: &Console, args: &DeadArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let (letters, args, action, will_be) = match &args.what {
+        What::Replay(Replay { letters, bulk, as_new: false }) => (letters, bulk, Action::Replay, "replayed"),
+        What::Replay(Replay { letters, bulk, as_new: true }) => {
+            (letters, bulk, Action::ReplayAsNew, "replayed as new armings")
+        }
+        What::Drop(Drop { letters, bulk }) => (letters, bulk, Action::Drop, "dropped"),
+    };
+    let filter = Filter::parse(&letters.filters)?;
+    let topic = console.topic(&letters.topic).await?;
+    let (state, after) = (EntryState::Dead, letters.after.clone());
+    run(&Work { topic: &topic, action, state, filter, after, will_be }, args, out).await
+}
 
 /// What is to be done, to which entries.
 pub(super) struct Work<'a> {

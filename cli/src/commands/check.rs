@@ -1,12 +1,15 @@
-//! `keylapse check`: for cron, probes and alarms.
+//! `keylapse check`: whether topics are as they should be, for cron, probes and alarms; and `keylapse verify`: whether index
+//! and records agree.
 
 use std::time::Duration;
 
-use keylapse_console::{AlarmKind, Checked, Console, Limits, MaxUndelivered, parse_span};
+use keylapse_console::{
+    AlarmKind, Checked, Console, Limits, MaxUndelivered, Registry, Verified, parse_span, text,
+};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, short};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -75,4 +78,51 @@ fn limits(args: &Args) -> Limits {
         .dead(args.max_dead)
         .quarantined(args.max_quarantined)
         .listeners(args.min_listeners)
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// Topics to look at, in place of all.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct OfTopic<'a> {
+    topic: &'a str,
+    #[serde(flatten)]
+    verified: &'a Verified,
+}
+
+pub(crate) async fn verify(console: &Console, args: &VerifyArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let Registry { topics, unreadable, .. } = console.registered(&args.topics).await?;
+    let (mut looked_at, mut faults) = (0, 0);
+    for topic in &topics {
+        let verified = topic.verify(|_| ()).await?;
+        looked_at += verified.looked_at;
+        faults += verified.faults.values().sum::<u64>();
+        say(&OfTopic { topic: topic.name(), verified: &verified }, out)?;
+    }
+    out.unreadable(&unreadable)?;
+    if !out.is_json() {
+        out.say(format!("topics={} looked_at={looked_at} faults={faults}", topics.len()))?;
+    }
+    match (topics.is_empty() && unreadable.is_empty(), faults + unreadable.len() as u64) {
+        (true, _) => Err(Failed::no_topics(console.namespace())),
+        (false, 0) => Ok(Exit::Fine),
+        (false, _) => Ok(Exit::Findings),
+    }
+}
+
+fn say(of: &OfTopic<'_>, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        return out.line("verified", of);
+    }
+    for (what, faults) in &of.verified.faults {
+        out.say(format!("{}: {what}: {faults}", of.topic))?;
+    }
+    for fault in &of.verified.named {
+        out.say(format!("  {} {}", fault.what, short(&text::escape(&fault.key), 200)))?;
+    }
+    Ok(())
 }

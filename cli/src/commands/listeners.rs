@@ -1,11 +1,13 @@
-//! `keylapse listeners`: who listens, to what, and how well it hears.
+//! `keylapse listeners`: who listens, to what, and how well it hears; and `keylapse hosts`: the hosts that listeners call for
+//! webhooks, and by which of them work is held back.
 
-use keylapse::ListenerReport;
-use keylapse_console::Console;
+use keylapse::{Destination, ListenerReport};
 use keylapse_console::words::brief;
+use keylapse_console::{Console, Status};
+use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, short};
+use crate::output::{Column, Output, Table, count, short};
 
 pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
     let listeners = console.reports().await?;
@@ -45,6 +47,89 @@ fn table(listeners: &[ListenerReport]) -> Table {
             listener.places(),
             short(&hears.collect::<Vec<_>>().join(", "), 160),
             short(&topics.join(" "), 200),
+        ]);
+    }
+    table
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct HostsArgs {
+    /// Topics to show, in place of all.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Call this host of one topic now, although it is held back: the next report of its listeners says how that went.
+    #[arg(long = "try", value_name = "HOST", requires = "topics")]
+    try_now: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    topic: &'a str,
+    #[serde(flatten)]
+    host: &'a Destination,
+}
+
+pub(crate) async fn hosts(console: &Console, args: &HostsArgs, out: &mut Output) -> Result<Exit, Failed> {
+    if let Some(host) = &args.try_now {
+        return try_now(console, &args.topics, host, out).await;
+    }
+    let status = console.status_named(&args.topics).await?;
+    let lines = lines(&status);
+    if out.is_json() {
+        lines.iter().try_for_each(|line| out.line("host", line))?;
+    } else if lines.is_empty() {
+        out.say("No listener reports a host: those do that call webhooks, within five seconds of a call.")?;
+    } else {
+        out.table(&hosts_table(&lines))?;
+    }
+    Ok(if lines.iter().any(|line| line.host.state.holds_back()) { Exit::Findings } else { Exit::Fine })
+}
+
+async fn try_now(console: &Console, topics: &[String], host: &str, out: &mut Output) -> Result<Exit, Failed> {
+    let [topic] = topics else {
+        return Err(Failed::Usage("--try takes one topic, and the host as it is listed".to_owned()));
+    };
+    let status = console.status_named(topics).await?;
+    if !lines(&status).iter().any(|line| line.host.name == host) {
+        return Err(Failed::Findings(format!(
+            "no listener of {topic} reports a host {host}: `keylapse hosts` lists them"
+        )));
+    }
+    console.try_now(topic, host).await?;
+    out.say(format!("asked the listeners of {topic} to call {host} now"))?;
+    Ok(Exit::Fine)
+}
+
+fn lines(status: &Status) -> Vec<Line<'_>> {
+    let of_topic = status
+        .topics
+        .iter()
+        .flat_map(|topic| topic.destinations.iter().map(|host| Line { topic: topic.topic.name(), host }));
+    of_topic.collect()
+}
+
+fn hosts_table(lines: &[Line<'_>]) -> Table {
+    use Column::{Number, Text};
+    let mut table = Table::new(&[
+        Text("TOPIC"),
+        Text("HOST"),
+        Text("STATE"),
+        Number("FAILURES"),
+        Number("TRIED IN"),
+        Text("LAST ANSWER"),
+        Text("LAST ERROR"),
+    ]);
+    let or_none =
+        |text: &Option<String>| text.as_ref().map_or_else(|| "-".to_owned(), |text| short(text, 200));
+    for Line { topic, host } in lines {
+        table.row([
+            short(topic, 60),
+            short(&host.name, 255),
+            host.state.as_str().to_owned(),
+            count(host.failures.into()),
+            host.retry_in_ms.map_or_else(|| "-".to_owned(), brief),
+            or_none(&host.last_answer),
+            or_none(&host.last_error),
         ]);
     }
     table

@@ -1,7 +1,7 @@
-//! `keylapse status`: how all topics are.
+//! `keylapse status` and `keylapse topics`: how all topics are, and which there are.
 
 use keylapse_console::words::{brief, percent};
-use keylapse_console::{Console, Recent, Status, TopicStanding};
+use keylapse_console::{Console, Recent, Registry, Status, TopicStanding};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, count, counted, lateness, short};
@@ -105,4 +105,31 @@ fn table(status: &Status) -> Table {
         table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 13)));
     }
     table
+}
+
+pub(crate) async fn topics(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
+    use Column::{Number, Text};
+    let Registry { topics, unreadable, .. } = console.registry().await?;
+    if out.is_json() {
+        for topic in &topics {
+            out.line("topic", topic)?;
+        }
+        out.unreadable(&unreadable)?;
+    } else if !topics.is_empty() || !unreadable.is_empty() {
+        let mut table = Table::new(&[Text("TOPIC"), Text("KIND"), Number("PARTITIONS"), Text("PATTERN")]);
+        for topic in &topics {
+            let kind = if topic.is_attached() { "attached" } else { "managed" };
+            let pattern = short(topic.pattern(), 200);
+            table.row([topic.name().to_owned(), kind.to_owned(), topic.partitions().to_string(), pattern]);
+        }
+        for topic in &unreadable {
+            table.row([short(&topic.name, 60), "unreadable".to_owned(), "-".to_owned(), "-".to_owned()]);
+        }
+        out.table(&table)?;
+        out.unreadable(&unreadable)?;
+    }
+    match topics.is_empty() && unreadable.is_empty() {
+        true => Err(Failed::no_topics(console.namespace())),
+        false => Ok(Exit::Fine),
+    }
 }

@@ -1,12 +1,65 @@
-//! Which topic and which key are meant.
+//! Which topic and which key are meant; and `keylapse cancel`, `run-now` and `reschedule`, which act upon one timer or many.
 
+use keylapse::{Rescheduled, When};
 use keylapse_console::{Action, Became, Console, Filter, KnownTopic, text};
+use keylapse_web::parse_when;
 
-use crate::args::{Bulk, Targets};
+use crate::args::Targets;
 use crate::commands::bulk::Work;
 use crate::commands::did::Did;
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, moment, ms_of};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct RescheduleArgs {
+    /// After a span from now, such as 15m; or at a time, such as 2026-11-25T09:30:00Z.
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    to: When,
+    #[command(flatten)]
+    targets: Targets,
+}
+
+/// Withdraws a timer, or many.
+pub(crate) async fn cancel(console: &Console, targets: &Targets, out: &mut Output) -> Result<Exit, Failed> {
+    match targets.read(console, Action::Cancel, "cancelled").await? {
+        Target::Many(work) => work.run(out).await,
+        Target::One(one) => {
+            let became = Became::of_cancel(one.topic.cancel(&one.key).await?);
+            one.say(became, became.says, out)
+        }
+    }
+}
+
+/// Makes a waiting timer due now, or many.
+pub(crate) async fn run_now(console: &Console, targets: &Targets, out: &mut Output) -> Result<Exit, Failed> {
+    match targets.read(console, Action::RunNow, "due now").await? {
+        Target::Many(work) => work.run(out).await,
+        Target::One(one) => {
+            let became = Became::of_run_now(one.topic.run_now(&one.key).await?);
+            one.say(became, became.says, out)
+        }
+    }
+}
+
+/// Moves a waiting timer, or many.
+pub(crate) async fn reschedule(
+    console: &Console,
+    args: &RescheduleArgs,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    match args.targets.read(console, Action::Reschedule(args.to), "moved").await? {
+        Target::Many(work) => work.run(out).await,
+        Target::One(one) => {
+            let moved = one.topic.reschedule(&one.key, args.to).await?;
+            let became = Became::of_move(moved);
+            let says = match moved {
+                Rescheduled::Rescheduled(at) => format!("due at {}", moment(ms_of(at))),
+                _ => became.says.to_owned(),
+            };
+            one.say(became, &says, out)
+        }
+    }
+}
 
 /// The bytes of a key that was written as it is shown.
 pub(super) fn key(said: &str) -> Result<Vec<u8>, Failed> {
@@ -46,19 +99,19 @@ pub(super) async fn no_topic_of(console: &Console, key: &[u8]) -> Result<Failed,
 }
 
 /// One timer, or many.
-pub(super) enum Target<'a> {
+enum Target<'a> {
     One(One),
     Many(ManyOf<'a>),
 }
 
 /// One timer, by its key.
-pub(super) struct One {
-    pub(super) topic: KnownTopic,
-    pub(super) key: Vec<u8>,
+struct One {
+    topic: KnownTopic,
+    key: Vec<u8>,
 }
 
 /// Many, by what they have in common.
-pub(super) struct ManyOf<'a> {
+struct ManyOf<'a> {
     topic: KnownTopic,
     targets: &'a Targets,
     action: Action,
@@ -68,7 +121,7 @@ pub(super) struct ManyOf<'a> {
 
 impl One {
     /// Says what became of it.
-    pub(super) fn say(&self, became: Became, says: &str, out: &mut Output) -> Result<Exit, Failed> {
+    fn say(&self, became: Became, says: &str, out: &mut Output) -> Result<Exit, Failed> {
         let (topic, key) = (self.topic.name(), Some(text::escape(&self.key)));
         Did { topic, key, outcome: became.code, says }.say(out)?;
         Ok(if became.was_done { Exit::Fine } else { Exit::Findings })
@@ -76,7 +129,7 @@ impl One {
 }
 
 impl ManyOf<'_> {
-    pub(super) async fn run(&self, args: &Bulk, out: &mut Output) -> Result<Exit, Failed> {
+    async fn run(&self, out: &mut Output) -> Result<Exit, Failed> {
         let work = Work {
             topic: &self.topic,
             action: self.action,
@@ -85,13 +138,13 @@ impl ManyOf<'_> {
             after: self.targets.after.clone(),
             will_be: self.will_be,
         };
-        super::bulk::run(&work, args, out).await
+        super::bulk::run(&work, &self.targets.bulk, out).await
     }
 }
 
 impl Targets {
     /// What is meant by it.
-    pub(super) async fn read(
+    async fn read(
         &self,
         console: &Console,
         action: Action,

@@ -1,10 +1,10 @@
 //! `keylapse export` and `keylapse import`: lines of JSON, which docs/operate.md describes.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
 
 use keylapse_console::{Console, EntryState, Export, ImportReport, KnownTopic};
 
-use crate::commands::lines::{self, Line};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Progress, count};
 
@@ -58,9 +58,9 @@ pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, 
     let (mut topics, mut batch, mut batch_bytes) = (BTreeMap::new(), Vec::new(), 0);
     let (mut report, mut number) = (ImportReport::default(), 0_u64);
     let mut progress = Progress::new("read", None);
-    let (mut input, mut line, mut too_long) = (std::io::stdin().lock(), Vec::new(), 0);
+    let (mut input, mut line, mut too_long) = (io::stdin().lock(), Vec::new(), 0);
     loop {
-        let read_line = lines::next(&mut input, &mut line, LONGEST)?;
+        let read_line = next_line(&mut input, &mut line, LONGEST)?;
         number += u64::from(read_line != Line::End);
         match read_line {
             Line::End => break,
@@ -118,4 +118,70 @@ async fn install(
         report = report.and(&topics[&name].import(&lines).await?);
     }
     Ok(report)
+}
+
+/// What was read.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// A line, without its end.
+    Whole,
+    /// One that is too long, and was passed over.
+    TooLong,
+    /// There are no more.
+    End,
+}
+
+/// Reads the next line into the place of the last one.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>, longest: usize) -> io::Result<Line> {
+    line.clear();
+    // One more for its end.
+    let read = input.by_ref().take(longest as u64 + 1).read_until(b'\n', line)?;
+    if read == 0 {
+        return Ok(Line::End);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if read > longest {
+        *line = Vec::new();
+        input.skip_until(b'\n')?;
+        return Ok(Line::TooLong);
+    }
+    Ok(Line::Whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &[u8]) -> Vec<Result<String, Line>> {
+        let (mut input, mut line, mut found) =
+            (io::BufReader::with_capacity(3, text), Vec::new(), Vec::new());
+        loop {
+            match next_line(&mut input, &mut line, 5).unwrap() {
+                Line::Whole => found.push(Ok(String::from_utf8(line.clone()).unwrap())),
+                Line::TooLong => found.push(Err(Line::TooLong)),
+                Line::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_read_up_to_the_bound_and_longer_ones_passed_over() {
+        let long = || Err(Line::TooLong);
+        let line = |text: &str| Ok(text.to_owned());
+        assert_eq!(all(b""), []);
+        assert_eq!(all(b"\na\n\n"), [line(""), line("a"), line("")]);
+        assert_eq!(all(b"12345\n123456\n12"), [line("12345"), long(), line("12")]);
+        assert_eq!(all(b"12345"), [line("12345")]);
+        assert_eq!(all(b"123456"), [long()]);
+        assert_eq!(all(b"1234567890123\n1"), [long(), line("1")]);
+    }
+
+    #[test]
+    fn what_has_no_end_takes_no_memory() {
+        let mut input = io::BufReader::new(io::repeat(b'x').take(1 << 28));
+        let mut line = Vec::new();
+        assert_eq!(next_line(&mut input, &mut line, 1000).unwrap(), Line::TooLong);
+        assert_eq!((line.capacity(), next_line(&mut input, &mut line, 1000).unwrap()), (0, Line::End));
+    }
 }

@@ -1,16 +1,17 @@
-//! `keylapse show`: all that is kept of a key.
+//! `keylapse show`: all that is kept of a key; and `keylapse why`: why its timer has run, will run, or does not run now.
 
-use keylapse_console::{Console, Entry, text};
+use keylapse_console::words::brief;
+use keylapse_console::{Console, Entry, Why, text};
 
 use crate::commands::target::{key, no_topic_of};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, moment, ms_of, short, size};
+use crate::output::{Output, ago, moment, ms_of, short, size};
 
 /// Bytes of a payload that are shown.
 const SHOWN: usize = 1 << 20;
 
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct ShowArgs {
     /// The key, written as it is shown.
     key: String,
     /// Show the payload, which may hold secrets: up to 1 MiB.
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     payloads: bool,
 }
 
-pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn show(console: &Console, args: &ShowArgs, out: &mut Output) -> Result<Exit, Failed> {
     let (key, payload) = (key(&args.key)?, args.payloads.then_some(SHOWN));
     let mut entries = Vec::new();
     let topics = console.topics_of(&key).await?;
@@ -34,7 +35,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         if out.is_json() {
             out.line("entry", entry)?;
         } else {
-            show(entry, out)?;
+            show_entry(entry, out)?;
         }
     }
     if entries.is_empty() {
@@ -45,7 +46,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     Ok(Exit::Fine)
 }
 
-fn show(entry: &Entry, out: &mut Output) -> Result<(), Failed> {
+fn show_entry(entry: &Entry, out: &mut Output) -> Result<(), Failed> {
     let mut field = |name: &str, value: String| out.say(format!("{name:<14}{value}"));
     field("key", text::escape(&entry.key))?;
     field("topic", format!("{}, partition {}", entry.topic, entry.partition))?;
@@ -72,6 +73,49 @@ fn show(entry: &Entry, out: &mut Output) -> Result<(), Failed> {
         let at = moment(ms_of(failed.at));
         let (attempt, kind, error) = (failed.attempt, short(&failed.kind, 20), short(&failed.error, 512));
         field("failed", format!("{at}  attempt {attempt}: {kind}: {error}"))?;
+    }
+    out.say("")
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct WhyArgs {
+    /// The key, written as it is shown.
+    key: String,
+}
+
+pub(crate) async fn why(console: &Console, args: &WhyArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let key = key(&args.key)?;
+    let all = console.why(&key).await?;
+    if all.is_empty() {
+        return Err(no_topic_of(console, &key).await?);
+    }
+    for why in &all {
+        if out.is_json() {
+            out.line("why", why)?;
+        } else {
+            show_why(why, out)?;
+        }
+    }
+    let found =
+        all.iter().any(|why| why.timer.is_some() || why.enrolled.is_some() || !why.letters.is_empty());
+    Ok(if found { Exit::Fine } else { Exit::Findings })
+}
+
+fn show_why(why: &Why, out: &mut Output) -> Result<(), Failed> {
+    out.say(format!("{}  (topic {})", text::escape(&why.key), why.topic))?;
+    for moment_of in &why.timeline {
+        let (at, since) = (moment(moment_of.at_ms), ago(moment_of.at_ms, why.now_ms));
+        out.say(format!("  {at}  {since:<14}  {}", short(&moment_of.what, 600)))?;
+    }
+    if let Some(ms) = why.undelivered_ms {
+        out.say(format!("late:     undelivered for {}, by its first deadline", brief(ms)))?;
+    }
+    out.say(format!("next:     {}", why.next))?;
+    for reason in &why.not_now {
+        out.say(format!("not now:  {}", short(reason, 300)))?;
+    }
+    for who in &why.served_by {
+        out.say(format!("by:       {}", short(who, 200)))?;
     }
     out.say("")
 }
