@@ -1,7 +1,7 @@
 //! `keylapse`: looks at and acts on timers in Redis and Valkey, for the person on call.
 //!
-//! The commands are in `commands`, by subject: each asks [`keylapse_console`] and writes what that answers. What it writes
-//! goes through [`output`], as a table for people or as lines of JSON for programs.
+//! The commands are in `commands`, by subject: each asks [`keylapse_console`] and writes the answer through
+//! [`output`], as a table for people or as lines of JSON for programs.
 
 mod args;
 mod cli;

@@ -1,4 +1,4 @@
-//! The commands, by what they are about: what each can be told, and what it does.
+//! The commands, by subject: their arguments, and their work.
 
 pub(crate) mod arm;
 pub(crate) mod attach;

@@ -1,4 +1,4 @@
-//! What is done to a topic: `keylapse pause` and `resume`, `partitions`, and its end by `destroy` or `detach`.
+//! Actions upon a topic: `keylapse pause` and `resume`, `partitions`, and its end by `destroy` or `detach`.
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ pub(crate) struct PauseArgs {
     reason: String,
 }
 
-/// What needs nothing but a topic.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TopicArgs {
     /// The topic.

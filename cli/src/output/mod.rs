@@ -60,7 +60,7 @@ impl Output {
         self.json
     }
 
-    /// Whether results may be coloured.
+    /// Returns whether results may be coloured.
     pub(crate) fn has_colours(&self) -> bool {
         self.out.current_choice() != ColorChoice::Never
     }

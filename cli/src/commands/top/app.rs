@@ -1,5 +1,5 @@
-//! The state of the screen, and what time and answers make of it; keys are in [`keys`](super::keys). It does nothing by
-//! itself: it is told the time, and says what it wants to know.
+//! The state of the screen. Time, answers and [`keys`](super::keys) change it, and it returns the next request; it does
+//! nothing by itself.
 
 use std::time::Duration;
 
@@ -36,10 +36,10 @@ pub(super) struct App {
     pub(super) setting: Setting,
     /// The screen that is shown.
     pub(super) view: View,
-    /// Those out of which it was opened.
+    /// The screens that it was opened from.
     pub(super) behind: Vec<View>,
     pub(super) line: Option<Line>,
-    /// What is asked for a yes.
+    /// The action that waits for a yes.
     pub(super) question: Option<Offer>,
     /// Help is shown, from this line on.
     pub(super) help: Option<usize>,
@@ -154,15 +154,15 @@ impl App {
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) look: Look,
-    /// What was found out.
+    /// The answer to the last look.
     pub(super) data: Option<Data>,
-    /// When that was, since the start.
+    /// When it arrived, since the start.
     pub(super) seen: Option<Duration>,
     /// The chosen line.
     pub(super) at: usize,
     /// Where the pages before this one began.
     pub(super) before: Vec<Option<Cursor>>,
-    /// Whether it is of a topic that can have enrolled keys.
+    /// An attached topic can have enrolled keys.
     attached: bool,
 }
 
@@ -206,7 +206,7 @@ impl View {
         }
     }
 
-    /// The entry that can be acted upon: the chosen one, or the one that the whole screen is of.
+    /// The entry that actions concern: the chosen one, or the one that the whole screen is about.
     pub(super) fn entry(&self) -> Option<&EntryRow> {
         match self.data.as_ref()? {
             Data::Entries(page) => page.rows.get(self.at),
@@ -215,7 +215,7 @@ impl View {
         }
     }
 
-    /// Whether this letter was there when the screen looked last.
+    /// Returns whether the last look has found this letter.
     pub(super) fn shows(&self, letter: &EntryRow) -> bool {
         match &self.data {
             Some(Data::Entries(page)) => page.rows.contains(letter),
@@ -224,7 +224,7 @@ impl View {
         }
     }
 
-    /// The name of the topic that the screen is of; empty where it is of several.
+    /// The name of the topic that the screen is about; empty where there are several.
     pub(super) fn title(&self) -> &str {
         match &self.look {
             Look::Entries { topic, .. } | Look::Timer { topic, .. } => topic,
@@ -244,7 +244,7 @@ impl View {
         &EntryState::ALL[..if self.attached { 5 } else { 4 }]
     }
 
-    /// How many screens can be turned to by Tab, and which of them this is.
+    /// Returns how many screens Tab goes through, and which of them this is.
     pub(super) fn tab(&self) -> Option<(usize, usize)> {
         match &self.look {
             Look::Topics { .. } => Some((2, 0)),

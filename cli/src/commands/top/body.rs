@@ -1,4 +1,4 @@
-//! What stands in the middle of each screen: topics, listeners, the entries of a topic, or what is known of a key.
+//! The middle of each screen: topics, listeners, the entries of a topic, or the story of a key.
 
 use keylapse::ListenerReport;
 use keylapse_console::words::{brief, percent, rate, relative};
@@ -15,7 +15,7 @@ use crate::output::{count, counted, lateness, moment, short, size, stalled};
 
 /// Bytes of a key that are shown.
 const KEY: usize = 200;
-/// From this height on, there is room for all that is to be said of a topic.
+/// From this height on, there is room for three lines about a topic.
 const TALL: u16 = 12;
 
 pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static>> {
@@ -127,7 +127,7 @@ fn listeners(reports: &[ListenerReport]) -> Grid<'_, ListenerReport> {
         .column((Text(12), 4, "TOPICS"), topics)
 }
 
-/// Why a listener does not do all that it is for.
+/// Returns why a listener may miss something, or claims nothing.
 fn fault(report: &ListenerReport) -> Option<String> {
     let gaps: Vec<_> = report.nodes.iter().filter_map(|node| node.gap.as_deref()).collect();
     let gap = || format!("it may miss something: {}", short(&gaps.join(", "), 400));
@@ -205,7 +205,7 @@ fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
     text
 }
 
-/// What has to be said of the chosen line before all else.
+/// The most important fact about the chosen line.
 pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
     let view = &app.view;
     match view.data.as_ref()? {
@@ -258,7 +258,7 @@ fn state(timer: &Timer) -> String {
     }
 }
 
-/// What will happen and what has, the last first, with a line for now between them.
+/// The timeline, the last moment first, with a line for now between future and past.
 fn story(timer: &Timer, columns: usize) -> Vec<Line<'static>> {
     let now_ms = timer.now_ms;
     let lines = |(at, what): &(u64, String)| {

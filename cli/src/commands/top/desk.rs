@@ -1,5 +1,5 @@
-//! What the screens ask the server for, and what it comes to: looks and acts, and their answers as plain data, with
-//! which the state machine and the drawings are tested without any server.
+//! The requests of the screens, done at the server: looks and acts. Their answers are plain data, so that tests of state
+//! and drawings need no server.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) const TOPICS: usize = 200;
 const MANY: usize = 1000;
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 
-/// What the desk is asked for.
+/// The requests to the desk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     /// A look, in the place of one that may still be under way.
@@ -31,7 +31,7 @@ pub(super) enum Request {
     Act(Act),
 }
 
-/// What it answers.
+/// The answers of the desk.
 #[derive(Debug)]
 pub(super) enum Answer {
     Look { ticket: u64, answer: Result<Data, String> },
@@ -153,7 +153,7 @@ pub(super) enum Deed {
     Resume,
 }
 
-/// What became of an act: whether it was done, and what to say of it.
+/// The end of an act: whether it was done, and how to report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) was_done: bool,
@@ -196,7 +196,7 @@ impl Data {
 }
 
 impl Act {
-    /// The key that it is done to; none where it is the topic.
+    /// Returns the key that the act concerns; none where that is the topic.
     pub(super) fn key(&self) -> Option<String> {
         match &self.deed {
             Deed::RunNow(row) | Deed::Cancel(row) | Deed::Replay(row) | Deed::Drop(row) => {
@@ -207,7 +207,7 @@ impl Act {
     }
 }
 
-/// Does what the screens ask for. It remembers what makes the next look cheaper.
+/// Looks and acts at the server. It keeps what makes the next look cheaper.
 #[derive(Debug)]
 pub(super) struct Desk {
     console: Console,
@@ -286,7 +286,7 @@ impl Desk {
         Ok(all.into_iter().map(|status| TopicRow::of(status, rates)).collect())
     }
 
-    /// Does what somebody has agreed to.
+    /// Acts, after somebody has agreed.
     async fn act(&self, act: Act) -> keylapse::Result<Done> {
         let topic = self.console.topic(&act.topic).await?;
         let became = match &act.deed {

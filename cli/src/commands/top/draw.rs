@@ -1,4 +1,4 @@
-//! The screen, as a function of the state: two lines above, what is looked at, and what is said or asked below.
+//! The screen, as a function of the state: two lines above, the body, and messages, questions and keys below.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ fn age(app: &App, theme: Theme) -> Span<'static> {
     }
 }
 
-/// What can be turned to by Tab; and which line this is of how many, which page, and whether there are more.
+/// The tabs; and the number of the chosen line, the page, and a sign that there are more.
 fn place(view: &View, columns: usize) -> (Line<'static>, Line<'static>) {
     let right = format!("{} ", position(view, columns < NARROW));
     let room = columns.saturating_sub(width(&right) + 2);
@@ -184,7 +184,7 @@ fn position(view: &View, is_narrow: bool) -> String {
     format!("{filter}{} of {}{more}", count(at as u64), count(all as u64))
 }
 
-/// What the keys are, from this line on, or as much of the end as there is room for.
+/// The list of keys from this line on, or as much of its end as there is room for.
 fn help(from: usize, area: Rect) -> Vec<Line<'static>> {
     let (columns, room) = (usize::from(area.width).saturating_sub(1), usize::from(area.height));
     let line = |(key, what): &(&str, &str)| named(&format!("   {key:<14}"), STRONG, what, columns, 9);

@@ -9,7 +9,7 @@ use crate::output::short;
 /// Characters of a text that are ever looked at: keys of 64 KiB exist.
 pub(super) const LONGEST: usize = 1000;
 
-// Each style says something that the words beside it say, too, so that nothing is lost without colours.
+// Each style repeats what words beside it say, so that nothing is lost without colours.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -102,13 +102,13 @@ const GUTTER: &str = "   ";
 /// The rank of a column that is not shown.
 pub(super) const NEVER: u8 = u8::MAX;
 
-/// What a column holds, its rank and its heading. Those of the lowest rank stay longest; 0 always does.
+/// Kind, rank and heading of a column. Columns of the lowest rank stay longest; 0 always does.
 pub(super) type Head = (Kind, u8, &'static str);
 
-/// What a column holds.
+/// The kinds of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Numbers, which end below each other. One matters only where it is not `-` or `0`.
+    /// Numbers, which end below each other. `-` and `0` are quiet.
     Number,
     /// Words of a known length.
     Word,
@@ -131,7 +131,7 @@ struct Column {
     /// How wide these are, and how narrow the column may become.
     natural: usize,
     least: usize,
-    /// 0 where it is left out.
+    /// 0 leaves the column out.
     width: usize,
 }
 
@@ -140,7 +140,7 @@ impl<'a, R> Grid<'a, R> {
         Self { rows, is_alarm, columns: Vec::new() }
     }
 
-    /// With one more column, which shows this of each row.
+    /// Adds a column, which shows this of each row.
     pub(super) fn column<S: Into<Span<'static>>>(mut self, head: Head, cell: impl Fn(&R) -> S) -> Self {
         let (kind, rank, heading) = head;
         let mut cells = vec![Span::raw(heading)];

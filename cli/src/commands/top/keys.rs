@@ -1,4 +1,4 @@
-//! What keys do: they move, open and filter what is shown, and act upon what is chosen once that was asked.
+//! Keys: they move, open and filter; and after a question and a yes they act upon the chosen line.
 
 use keylapse_console::{EntryState, TopicStanding};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -15,7 +15,7 @@ const LONGEST: usize = 200;
 /// A line that is typed in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
-    /// The pause whose reason it is; none of a filter.
+    /// The pause that the line is the reason of; a filter has none.
     pub(super) pause: Option<Offer>,
     pub(super) text: String,
     /// What was wrong with it.
@@ -23,7 +23,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The line with what it is for, and what was wrong with it.
+    /// The line behind its prompt, and before the reason why it was refused.
     pub(super) fn shown(&self) -> String {
         let topic = self.pause.as_ref().map(|pause| &pause.act.topic);
         let prompt = topic.map_or_else(|| "/".to_owned(), |topic| format!("why is {topic} to be paused? "));
@@ -32,7 +32,7 @@ impl Line {
     }
 }
 
-/// An action that makes sense now: its key, what it is called, and how many timers it concerns.
+/// An action that makes sense now: its key, its name, and how many timers it concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
     pub(super) key: char,
@@ -81,7 +81,7 @@ impl App {
         if matches!(key, KeyCode::Char('y' | 'Y')) {
             self.is_acting = true;
             let mut act = offer.act;
-            // Where somebody else was quicker, the screen has seen so meanwhile.
+            // The letter may be gone: somebody else was quicker.
             if let Deed::Replay(row) | Deed::Drop(row) = &mut act.deed
                 && !self.view.shows(row)
             {
@@ -219,7 +219,7 @@ impl App {
         }
         match self.offers().into_iter().find(|offer| offer.key == key) {
             Some(pause) if matches!(pause.act.deed, Deed::Pause(_)) => {
-                // A reason has to be given first.
+                // It asks for a reason first.
                 self.line = Some(Line { pause: Some(pause), text: String::new(), refused: None });
             }
             Some(offer) => self.question = Some(offer),

@@ -1,8 +1,7 @@
 //! `keylapse top`: the topics on a screen that stays up to date.
 //!
-//! [`app`] is what is known and chosen, and what time and answers make of it, [`keys`] what keys do; [`draw`] is how that
-//! looks, and [`body`] and [`grid`] its parts; [`desk`] asks the server. None of these knows the others' world: only the
-//! loop here has the terminal, the time and tasks.
+//! [`app`] is the state and [`keys`] changes it; [`draw`] shows it, with the parts [`body`] and [`grid`]; [`desk`] asks the
+//! server. Only the loop here has the terminal, the time and tasks.
 
 mod app;
 mod body;
@@ -135,7 +134,7 @@ async fn show(mut app: App, desk: Desk, theme: Theme) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is under way. Nothing of it holds up keys.
+/// The tasks that are under way. They do not hold up keys.
 struct Tasks {
     desk: Arc<Desk>,
     all: JoinSet<Answer>,

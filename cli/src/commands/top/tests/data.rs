@@ -13,7 +13,7 @@ pub(super) const HOSTILE: &[u8] = b"order:unpaid:\x1b[2J\x1b[31m\n\xff\xfe";
 pub(super) const HOSTILE_ERROR: &str = "boom\u{1b}]0;owned\u{7}\r\n\u{202e}txt.exe 日本語 and so much more that it goes \
                                         beyond the end of any line";
 
-/// What a topic holds, with these figures.
+/// An overview with these figures.
 fn held(figures: impl FnOnce(&mut Overview)) -> Overview {
     let mut held = Overview::default();
     figures(&mut held);
