@@ -144,7 +144,7 @@ pub use schedule::{
 pub use servers::Servers;
 pub use signal::shutdown_signal;
 pub use source::LapseSource;
-pub use stats::{AttachedStats, ListenerStats, Sample, TopicStats};
+pub use stats::{AttachedStats, ListenerStats, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};

@@ -2,11 +2,9 @@
 
 pub(crate) mod meter;
 pub(crate) mod recent;
-mod sample;
 
 pub(crate) use self::meter::Meter;
 use self::meter::Mirror;
-pub use self::sample::Sample;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,7 +5,6 @@ mod earlier_names;
 mod health;
 mod own_thread;
 mod run;
-mod samples;
 #[cfg(test)]
 mod tests;
 
