@@ -9,17 +9,17 @@ pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
-pub use crate::wire::calls::ended::{Ended, Ending, JournalPosition};
+pub use crate::wire::calls::ended::JournalPosition;
 pub use crate::wire::calls::forward::Forwarding;
-pub use crate::wire::calls::tail::{Deed as ToldDeed, Told, ToldOf};
+pub use crate::wire::calls::tail::{Told, ToldOf};
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
     AckReply, ArmHow, Cancel, CancelHow, CancelReply, Cargo, Change, Changed, Claim, Claimed, ClaimedTimer,
-    Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds,
-    LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter,
-    RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
-    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names,
-    record, scripts,
+    Close, DEAD_AT, DestroyStep, End, Ending, Entry, Followed, Group, Heads, Held, Holdings, Index,
+    JournalBounds, LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT,
+    RawLetter, RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
+    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger,
+    TriggersSet, names, record, scripts,
 };
 
 pub use crate::wire::calls::{overview, page};

@@ -9,6 +9,7 @@ use self::meter::Mirror;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::source::LapseSource;
+use crate::wire::Ending;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
@@ -55,6 +56,14 @@ macro_rules! counters {
         impl $counters {
             pub(crate) fn snapshot(&self) -> $snapshot {
                 $snapshot { $($name: self.$name.get(),)* }
+            }
+
+            #[allow(dead_code)] // of those that outcomes have
+            fn named(&self, name: &str) -> Option<&Counter> {
+                match name {
+                    $(stringify!($name) => Some(&self.$name),)*
+                    _ => None,
+                }
             }
         }
 
@@ -151,6 +160,38 @@ impl TopicCounters {
         };
         counter.add(1);
         self.redelivered.add(usize::from(redelivered));
+    }
+
+    /// An attempt has ended so.
+    pub(crate) fn ended(&self, ending: Ending) {
+        ending.row().attempt.unwrap_or_default().iter().for_each(|name| self.count(name));
+    }
+
+    /// Redis was told so.
+    pub(crate) fn settled(&self, ending: Ending) {
+        ending.row().settled.into_iter().for_each(|name| self.count(name));
+    }
+
+    fn count(&self, name: &str) {
+        match self.named(name) {
+            Some(counter) => counter.add(1),
+            None => debug_assert!(false, "an outcome names {name}, which is no counter"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_outcomes_count_are_counters_of_topics() {
+        let counters = TopicCounters::default();
+        for row in Ending::ALL.iter().map(|ending| ending.row()) {
+            for name in row.attempt.unwrap_or_default().iter().copied().chain(row.settled) {
+                assert!(counters.named(name).is_some(), "{}: {name} is no counter", row.word);
+            }
+        }
     }
 }
 

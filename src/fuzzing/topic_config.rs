@@ -14,7 +14,7 @@ use crate::priority::Priority;
 use crate::runtime::Ended;
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
-use crate::wire::{End, Record, State};
+use crate::wire::{End, Ending, Record, State};
 
 /// A topic and what is done with it.
 struct Case {
@@ -166,7 +166,7 @@ impl Case {
     /// Each end that an attempt can have.
     fn verdicts(&self) -> Vec<Ended> {
         let delay = self.delay;
-        let failed = |then| Ended::Failed("error", Failure { then, error: "é".repeat(600) });
+        let failed = |then| Ended::Failed(Ending::Error, Failure { then, error: "é".repeat(600) });
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
         let thens = [Then::ByPolicy, Then::NoSooner(delay), Then::After(delay), Then::Dead];
         outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()

@@ -16,16 +16,15 @@ use crate::handler::Attempt;
 use crate::lapse::{About, RUNNING};
 use crate::lease::{PARTING, Phase, Told};
 use crate::log::{QuietSpan, debug, error};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use crate::panics::{Contained, contained, message};
-use crate::roles::attempt_log::{Failed, continue_trace, outcome, undecodable_payload};
+use crate::roles::attempt_log::{Failed, continue_trace, undecodable_payload};
 use crate::roles::write_back;
 use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, Undecodable};
 use crate::source::LapseSource;
-use crate::stats::TopicCounters;
 use crate::time::Reading;
 use crate::trace::Traceparent;
-use crate::wire::{End, History, Record, State};
+use crate::wire::{End, Ending, History, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
@@ -136,8 +135,7 @@ impl Job {
         let permit = match ended {
             Some(ended) if self.lease.is_held() => self.settle(ended, &span),
             _ => {
-                partition.topic.stats.fenced.add(1);
-                partition.topic.meter.ended(self.source, "lost");
+                partition.topic.ended(self.source, Ending::Lost);
                 self.permit
             }
         };
@@ -174,8 +172,7 @@ impl Job {
     fn settle(self, ended: Ended, span: &QuietSpan) -> Permit {
         let topic = &self.partition.topic;
         let ended = ended.by_policy(&topic.config, self.state.attempt);
-        count(&topic.stats, &ended);
-        topic.meter.ended(self.source, outcome(&ended));
+        topic.ended(self.source, ended.ending());
         let undecodable = match &ended {
             Ended::Undecodable(undecodable) => Some(undecodable.error.to_string()),
             _ => None,
@@ -254,9 +251,9 @@ impl Job {
         };
         Some(match ended {
             Ok(Ok(Ok(outcome))) => Ended::Returned(outcome),
-            Ok(Ok(Err(failure))) => Ended::Failed("error", failure),
-            Ok(Err(panic)) => Ended::Failed("panic", Failure::retry(panic)),
-            Err(_) => Ended::Failed("timeout", Failure::retry(format!("no end within {timeout:?}"))),
+            Ok(Ok(Err(failure))) => Ended::Failed(Ending::Error, failure),
+            Ok(Err(panic)) => Ended::Failed(Ending::Panic, Failure::retry(panic)),
+            Err(_) => Ended::Failed(Ending::Timeout, Failure::retry(format!("no end within {timeout:?}"))),
         })
     }
 
@@ -278,24 +275,6 @@ impl Job {
             history: History::decode(&self.state.history).0,
             trace: self.trace,
             lease: self.lease.state.clone(),
-        }
-    }
-}
-
-fn count(stats: &TopicCounters, ended: &Ended) {
-    match ended {
-        Ended::Returned(Outcome::Drop) => stats.dropped.add(1),
-        Ended::Returned(Outcome::Snooze(_)) | Ended::Stopped => {}
-        Ended::Returned(_) => stats.handled.add(1),
-        Ended::Superseded => stats.superseded.add(1),
-        Ended::Undecodable(_) => stats.failed.add(1),
-        Ended::Failed(kind, _) => {
-            stats.failed.add(1);
-            match *kind {
-                "panic" => stats.panics.add(1),
-                "timeout" => stats.timeouts.add(1),
-                _ => {}
-            }
         }
     }
 }

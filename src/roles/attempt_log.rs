@@ -4,24 +4,9 @@ use std::time::Duration;
 
 use crate::escape::{Escaped, of_error};
 use crate::log::{QuietSpan, debug, info, warn};
-use crate::outcome::Outcome;
 use crate::runtime::{Ended, RunningTopic, first_undecodable};
 use crate::trace::{Extract, Traceparent};
-use crate::wire::{DeadReason, End, Held, History, State};
-
-/// A word for how an attempt has ended.
-pub(super) fn outcome(ended: &Ended) -> &'static str {
-    match ended {
-        Ended::Returned(Outcome::Done) => "done",
-        Ended::Returned(Outcome::Again(_)) => "again",
-        Ended::Returned(Outcome::Snooze(_)) => "snoozed",
-        Ended::Returned(Outcome::Drop) => "dropped",
-        Ended::Failed(kind, _) => kind,
-        Ended::Undecodable(_) => "undecodable",
-        Ended::Superseded => "superseded",
-        Ended::Stopped => "stopped",
-    }
-}
+use crate::wire::{DeadReason, End, Ending, Held, History, State};
 
 /// Shows in the span of a lapse where its producer's trace stands, and has the program continue it there.
 pub(super) fn continue_trace(topic: &RunningTopic, span: &QuietSpan, trace: Traceparent) {
@@ -36,7 +21,7 @@ pub(super) fn continue_trace(topic: &RunningTopic, span: &QuietSpan, trace: Trac
 
 /// A failed attempt.
 pub(super) struct Failed {
-    kind: &'static str,
+    kind: Ending,
     error: String,
     retry_in: Option<Duration>,
     attempts_left: u32,
@@ -47,7 +32,7 @@ impl Failed {
     pub(super) fn of(ended: &Ended, attempt: u32, attempts: u32) -> Option<Self> {
         let Ended::Failed(kind, failure) = ended else { return None };
         let (error, attempts_left) = (of_error(&failure.error), attempts.saturating_sub(attempt));
-        Some(Self { kind, error, retry_in: None, attempts_left })
+        Some(Self { kind: *kind, error, retry_in: None, attempts_left })
     }
 
     /// What was decided to follow.
@@ -61,7 +46,7 @@ impl Failed {
     /// In the span of the lapse, which names the key.
     pub(super) fn log(self, topic: &RunningTopic, span: &QuietSpan) {
         let Self { kind, error, retry_in, attempts_left } = self;
-        let retry_in = retry_in.map(tracing::field::debug);
+        let (kind, retry_in) = (kind.as_str(), retry_in.map(tracing::field::debug));
         span.within(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
         topic.last_failure.note_text(error);
     }

@@ -13,7 +13,9 @@ use crate::roles::attempt_log::dead_letter;
 use crate::roles::write_back;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet, portions};
+use crate::wire::{
+    End, Ending, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet, portions,
+};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -145,22 +147,20 @@ impl Settler {
     }
 
     fn note(&self, Settle { held, end }: &Settle, reply: SettleReply, repeated: bool) {
-        let (topic, stats, key) = (&self.partition.topic, &self.partition.topic.stats, Escaped(&held.key));
-        match (end, reply) {
-            (_, SettleReply::Gone) if repeated => {}
-            (_, SettleReply::Gone) => stats.gone.add(1),
-            (End::Retry { .. }, SettleReply::GaveWay(..)) => stats.superseded.add(1),
-            (End::Retry { attempt, .. }, _) => {
-                stats.retried.add(1);
-                debug!(?topic, %key, attempt, "retry");
+        let topic = &self.partition.topic;
+        let ending = match (end, reply) {
+            (_, SettleReply::Gone) if repeated => return,
+            (_, SettleReply::Gone) => return topic.stats.gone.add(1),
+            (End::Retry { .. }, SettleReply::GaveWay(..)) => Ending::GaveWay,
+            (end, _) => end.ending(),
+        };
+        topic.stats.settled(ending);
+        match end {
+            End::Retry { attempt, .. } if ending == Ending::Retry => {
+                debug!(?topic, key = %Escaped(&held.key), attempt, "retry");
             }
-            (End::Snooze { .. }, _) => stats.snoozed.add(1),
-            (End::Again { .. }, _) => stats.again.add(1),
-            (End::Dead { reason, history }, _) => {
-                stats.dead.add(1);
-                dead_letter(topic, held, *reason, history);
-            }
-            (End::Release, _) => stats.released.add(1),
+            End::Dead { reason, history } => dead_letter(topic, held, *reason, history),
+            _ => {}
         }
     }
 

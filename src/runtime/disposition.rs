@@ -11,14 +11,14 @@ use crate::outcome::{Failure, Outcome, Then};
 use crate::panics::contained;
 use crate::time::{MAX_DELAY, ms_ceil, system_time, unix_ms};
 use crate::topic::TopicConfig;
-use crate::wire::{DeadReason, End, FailedAttempt, History, Record, State};
+use crate::wire::{DeadReason, End, Ending, FailedAttempt, History, Record, State};
 
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Returned(Outcome),
-    /// With a word for the kind of failure.
-    Failed(&'static str, Failure),
+    /// By an error, a panic or its timeout.
+    Failed(Ending, Failure),
     Undecodable(Undecodable),
     /// The key was written back for this attempt, and its writer has taken it.
     Superseded,
@@ -36,6 +36,20 @@ pub(crate) struct Undecodable {
 }
 
 impl Ended {
+    /// What it is called.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            Self::Returned(Outcome::Done) => Ending::Done,
+            Self::Returned(Outcome::Again(_)) => Ending::Again,
+            Self::Returned(Outcome::Snooze(_)) => Ending::Snoozed,
+            Self::Returned(Outcome::Drop) => Ending::Dropped,
+            Self::Failed(ending, _) => *ending,
+            Self::Undecodable(_) => Ending::Undecodable,
+            Self::Superseded => Ending::Superseded,
+            Self::Stopped => Ending::Stopped,
+        }
+    }
+
     /// The same with the wait that the topic's policy says. The policy is the application's: should it
     /// panic, that is the attempt's failure, and the default policy says how long to wait.
     pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
@@ -51,7 +65,7 @@ impl Ended {
                     Ok(delay) => waits(kind, delay, error),
                     Err(panic) => {
                         let error = format!("{error}; and the retry policy panicked: {panic}");
-                        waits("panic", Backoff::default().delay(attempt), error)
+                        waits(Ending::Panic, Backoff::default().delay(attempt), error)
                     }
                 }
             }
@@ -83,8 +97,11 @@ impl Ended {
             Self::Undecodable(Undecodable { error, panic }) => {
                 let error = panic.map_or_else(|| error.to_string(), |panic| format!("{error}: {panic}"));
                 let known = first_undecodable(state);
-                let history =
-                    if known.is_some() { history } else { with_failure(state, UNDECODABLE, error, at) };
+                let history = if known.is_some() {
+                    history
+                } else {
+                    with_failure(state, Ending::Undecodable, error, at)
+                };
                 let waited = Duration::from_millis(at.saturating_sub(known.unwrap_or(at)));
                 let left = config.undecodable_for.saturating_sub(waited);
                 if left.is_zero() {
@@ -109,7 +126,6 @@ impl Ended {
     }
 }
 
-const UNDECODABLE: &str = "undecodable";
 /// How long a payload that cannot be decoded is put off, at first and at the most.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -117,13 +133,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Since when, in ms, a timer is put off as its payload cannot be decoded: of its history that is one entry.
 pub(crate) fn first_undecodable(state: &State) -> Option<u64> {
     let last = History::decode(&state.history).0.pop()?;
-    (last.kind == UNDECODABLE).then(|| unix_ms(last.at))
+    (last.kind == Ending::Undecodable.as_str()).then(|| unix_ms(last.at))
 }
 
 /// The history with this attempt, which has failed.
-fn with_failure(state: &State, kind: &str, error: String, at: u64) -> Bytes {
+fn with_failure(state: &State, kind: Ending, error: String, at: u64) -> Bytes {
     let mut history = History::decode(&state.history);
-    history.push(FailedAttempt { attempt: state.attempt, at: system_time(at), kind: kind.to_owned(), error });
+    history.push(FailedAttempt {
+        attempt: state.attempt,
+        at: system_time(at),
+        kind: kind.as_str().to_owned(),
+        error,
+    });
     history.encode()
 }
 
@@ -147,7 +168,7 @@ mod tests {
 
     /// Once, with this error.
     fn failed(error: &str) -> State {
-        State { history: with_failure(&before(1), "error", error.to_owned(), 2000), ..before(1) }
+        State { history: with_failure(&before(1), Ending::Error, error.to_owned(), 2000), ..before(1) }
     }
 
     /// What follows for a timer that was due at second one, and whose attempt has ended at second two.
@@ -174,7 +195,7 @@ mod tests {
     }
 
     fn error(then: Then) -> Ended {
-        Ended::Failed("error", Failure { then, error: "no".into() })
+        Ended::Failed(Ending::Error, Failure { then, error: "no".into() })
     }
 
     #[test]
@@ -195,7 +216,7 @@ mod tests {
             .retry(Backoff::custom(|_| panic!("no idea")))
             .max_attempts(2);
         let by_policy = |ended: Ended, attempt| ended.by_policy(&topic.config, attempt);
-        let Ended::Failed("panic", Failure { then: Then::After(delay), error: text }) =
+        let Ended::Failed(Ending::Panic, Failure { then: Then::After(delay), error: text }) =
             by_policy(error(Then::ByPolicy), 1)
         else {
             panic!("not a failure that is retried")
@@ -205,7 +226,7 @@ mod tests {
         let unasked = [error(Then::Dead), error(Then::After(Duration::ZERO)), Ended::Stopped];
         unasked.into_iter().for_each(|ended| drop(by_policy(ended, 1)));
         assert!(
-            matches!(by_policy(error(Then::ByPolicy), 2), Ended::Failed("error", _)),
+            matches!(by_policy(error(Then::ByPolicy), 2), Ended::Failed(Ending::Error, _)),
             "none follows the last attempt"
         );
     }

@@ -41,10 +41,11 @@ use crate::handler::AnyHandler;
 use crate::log_throttle::LogThrottle;
 use crate::pattern::Router;
 use crate::policy::Policy;
+use crate::source::LapseSource;
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::topic::TopicConfig;
 use crate::trace::Extract;
-use crate::wire::is_own;
+use crate::wire::{Ending, is_own};
 
 /// What all roles of a listener share.
 #[derive(Debug)]
@@ -134,6 +135,12 @@ pub(crate) struct RunningTopic {
 }
 
 impl RunningTopic {
+    /// Counts that an attempt has ended so.
+    pub(crate) fn ended(&self, source: LapseSource, ending: Ending) {
+        self.stats.ended(ending);
+        self.meter.ended(source, ending);
+    }
+
     /// The index of one of its partitions.
     pub(crate) fn partition(&self, number: usize) -> usize {
         self.first_partition + number

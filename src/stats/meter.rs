@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::TopicCounters;
 use crate::distribution::Times;
 use crate::source::LapseSource;
-use crate::wire::DeadReason;
+use crate::wire::{DeadReason, Ending};
 
 /// What is measured of one topic.
 #[derive(Debug)]
@@ -72,9 +72,9 @@ impl Meter {
         self.recorded.handler(time);
     }
 
-    /// An attempt has ended in a way that has this word.
-    pub(crate) fn ended(&self, source: LapseSource, outcome: &'static str) {
-        self.recorded.lapse(source, outcome);
+    /// An attempt has ended so.
+    pub(crate) fn ended(&self, source: LapseSource, ending: Ending) {
+        self.recorded.lapse(source, ending);
     }
 
     /// So many timers became dead letters.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Schedule, Topic};
-use keylapse_console::{Console, Missed, Tail, TailWhat, Tailed};
+use keylapse_console::{Console, Ending, Missed, Tail, Tailed};
 use keylapse_support::eventually;
 
 use crate::reach::{self, as_app};
@@ -35,7 +35,7 @@ async fn cancelled(tail: &mut Tail, count: usize) -> BTreeSet<(u32, Bytes)> {
     let mut keys = BTreeSet::new();
     while keys.len() < count {
         match next(tail).await {
-            Tailed::Event(event) if event.what == TailWhat::Cancelled => {
+            Tailed::Event(event) if event.what == Ending::Cancelled => {
                 keys.insert((event.partition, event.key))
             }
             other => panic!("{other:?}"),

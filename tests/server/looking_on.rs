@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use keylapse::{Backoff, DeadReason, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
-use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, TailWhat, Tailed};
+use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, Tailed};
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 
@@ -67,21 +67,22 @@ async fn who_looks_on_sees_each_start_and_each_end_of_a_hundred_timers() {
     let (mut started, mut retried, mut ended) =
         (BTreeMap::<String, u32>::new(), BTreeSet::new(), BTreeMap::new());
     while ended.len() < 100 {
-        let TailEvent { key, what, partition, at_ms, .. } = next_event(&mut tail).await;
+        let TailEvent { key, what, partition, at_ms, reason, attempt, next_ms, .. } =
+            next_event(&mut tail).await;
         let key = String::from_utf8(key.to_vec()).unwrap();
         assert!(partition < 4 && at_ms > 1_700_000_000_000);
         match what {
-            TailWhat::Started { attempt, .. } => {
+            Ending::Started => {
                 assert!(!ended.contains_key(&key), "{key} starts before it ends");
-                started.insert(key, attempt);
+                started.insert(key, attempt.unwrap());
             }
-            TailWhat::Retry { attempt, next_ms } => {
-                assert!(attempt == 2 && next_ms >= at_ms);
+            Ending::Retry => {
+                assert!(attempt == Some(2) && next_ms.unwrap() >= at_ms);
                 retried.insert(key);
             }
-            TailWhat::Done { attempt } => assert_eq!(ended.insert(key.clone(), "done"), None, "{attempt}"),
-            TailWhat::Dead { reason, attempt } => {
-                assert_eq!((reason, attempt), (DeadReason::Permanent, 1));
+            Ending::Done => assert_eq!(ended.insert(key.clone(), "done"), None, "{attempt:?}"),
+            Ending::Dead => {
+                assert_eq!((reason, attempt), (Some(DeadReason::Permanent), Some(1)));
                 assert_eq!(ended.insert(key, "dead"), None);
             }
             other => panic!("{other:?}"),
@@ -235,8 +236,9 @@ async fn the_journal_says_what_became_of_each_timer() {
     assert_eq!(keys.len(), 50, "each once");
     assert!(all.is_sorted_by(|one, next| one.ended_ms >= next.ended_ms));
     let count = |outcome| all.iter().filter(|entry| entry.outcome == outcome).count();
-    let dead = Ending::Dead(DeadReason::Permanent);
-    assert_eq!((count(Ending::Done), count(dead), count(Ending::Cancelled)), (30, 10, 10));
+    assert_eq!((count(Ending::Done), count(Ending::Dead), count(Ending::Cancelled)), (30, 10, 10));
+    let reasons = all.iter().filter_map(|entry| entry.reason);
+    assert_eq!(reasons.collect::<Vec<_>>(), [DeadReason::Permanent; 10]);
     assert!(all.iter().all(|entry| entry.id.is_some() && entry.deadline_ms.is_some()));
 
     let (of_one, whole) =

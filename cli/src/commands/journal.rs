@@ -1,6 +1,6 @@
 //! `keylapse journal`: what has ended in a topic that keeps a journal.
 
-use keylapse_console::{Console, Ending, JournalEntry, text};
+use keylapse_console::{Console, JournalEntry, text};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, moment, short};
@@ -45,10 +45,10 @@ fn show(entries: &[JournalEntry], out: &mut Output) -> Result<(), Failed> {
     let mut table =
         Table::new(&[Text("KEY"), Text("ENDED"), Text("OUTCOME"), Number("ATTEMPT"), Text("DEADLINE")]);
     for entry in entries {
-        let outcome = match entry.outcome {
-            Ending::Dead(reason) => format!("dead: {}", reason.as_str()),
-            other => other.as_str().to_owned(),
-        };
+        let outcome = entry.outcome.as_str();
+        let outcome = entry
+            .reason
+            .map_or_else(|| outcome.to_owned(), |reason| format!("{outcome}: {}", reason.as_str()));
         table.row([
             short(&text::escape(&entry.key), 100),
             moment(entry.ended_ms),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse_console::{Console, Missed, TailEvent, TailWhat, Tailed, parse_span, text};
+use keylapse_console::{Console, Missed, Tailed, parse_span, text};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failed};
@@ -53,28 +53,12 @@ fn say(told: &Tailed, out: &mut Output) -> Result<(), Failed> {
     match told {
         Tailed::Event(event) => {
             let key = short(&text::escape(&event.key), 100);
-            out.say(format!("{}  {}  {key}  {}", moment(event.at_ms), event.topic, words(event)))
+            let shown = event.shown(span, |ms| ago(ms, event.at_ms));
+            out.say(format!("{}  {}  {key}  {shown}", moment(event.at_ms), event.topic))
         }
         Tailed::Missed(Missed::Counted { count: more }) => {
             out.say(format!("… {} more not told", count(*more)))
         }
         _ => out.say("… the connection was lost: some were missed"),
-    }
-}
-
-fn words(event: &TailEvent) -> String {
-    let at = |ms| ago(ms, event.at_ms);
-    match event.what {
-        TailWhat::Started { attempt, late_ms } => format!("attempt {attempt} taken, {} late", span(late_ms)),
-        TailWhat::Retry { attempt, next_ms } => format!("failed; attempt {attempt} {}", at(next_ms)),
-        TailWhat::Snoozed { attempt, next_ms } => format!("put off; attempt {attempt} {}", at(next_ms)),
-        TailWhat::Released { attempt, next_ms } => format!("handed back; attempt {attempt} {}", at(next_ms)),
-        TailWhat::Done { attempt } => format!("done at attempt {attempt}"),
-        TailWhat::Again { next_ms } => format!("done; again {}", at(next_ms)),
-        TailWhat::GaveWay { next_ms } => format!("failed; the arming behind it {}", at(next_ms)),
-        TailWhat::Replaced => "replaced".to_owned(),
-        TailWhat::Cancelled => "cancelled".to_owned(),
-        TailWhat::Dead { reason, attempt } => format!("dead at attempt {attempt}: {}", reason.as_str()),
-        _ => "something that this version does not know".to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! One timer, dead letter or enrolled key, as it is shown.
 
+use keylapse::inside::TopicInside as _;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -97,7 +98,7 @@ pub struct Entry {
     /// How often it was snoozed.
     pub snoozes: u16,
     /// Why it died.
-    #[serde(serialize_with = "reason_as_text", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "text::reason_as_text", skip_serializing_if = "Option::is_none")]
     pub reason: Option<DeadReason>,
     /// The failed attempts, at most ten, oldest first.
     pub failures: Vec<FailedAttempt>,
@@ -118,11 +119,6 @@ pub struct Entry {
     /// Whether an attempt was taken whose lease has ended, and which nobody has settled.
     #[serde(skip)]
     pub(super) was_left: bool,
-}
-
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn reason_as_text<S: serde::Serializer>(reason: &Option<DeadReason>, out: S) -> Result<S::Ok, S::Error> {
-    reason.map(DeadReason::as_str).serialize(out)
 }
 
 impl Entry {

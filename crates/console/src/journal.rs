@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
-use crate::wire::calls::ended::{Ended, Ending, JournalPosition};
-use crate::wire::{JournalBounds, MAX_BATCH, MAX_PARTITIONS};
+use crate::wire::calls::ended::JournalPosition;
+use crate::wire::{DeadReason, Ending, JournalBounds, MAX_BATCH, MAX_PARTITIONS};
 use crate::{KnownTopic, text};
 
 /// Partitions that are asked at the same time.
@@ -26,8 +26,10 @@ pub struct JournalEntry {
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
     /// How it ended.
-    #[serde(flatten)]
     pub outcome: Ending,
+    /// Of a dead letter, why.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::reason_as_text")]
+    pub reason: Option<DeadReason>,
     /// The attempt that was the last, or was to come.
     pub attempt: u32,
     /// Its first deadline, in ms since 1970; none where that is not known.
@@ -55,15 +57,17 @@ pub struct JournalPage {
 }
 
 impl JournalEntry {
-    fn of(ended: Ended) -> Self {
-        Self {
+    fn of(entry: &JournalPosition) -> Option<Self> {
+        let ended = entry.decode()?;
+        Some(Self {
             key: ended.key,
             id: ended.arming,
-            outcome: ended.ending,
+            outcome: ended.what,
+            reason: ended.reason,
             attempt: ended.attempt,
-            deadline_ms: (ended.deadline > 0).then_some(ended.deadline),
-            ended_ms: ended.ended,
-        }
+            deadline_ms: (ended.at > 0).then_some(ended.at),
+            ended_ms: entry.ended,
+        })
     }
 }
 
@@ -163,7 +167,7 @@ fn read(text: &str) -> Option<JournalCursor> {
 
 /// What cannot be read was written by a newer version, or by somebody else.
 fn entries<'a>(found: impl Iterator<Item = &'a JournalPosition>) -> Vec<JournalEntry> {
-    found.filter_map(|one| one.decode().map(JournalEntry::of)).collect()
+    found.filter_map(JournalEntry::of).collect()
 }
 
 #[cfg(test)]

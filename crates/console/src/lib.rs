@@ -65,7 +65,7 @@ pub use self::rates::Rates;
 pub use self::span::{parse_span, show_span};
 pub use self::status::{Recent, Status, TopicStanding, TopicStatus};
 pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};
-pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
+pub use self::tail::{Missed, Tail, TailEvent, Tailed};
 pub use self::topics::{KnownTopic, Registry, UnreadableTopic};
 pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
@@ -80,7 +80,7 @@ use keylapse::{Client, Schedule};
 
 pub use keylapse_wire::counted::{counted, show_count};
 
-pub use crate::wire::calls::ended::Ending;
+pub use crate::wire::Ending;
 pub use crate::wire::calls::journal::JournalBounds;
 
 use crate::destination::MAX_NAME;

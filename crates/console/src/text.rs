@@ -130,6 +130,15 @@ pub(crate) fn id_as_text<S: serde::Serializer>(
     }
 }
 
+/// Writes why a timer has died into JSON as a word.
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
+pub(crate) fn reason_as_text<S: serde::Serializer>(
+    reason: &Option<crate::wire::DeadReason>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&reason.map(crate::wire::DeadReason::as_str), out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

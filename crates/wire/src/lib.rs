@@ -14,6 +14,7 @@ pub mod destination;
 pub mod distribution;
 mod encode;
 pub mod names;
+pub mod outcome;
 pub mod policy;
 pub mod portions;
 pub mod record;
@@ -29,7 +30,7 @@ pub mod trace;
 pub use keylapse_connection::{self as connection, error, id, limits, lock, log, log_throttle};
 pub use keylapse_pattern::{self as pattern, escape};
 
-pub use self::{calls::*, names::*, portions::*, record::*, store::*};
+pub use self::{calls::*, names::*, outcome::Ending, portions::*, record::*, store::*};
 
 pub use self::reply::Reply;
 pub use self::run::{call_by_text, script_call};

@@ -10,7 +10,7 @@ use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_hist
 
 use super::ClaimResult;
 use crate::source::LapseSource;
-use crate::wire::DeadReason;
+use crate::wire::{DeadReason, Ending};
 
 /// A counter of ours that is recorded under another name as well.
 #[derive(Default)]
@@ -54,12 +54,11 @@ impl Topic {
         self.handler.get_or_init(histogram).record(time);
     }
 
-    pub(super) fn lapse(&self, source: LapseSource, outcome: &'static str) {
+    pub(super) fn lapse(&self, source: LapseSource, ending: Ending) {
         let (topic, from) = (|| self.name.clone(), source.as_str());
-        let counter =
-            || counter!("keylapse_lapses_total", "topic" => topic(), "source" => from, "outcome" => outcome);
-        match outcome {
-            "done" => self.done[source as usize].get_or_init(counter).increment(1),
+        let counter = || counter!("keylapse_lapses_total", "topic" => topic(), "source" => from, "outcome" => ending.as_str());
+        match ending {
+            Ending::Done => self.done[source as usize].get_or_init(counter).increment(1),
             _ => counter().increment(1),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ClaimResult;
 use crate::source::LapseSource;
-use crate::wire::DeadReason;
+use crate::wire::{DeadReason, Ending};
 
 #[derive(Debug, Default)]
 pub(crate) struct Mirror;
@@ -26,7 +26,7 @@ impl Topic {
 
     pub(super) fn late(&self, _: LapseSource, _: Duration) {}
     pub(super) fn handler(&self, _: Duration) {}
-    pub(super) fn lapse(&self, _: LapseSource, _: &'static str) {}
+    pub(super) fn lapse(&self, _: LapseSource, _: Ending) {}
     pub(super) fn dead(&self, _: DeadReason, _: u64) {}
     pub(super) fn claim(&self, _: ClaimResult) {}
 }

@@ -1,7 +1,7 @@
 //! The journal keeps what has ended, where it is asked for, and nothing of it costs a timer.
 
 use keylapse::DeadReason;
-use keylapse::internals::{Ended, Ending, JournalBounds, JournalPosition, Scan, WireWhen};
+use keylapse::internals::{Ending, JournalBounds, JournalPosition, Scan, ToldOf, WireWhen};
 
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
 
@@ -33,13 +33,16 @@ async fn bounds(rig: &Rig) -> Option<JournalBounds> {
 }
 
 /// All that is kept, newest first.
-async fn kept(rig: &Rig) -> Vec<Ended> {
-    let (found, _) = rig.store.journal(&rig.at, None, 10_000).await.expect("it can be read");
-    found.iter().map(|one| one.decode().expect("it is an end")).collect()
+async fn kept(rig: &Rig) -> Vec<ToldOf> {
+    positions(rig).await.iter().map(|one| one.decode().expect("it is an end")).collect()
+}
+
+async fn positions(rig: &Rig) -> Vec<JournalPosition> {
+    rig.store.journal(&rig.at, None, 10_000).await.expect("it can be read").0
 }
 
 async fn endings(rig: &Rig) -> Vec<(String, Ending)> {
-    let name = |ended: Ended| (String::from_utf8_lossy(&ended.key).into_owned(), ended.ending);
+    let name = |ended: ToldOf| (String::from_utf8_lossy(&ended.key).into_owned(), ended.what);
     let mut all: Vec<_> = kept(rig).await.into_iter().map(name).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
@@ -67,8 +70,8 @@ async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
     let ended = rig.now();
     rig.ack(&[held]).await;
     let [entry] = &kept(rig).await[..] else { panic!("one end") };
-    assert_eq!((entry.arming, entry.ending, entry.attempt), (Some(done.arming), Ending::Done, 2));
-    assert_eq!((entry.deadline, entry.ended, &entry.key[..]), (deadline, ended, &b"done"[..]));
+    assert_eq!((entry.arming, entry.what, entry.attempt), (Some(done.arming), Ending::Done, 2));
+    assert_eq!((entry.at, positions(rig).await[0].ended, &entry.key[..]), (deadline, ended, &b"done"[..]));
 
     let (_, held) = rig.run("dead").await;
     rig.end(&held, dead()).await;
@@ -85,12 +88,14 @@ async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
     let expected = [
         ("again", Ending::Again),
         ("cancelled", Ending::Cancelled),
-        ("dead", Ending::Dead(DeadReason::Permanent)),
+        ("dead", Ending::Dead),
         ("done", Ending::Done),
         ("replaced", Ending::Replaced),
         ("way", Ending::GaveWay),
     ];
     assert_eq!(endings(rig).await, expected.map(|(key, ending)| (key.to_owned(), ending)));
+    let reasons: Vec<_> = kept(rig).await.into_iter().filter_map(|one| one.reason).collect();
+    assert_eq!(reasons, [DeadReason::Permanent]);
 }
 
 async fn what_goes_on_is_no_end(rig: &mut Rig) {
@@ -132,8 +137,9 @@ async fn a_timer_that_takes_its_listeners_down_is_kept_as_dead(rig: &mut Rig) {
     rig.claim_next().await;
     rig.lose_leases().await;
     rig.claim_quarantined().await;
-    assert_eq!(endings(rig).await, [("a".to_owned(), Ending::Dead(DeadReason::LostLeases))]);
-    assert!(kept(rig).await[0].ended >= LEASE);
+    assert_eq!(endings(rig).await, [("a".to_owned(), Ending::Dead)]);
+    assert_eq!(kept(rig).await[0].reason, Some(DeadReason::LostLeases));
+    assert!(positions(rig).await[0].ended >= LEASE);
 }
 
 async fn what_is_withdrawn_behind_an_attempt_is_kept_too(rig: &mut Rig) {
@@ -142,10 +148,10 @@ async fn what_is_withdrawn_behind_an_attempt_is_kept_too(rig: &mut Rig) {
     let (second, _) = rig.arm_in("a", 1000).await;
     let (third, _) = rig.arm_in("a", 2000).await;
     let replaced = &kept(rig).await[0];
-    assert_eq!((replaced.arming, replaced.ending), (Some(second.arming), Ending::Replaced));
+    assert_eq!((replaced.arming, replaced.what), (Some(second.arming), Ending::Replaced));
     rig.cancel("a").await;
     let cancelled = |timer: &keylapse::internals::NewTimer| (Some(timer.arming), Ending::Cancelled);
-    let mut ends: Vec<_> = kept(rig).await.iter().map(|one| (one.arming, one.ending)).collect();
+    let mut ends: Vec<_> = kept(rig).await.iter().map(|one| (one.arming, one.what)).collect();
     ends.retain(|(_, ending)| *ending == Ending::Cancelled);
     ends.sort_by_key(|(arming, _)| *arming);
     let mut expected = [cancelled(&first), cancelled(&third)];
@@ -190,13 +196,13 @@ async fn pages_are_read_newest_first_and_end(rig: &mut Rig) {
     let (mut behind, mut all) = (None::<JournalPosition>, Vec::new());
     loop {
         let (page, more) = rig.store.journal(&rig.at, behind.as_ref(), 1).await.expect("a page");
-        all.extend(page.iter().map(|one| one.decode().expect("an end")));
+        all.extend(page.iter().cloned());
         behind = page.last().cloned().or(behind);
         if !more || page.is_empty() {
             break;
         }
     }
-    assert_eq!(all, kept(rig).await);
+    assert_eq!(all, positions(rig).await);
     let ended: Vec<_> = all.iter().map(|one| one.ended).collect();
     assert!(ended.len() == 6 && ended.is_sorted_by(|one, next| one >= next), "{ended:?}");
 }

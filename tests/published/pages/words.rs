@@ -44,3 +44,85 @@ fn each_reason_of_a_dead_letter_stands_on_its_page() {
     let listed: BTreeSet<_> = table.split("\n| `").skip(1).filter_map(|row| row.split('`').next()).collect();
     assert_eq!(listed, words, "the reasons on docs/retries.md, and in crates/wire/src/record.rs");
 }
+
+/// What stands behind a field in each row of the table of outcomes that has it.
+fn of_outcomes(field: &str, begins: &str, ends: &str) -> Vec<String> {
+    let source = read("crates/wire/src/outcome.rs");
+    let (_, table) = source.split_once("\noutcomes! {").expect("the table");
+    let (table, _) = table.split_once("\n}\n").expect("its end");
+    let values: Vec<_> = table
+        .split(&format!("{field}: {begins}"))
+        .skip(1)
+        .map(|behind| behind.split_once(ends).map_or(behind, |(value, _)| value).to_owned())
+        .collect();
+    assert!(values.len() > 3, "the table has rows with a {field}");
+    values
+}
+
+/// The part of a page from here to there.
+fn part_of(page: &str, from: &str, to: &str) -> String {
+    let text = read(page);
+    let (_, behind) = text.split_once(from).unwrap_or_else(|| panic!("{page} has no {from:?}"));
+    behind.split_once(to).unwrap_or_else(|| panic!("{page} has no {to:?} behind {from:?}")).0.to_owned()
+}
+
+/// An outcome is a row of the table in the source: its words and its bytes stand where users look for them.
+#[test]
+fn each_outcome_stands_on_its_pages() {
+    let attempts = part_of("docs/operations.md", "| `keylapse_lapses_total` |", " |\n");
+    let journal = part_of("docs/wire.md", "| how it ended | |", "\n\n");
+    let tail = part_of("docs/wire.md", "| what happened | the attempt | the time |", "\n\n");
+    let told = part_of("docs/operate.md", "| `what` (not always) |", " |\n");
+    let ended = part_of("docs/operate.md", "\n### `ended`\n", "\n### ");
+    let failed = part_of("docs/messages.md", "\n## Attempts and dead letters\n", "\n## ");
+    let settled = part_of("docs/wire.md", "-- settle.lua:", "-- Returns:");
+    let mut missing = Vec::new();
+    let mut look = |place: &str, text: &str, word: String| {
+        if !text.contains(&word) {
+            missing.push(format!("{word} in {place}"));
+        }
+    };
+    for row in of_outcomes("word", "", "\n    ///") {
+        let word = row.split('"').nth(1).expect("a word").to_owned();
+        let (is_told, goes_on) = (row.contains("shown: "), row.contains("goes_on: true"));
+        if row.contains("attempt: Some(") {
+            look("keylapse_lapses_total of docs/operations.md", &attempts, format!("`{word}`"));
+        }
+        if row.contains("\"failed\"") {
+            look("the attempts of docs/messages.md", &failed, word.clone());
+        }
+        if is_told {
+            look("`what` of docs/operate.md", &told, format!("`{word}`"));
+        }
+        if is_told && !goes_on {
+            look("`ended` of docs/operate.md", &ended, format!("`{word}`"));
+        }
+        if let Some((_, code)) = row.split_once("code: Some(b'") {
+            let code = format!("`{}`", &code[..1]);
+            look("the tail of docs/wire.md", &tail, code.clone());
+            if !goes_on {
+                look("the journal of docs/wire.md", &journal, code);
+            }
+        }
+    }
+    for name in of_outcomes("lua", "Some(\"", "\"") {
+        look("settle.lua of docs/wire.md", &settled, format!("'{name}'"));
+    }
+    assert!(missing.is_empty(), "the pages lack: {missing:#?}");
+}
+
+#[test]
+fn each_answer_of_a_handler_stands_on_its_page() {
+    let answers = part_of("src/outcome.rs", "pub enum Outcome {", "\n}\n");
+    let names = answers.lines().filter_map(|line| line.strip_prefix("    "));
+    let names = names.filter(|line| line.starts_with(char::is_uppercase));
+    let names: Vec<_> = names.filter_map(|line| line.split(['(', ',']).next()).collect();
+    assert!(names.contains(&"Again") && names.contains(&"Drop"), "{names:?}");
+    let table = part_of("docs/retries.md", "| an attempt | then |", "\n\n");
+    for name in names.into_iter().filter(|name| *name != "Done") {
+        assert!(
+            table.contains(&format!("`Outcome::{name}")),
+            "docs/retries.md does not say what {name} leads to"
+        );
+    }
+}

@@ -5,9 +5,8 @@ use serde::Serialize;
 
 use crate::id::ArmingId;
 use crate::text;
-use crate::wire::DeadReason;
-use crate::wire::calls::ended::Ending;
-use crate::wire::calls::tail::{Deed, ToldOf};
+use crate::wire::calls::tail::ToldOf;
+use crate::wire::{DeadReason, Ending};
 
 /// What comes of a [`Tail`](super::Tail).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,70 +36,19 @@ pub struct TailEvent {
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
     /// What happened.
-    #[serde(flatten)]
-    pub what: TailWhat,
-}
-
-/// What happened to a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(tag = "what", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum TailWhat {
-    /// A listener has taken it, and starts its attempt once it is due.
-    Started {
-        /// Which attempt, from 1.
-        attempt: u32,
-        /// How long after its deadline it was taken, in ms.
-        late_ms: u64,
-    },
-    /// Its attempt has failed, and there will be another.
-    Retry {
-        /// The attempt to come.
-        attempt: u32,
-        /// When, in ms since 1970.
-        next_ms: u64,
-    },
-    /// Its attempt was put off.
-    Snoozed {
-        /// The attempt to come.
-        attempt: u32,
-        /// When, in ms since 1970.
-        next_ms: u64,
-    },
-    /// Its attempt was handed back, as a listener has stopped.
-    Released {
-        /// The attempt to come.
-        attempt: u32,
-        /// Its deadline, in ms since 1970.
-        next_ms: u64,
-    },
-    /// It is done, or was dropped by its handler.
-    Done {
-        /// The attempt that has ended.
-        attempt: u32,
-    },
-    /// It is done, and runs again as another arming.
-    Again {
-        /// When, in ms since 1970.
-        next_ms: u64,
-    },
-    /// Its attempt has failed, and an arming that was kept for later has taken its place.
-    GaveWay {
-        /// When that is due, in ms since 1970.
-        next_ms: u64,
-    },
-    /// It was armed anew before it ran.
-    Replaced,
-    /// It was cancelled.
-    Cancelled,
-    /// It is a dead letter.
-    Dead {
-        /// Why.
-        #[serde(serialize_with = "reason_as_text")]
-        reason: DeadReason,
-        /// The attempt that was the last, or was to come.
-        attempt: u32,
-    },
+    pub what: Ending,
+    /// Of a dead letter, why.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::reason_as_text")]
+    pub reason: Option<DeadReason>,
+    /// The attempt that has started or ended; of a retry, a snooze and what was handed back the one to come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Of a start, how long after its deadline it was taken, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_ms: Option<u64>,
+    /// When what follows is due, in ms since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_ms: Option<u64>,
 }
 
 /// Why something was not heard.
@@ -117,67 +65,90 @@ pub enum Missed {
     Disconnected,
 }
 
-impl TailWhat {
-    pub(super) fn of(told: &ToldOf, now: u64) -> Self {
-        let ToldOf { attempt, at: next_ms, .. } = *told;
-        match told.what {
-            Deed::Started => {
-                // A deadline that cannot be read is no lateness.
-                let late_ms = if next_ms == 0 { 0 } else { now.saturating_sub(next_ms) };
-                Self::Started { attempt, late_ms }
-            }
-            Deed::Retry => Self::Retry { attempt, next_ms },
-            Deed::Snoozed => Self::Snoozed { attempt, next_ms },
-            Deed::Released => Self::Released { attempt, next_ms },
-            Deed::Ended(Ending::Done) => Self::Done { attempt },
-            Deed::Ended(Ending::Again) => Self::Again { next_ms },
-            Deed::Ended(Ending::GaveWay) => Self::GaveWay { next_ms },
-            Deed::Ended(Ending::Replaced) => Self::Replaced,
-            Deed::Ended(Ending::Cancelled) => Self::Cancelled,
-            Deed::Ended(Ending::Dead(reason)) => Self::Dead { reason, attempt },
+impl TailEvent {
+    pub(super) fn of(topic: &str, partition: u32, told: ToldOf, at_ms: u64) -> Self {
+        let ToldOf { what, reason, attempt, arming, at, key } = told;
+        let shows = |name| what.row().shown.contains(name);
+        // A deadline that cannot be read is no lateness.
+        let late = || if at == 0 { 0 } else { at_ms.saturating_sub(at) };
+        Self {
+            topic: topic.to_owned(),
+            partition,
+            at_ms,
+            key,
+            id: arming,
+            what,
+            reason,
+            attempt: shows("{attempt}").then_some(attempt),
+            late_ms: shows("{late}").then(late),
+            next_ms: shows("{next}").then_some(at),
         }
     }
-}
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn reason_as_text<S: serde::Serializer>(reason: &DeadReason, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(reason.as_str())
+    /// Returns what happened, for people. `span` writes lengths of time, and `ago` where times lie; both in ms.
+    pub fn shown(&self, span: impl Fn(u64) -> String, ago: impl Fn(u64) -> String) -> String {
+        let shown = self.what.row().shown;
+        let shown = shown.replace("{attempt}", &self.attempt.unwrap_or_default().to_string());
+        let shown = shown.replace("{late}", &span(self.late_ms.unwrap_or_default()));
+        let shown = shown.replace("{next}", &ago(self.next_ms.unwrap_or_default()));
+        shown.replace("{reason}", self.reason.map_or("", DeadReason::as_str))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn event(what: Ending, reason: Option<DeadReason>, attempt: u32, at: u64) -> TailEvent {
+        let (arming, key) = (Some(ArmingId([1; 8])), Bytes::from_static(b"a\n\xff"));
+        TailEvent::of("a", 3, ToldOf { what, reason, attempt, arming, at, key }, 17)
+    }
+
     #[test]
     fn all_of_it_is_one_flat_line() {
-        let event = |what| TailEvent {
-            topic: "a".into(),
-            partition: 3,
-            at_ms: 17,
-            key: Bytes::from_static(b"a\n\xff"),
-            id: Some(ArmingId([1; 8])),
-            what,
-        };
         let line = |tailed| serde_json::to_string(&tailed).unwrap();
         let head = r#"{"topic":"a","partition":3,"at_ms":17,"key":"a\\n\\xff","id":"0101010101010101","#;
-        for (what, end) in [
-            (TailWhat::Started { attempt: 1, late_ms: 2 }, r#""what":"started","attempt":1,"late_ms":2}"#),
-            (TailWhat::Cancelled, r#""what":"cancelled"}"#),
+        for (told, end) in [
+            (event(Ending::Started, None, 1, 15), r#""what":"started","attempt":1,"late_ms":2}"#),
+            (event(Ending::Retry, None, 2, 99), r#""what":"retry","attempt":2,"next_ms":99}"#),
+            (event(Ending::Again, None, 1, 99), r#""what":"again","next_ms":99}"#),
+            (event(Ending::Done, None, 1, 0), r#""what":"done","attempt":1}"#),
+            (event(Ending::Cancelled, None, 1, 0), r#""what":"cancelled"}"#),
             (
-                TailWhat::Dead { reason: DeadReason::TooOld, attempt: 4 },
+                event(Ending::Dead, Some(DeadReason::TooOld), 4, 0),
                 r#""what":"dead","reason":"too_old","attempt":4}"#,
             ),
         ] {
-            assert_eq!(line(Tailed::Event(event(what))), format!("{head}{end}"));
+            assert_eq!(line(Tailed::Event(told)), format!("{head}{end}"));
         }
         assert_eq!(line(Tailed::Missed(Missed::Counted { count: 2 })), r#"{"missed":"counted","count":2}"#);
     }
 
     #[test]
+    fn people_read_what_the_row_says() {
+        let shown = |what, reason, at| {
+            event(what, reason, 4, at).shown(|ms| format!("{ms}ms"), |ms| format!("at {ms}"))
+        };
+        for (what, text) in [
+            (Ending::Started, "attempt 4 taken, 2ms late"),
+            (Ending::Retry, "failed; attempt 4 at 15"),
+            (Ending::Snoozed, "put off; attempt 4 at 15"),
+            (Ending::Released, "handed back; attempt 4 at 15"),
+            (Ending::Done, "done at attempt 4"),
+            (Ending::Again, "done; again at 15"),
+            (Ending::GaveWay, "failed; the arming behind it at 15"),
+            (Ending::Replaced, "replaced"),
+            (Ending::Cancelled, "cancelled"),
+        ] {
+            assert_eq!(shown(what, None, 15), text);
+        }
+        assert_eq!(shown(Ending::Dead, Some(DeadReason::TooOld), 0), "dead at attempt 4: too_old");
+    }
+
+    #[test]
     fn lateness_counts_from_the_deadline_and_is_never_negative() {
-        let told = |at| ToldOf { what: Deed::Started, attempt: 1, arming: None, at, key: Bytes::new() };
-        for (at, late_ms) in [(90, 10), (110, 0), (0, 0)] {
-            assert_eq!(TailWhat::of(&told(at), 100), TailWhat::Started { attempt: 1, late_ms });
+        for (at, late_ms) in [(7, 10), (27, 0), (0, 0)] {
+            assert_eq!(event(Ending::Started, None, 1, at).late_ms, Some(late_ms));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-pub use self::event::{Missed, TailEvent, TailWhat, Tailed};
+pub use self::event::{Missed, TailEvent, Tailed};
 
 use crate::error::Result;
 use crate::tail::keeper::Keeper;
@@ -91,11 +91,7 @@ impl Tail {
 /// What one message tells.
 fn events(at: &PartitionNames, told: Told) -> impl Iterator<Item = Tailed> {
     let Told { at: at_ms, left_out, entries } = told;
-    let event = move |one: crate::wire::calls::tail::ToldOf| {
-        let what = TailWhat::of(&one, at_ms);
-        let (topic, partition) = (at.topic.clone(), at.index);
-        Tailed::Event(TailEvent { topic, partition, at_ms, key: one.key, id: one.arming, what })
-    };
+    let event = move |one| Tailed::Event(TailEvent::of(&at.topic, at.index, one, at_ms));
     let missed = (left_out > 0).then_some(Tailed::Missed(Missed::Counted { count: left_out }));
     entries.into_iter().map(event).chain(missed)
 }

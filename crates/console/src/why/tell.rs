@@ -13,7 +13,7 @@ impl Why {
         let mut all = Vec::new();
         let mut tell = |at_ms, what| all.push(Moment { at_ms, what });
         // Deaths are told by their letters.
-        for ended in self.ended.iter().filter(|ended| !matches!(ended.outcome, Ending::Dead(_))) {
+        for ended in self.ended.iter().filter(|ended| ended.outcome != Ending::Dead) {
             tell(ended.ended_ms, format!("ended: {}, at attempt {}", ended.outcome.as_str(), ended.attempt));
         }
         for letter in self.letters.iter().rev() {

@@ -2,12 +2,12 @@
 
 use bytes::{Buf, Bytes};
 use keylapse_connection::pipe;
-use serde::{Serialize, Serializer};
 
+use crate::calls::tail::ToldOf;
 use crate::error::Result;
 use crate::id::ArmingId;
 use crate::limits::MAX_KEY;
-use crate::{DeadReason, JournalBounds, PartitionNames, Store};
+use crate::{Ending, JournalBounds, PartitionNames, Store};
 
 /// Version, how it ended, arming id, first deadline, attempt. Then the key.
 const HEAD: usize = 22;
@@ -15,41 +15,6 @@ const VERSION: u8 = 1;
 /// Entries that are gone through at most when a key is looked for.
 const MOST: usize = 200_000;
 const READING: &str = "reading the journal";
-
-/// How a timer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
-pub enum Ending {
-    /// Its handler said that it is done, or that it is to be dropped.
-    Done,
-    /// The same, and that it is to run again: that is another arming.
-    Again,
-    /// Its attempt failed, and an arming that was kept for later took its place.
-    GaveWay,
-    /// It was armed anew before it ran.
-    Replaced,
-    /// It was cancelled.
-    Cancelled,
-    /// It became a dead letter.
-    Dead(#[serde(serialize_with = "in_a_word")] DeadReason),
-}
-
-/// One that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// When, in ms.
-    pub ended: u64,
-    /// How.
-    pub ending: Ending,
-    /// Which arming; none where its record could not be read, or was too long to be.
-    pub arming: Option<ArmingId>,
-    /// Its first deadline, in ms; 0 where that is not known.
-    pub deadline: u64,
-    /// The attempt that ran, or was to come.
-    pub attempt: u32,
-    /// The key.
-    pub key: Bytes,
-}
 
 /// Where an entry stands among the others of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,49 +25,17 @@ pub struct JournalPosition {
     pub member: Bytes,
 }
 
-impl Ending {
-    /// The ending of a byte; small letters are the reasons of dead letters.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            b'D' => Self::Done,
-            b'A' => Self::Again,
-            b'G' => Self::GaveWay,
-            b'R' => Self::Replaced,
-            b'C' => Self::Cancelled,
-            b'a'..=b'z' => Self::Dead(DeadReason::from_code(code)),
-            _ => return None,
-        })
-    }
-
-    /// A word for tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Again => "again",
-            Self::GaveWay => "gave_way",
-            Self::Replaced => "replaced",
-            Self::Cancelled => "cancelled",
-            Self::Dead(_) => "dead",
-        }
-    }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn in_a_word<S: Serializer>(reason: &DeadReason, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(reason.as_str())
-}
-
 impl JournalPosition {
-    /// What stands there; none where a newer version, or somebody else, has written it.
-    pub fn decode(&self) -> Option<Ended> {
+    /// What stands there, with its first deadline; none where a newer version, or somebody else, has written it.
+    pub fn decode(&self) -> Option<ToldOf> {
         let mut rest = self.member.clone();
         if rest.len() < HEAD || rest.get_u8() != VERSION {
             return None;
         }
-        let ending = Ending::from_code(rest.get_u8())?;
+        let (what, reason) = Ending::from_code(rest.get_u8()).filter(|(what, _)| !what.row().goes_on)?;
         let arming = known_id(&rest.split_to(8));
-        let (deadline, attempt) = (rest.get_u64(), rest.get_u32());
-        Some(Ended { ended: self.ended, ending, arming, deadline, attempt, key: rest })
+        let (at, attempt) = (rest.get_u64(), rest.get_u32());
+        Some(ToldOf { what, reason, attempt, arming, at, key: rest })
     }
 }
 
@@ -156,6 +89,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DeadReason;
     use proptest::prelude::*;
 
     fn position(member: &'static [u8]) -> JournalPosition {
@@ -165,21 +99,16 @@ mod tests {
     #[test]
     fn an_entry_reads_back_and_what_is_none_is_left_out() {
         let ended = position(b"\x01Dident001\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\x02some:key").decode().unwrap();
-        assert_eq!((ended.ending, ended.attempt, ended.ended), (Ending::Done, 2, 7));
-        assert_eq!((ended.deadline, &ended.key[..]), (1_700_000_000_000, &b"some:key"[..]));
+        assert_eq!((ended.what, ended.reason, ended.attempt), (Ending::Done, None, 2));
+        assert_eq!((ended.at, &ended.key[..]), (1_700_000_000_000, &b"some:key"[..]));
         assert_eq!(ended.arming, ArmingId::from_bytes(b"ident001"));
         let unknown = position(b"\x01x\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01").decode().unwrap();
-        assert_eq!((unknown.ending, unknown.arming), (Ending::Dead(DeadReason::Exhausted), None));
-        for other in [&b""[..], b"\x01D", b"\x02Dident001\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\x02k"] {
+        assert_eq!((unknown.what, unknown.reason), (Ending::Dead, Some(DeadReason::Exhausted)));
+        assert_eq!(unknown.arming, None);
+        let goes_on = b"\x01Tident001\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\x02k";
+        for other in [&b""[..], b"\x01D", goes_on, b"\x02Dident001\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\x02k"] {
             assert_eq!(position(other).decode(), None, "{other:?}");
         }
-    }
-
-    #[test]
-    fn endings_are_written_flat() {
-        let text = |ending| serde_json::to_string(&ending).unwrap();
-        assert_eq!(text(Ending::GaveWay), r#"{"outcome":"gave_way"}"#);
-        assert_eq!(text(Ending::Dead(DeadReason::TooOld)), r#"{"outcome":"dead","reason":"too_old"}"#);
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::id::{ArmingId, Token};
 use crate::run::Call;
 use crate::time::ServerTime;
-use crate::{DeadReason, LetterBounds, PartitionNames, Reply, Store, scripts};
+use crate::{DeadReason, Ending, LetterBounds, PartitionNames, Reply, Store, scripts};
 use bytes::Bytes;
 
 /// A key and the token that holds it.
@@ -124,6 +124,17 @@ pub enum SettleReply {
 }
 
 impl End {
+    /// What it is called.
+    pub fn ending(&self) -> Ending {
+        match self {
+            Self::Retry { .. } => Ending::Retry,
+            Self::Snooze { .. } => Ending::Snoozed,
+            Self::Again { .. } => Ending::Again,
+            Self::Dead { .. } => Ending::Dead,
+            Self::Release => Ending::Released,
+        }
+    }
+
     /// The failed attempts that it leaves to be kept.
     pub fn history(&self) -> &[u8] {
         match self {
@@ -182,17 +193,16 @@ impl Held {
 }
 
 fn add_end(call: &mut Call<'_>, Settle { held, end }: &Settle) {
-    let (what, delay, body) = match end {
+    let (delay, body) = match end {
         End::Retry { delay, attempt, snoozes, history }
         | End::Snooze { delay, attempt, snoozes, history } => {
-            let what = if matches!(end, End::Retry { .. }) { "retry" } else { "snooze" };
-            (what, *delay, [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat())
+            (*delay, [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat())
         }
-        End::Again { delay, arming } => ("again", *delay, arming.as_bytes().to_vec()),
-        End::Dead { reason, history } => ("dead", 0, [&[reason.code()], &history[..]].concat()),
-        End::Release => ("release", 0, Vec::new()),
+        End::Again { delay, arming } => (*delay, arming.as_bytes().to_vec()),
+        End::Dead { reason, history } => (0, [&[reason.code()], &history[..]].concat()),
+        End::Release => (0, Vec::new()),
     };
-    call.arg(what);
+    call.arg(end.ending().row().lua.unwrap_or_default());
     held.add_to(call);
     call.arg(delay).arg(body);
 }

@@ -2,11 +2,11 @@
 
 use bytes::{Buf, Bytes};
 
-use crate::calls::ended::{Ending, known_id};
+use crate::calls::ended::known_id;
 use crate::error::Result;
 use crate::id::ArmingId;
 use crate::names::WIRE_VERSION;
-use crate::{PartitionNames, Reply, Store, scripts};
+use crate::{DeadReason, Ending, PartitionNames, Reply, Store, scripts};
 
 /// The letter with which a message of the tail begins.
 pub const LETTER: u8 = b't';
@@ -26,46 +26,21 @@ pub struct Told {
     pub entries: Vec<ToldOf>,
 }
 
-/// What is told of one timer.
+/// What is told of one timer, and what the journal keeps of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToldOf {
     /// What it did.
-    pub what: Deed,
+    pub what: Ending,
+    /// Of a dead letter, why.
+    pub reason: Option<DeadReason>,
     /// The attempt that runs, has ended, or is to come.
     pub attempt: u32,
     /// The arming; none where that is not known.
     pub arming: Option<ArmingId>,
-    /// The deadline of what begins; that of what is to come; or 0.
+    /// The deadline of what begins; that of what is to come; in the journal the first; or 0.
     pub at: u64,
     /// The key.
     pub key: Bytes,
-}
-
-/// What a timer did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// It was given to a listener.
-    Started,
-    /// Its attempt failed, and there will be another.
-    Retry,
-    /// Its attempt was put off.
-    Snoozed,
-    /// Its attempt was handed back.
-    Released,
-    /// It ended.
-    Ended(Ending),
-}
-
-impl Deed {
-    fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            b'B' => Self::Started,
-            b'T' => Self::Retry,
-            b'Z' => Self::Snoozed,
-            b'H' => Self::Released,
-            code => Self::Ended(Ending::from_code(code)?),
-        })
-    }
 }
 
 impl Told {
@@ -84,7 +59,8 @@ impl Told {
                 break;
             }
             let key = message.split_to(length);
-            entries.extend(Deed::from_code(code).map(|what| ToldOf { what, attempt, arming, at: time, key }));
+            let told = |(what, reason)| ToldOf { what, reason, attempt, arming, at: time, key };
+            entries.extend(Ending::from_code(code).map(told));
         }
         Some(Self { at, left_out, entries })
     }
@@ -103,7 +79,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DeadReason;
     use proptest::prelude::*;
 
     fn entry(code: u8, key: &[u8]) -> Vec<u8> {
@@ -119,8 +94,8 @@ mod tests {
         let told = Told::decode(message.into()).unwrap();
         assert_eq!((told.at, told.left_out, told.entries.len()), (5, 2, 2));
         let [first, second] = &told.entries[..] else { panic!("two") };
-        assert_eq!((first.what, first.attempt, first.at, &first.key[..]), (Deed::Started, 3, 9, &b"a"[..]));
-        assert_eq!(second.what, Deed::Ended(Ending::Dead(DeadReason::Exhausted)));
+        assert_eq!((first.what, first.attempt, first.at, &first.key[..]), (Ending::Started, 3, 9, &b"a"[..]));
+        assert_eq!((second.what, second.reason), (Ending::Dead, Some(DeadReason::Exhausted)));
         assert_eq!(Told::decode(Bytes::from_static(b"w1700000000000")), None);
     }
 
