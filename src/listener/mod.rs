@@ -3,7 +3,6 @@
 mod builder;
 mod earlier_names;
 mod health;
-mod own_thread;
 mod run;
 #[cfg(test)]
 mod tests;

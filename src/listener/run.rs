@@ -1,15 +1,22 @@
 //! A listener's life: start, run, stop.
+//!
+//! Its roles run on a thread of their own, so that no handler holds them up.
 
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::dispatcher::{Dispatch, set_default};
+use tracing::subscriber::NoSubscriber;
 
 use crate::attached::{AttachedRoles, Hearing, Peers, topic};
 use crate::connection::{Server, Topology, retry};
@@ -20,7 +27,6 @@ use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
 use crate::listener::earlier_names::warn_of_unserved;
-use crate::listener::own_thread::{no_thread, on_own_thread, panicked};
 use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::panics::{contained, message};
@@ -28,14 +34,12 @@ use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
 use crate::roles::expirer::touches;
-use crate::roles::lease_guard::guard_leases;
-use crate::roles::lease_keeper::keep_leases;
+use crate::roles::leases::{guard_leases, keep_leases};
 use crate::roles::node_keeper::NodeKeeper;
-use crate::roles::repair::repair;
 use crate::roles::reporter::{Reporter, leave};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
-use crate::roles::sweeper::Sweeper;
+use crate::roles::sweeper::{Sweeper, repair};
 use crate::runtime::{Groups, NodeState, Partition, RunningTopic, Runtime};
 
 /// How long settling and handing back may take at the end, with the server away.
@@ -360,4 +364,47 @@ async fn stop_running(runtime: &Runtime) {
             warn!(?topic, %key, "a handler blocks and cannot be stopped: others run its timer when its lease ends");
         }
     }
+}
+
+/// Runs this on a thread and a runtime of its own, to its end or until the answer is dropped. Everything that
+/// it has spawned there has ended when it is answered.
+async fn on_own_thread<F>(subscriber: Dispatch, work: impl FnOnce() -> F + Send + 'static) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let (alive, abandoned) = oneshot::channel::<Infallible>();
+    let (answer, answered) = oneshot::channel();
+    let work = move || {
+        // One that is set for all threads, perhaps later, needs no help.
+        let _subscriber = (!subscriber.is::<NoSubscriber>()).then(|| set_default(&subscriber));
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = abandoned => Ok(Ok(())), // nobody hears it
+                ended = AssertUnwindSafe(async { work().await }).catch_unwind() => ended,
+            }
+        });
+        drop(runtime);
+        ended.unwrap_or_else(|panic| Err(panicked(&message(panic))))
+    };
+    let thread = thread::Builder::new().name("keylapse".into());
+    thread.spawn(move || drop(answer.send(work()))).map_err(|error| no_thread(&error))?;
+    let ended = answered.await;
+    drop(alive);
+    ended.unwrap_or_else(|_| Err(panicked("without a word")))
+}
+
+/// One of the listener's threads cannot be had.
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("cannot start a thread of the listener: {error}"))
+}
+
+/// What becomes of a panic in a part of the listener.
+fn panicked(message: &str) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        format!("a part of the listener has panicked, so it has stopped: {message}"),
+    )
 }

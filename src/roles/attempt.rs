@@ -1,4 +1,4 @@
-//! One attempt: the handler, within its timeout and its lease.
+//! One attempt: the handler, within its timeout and its lease, and what the log says of it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
 use crate::error::{Error, ErrorKind};
-use crate::escape::Escaped;
+use crate::escape::{Escaped, of_error};
 use crate::handler::Attempt;
 use crate::lapse::{About, RUNNING};
 use crate::lease::{PARTING, Phase, Told};
-use crate::log::{QuietSpan, debug, error};
+use crate::log::{QuietSpan, debug, error, info, warn};
 use crate::outcome::Failure;
 use crate::panics::{Contained, contained, message};
-use crate::roles::attempt_log::{Failed, continue_trace, undecodable_payload};
 use crate::roles::write_back;
-use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, Undecodable};
+use crate::runtime::{
+    Ended, Groups, Lease, Member, Partition, RunningTopic, Settlement, Undecodable, first_undecodable,
+};
 use crate::source::LapseSource;
 use crate::time::Reading;
-use crate::trace::Traceparent;
-use crate::wire::{End, Ending, History, Record, State};
+use crate::trace::{Extract, Traceparent};
+use crate::wire::{DeadReason, End, Ending, Held, History, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
@@ -277,6 +278,74 @@ impl Job {
             lease: self.lease.state.clone(),
         }
     }
+}
+
+/// Shows in the span of a lapse where its producer's trace stands, and has the program continue it there.
+fn continue_trace(topic: &RunningTopic, span: &QuietSpan, trace: Traceparent) {
+    let trace = trace.to_string();
+    span.with(|span| {
+        span.record("traceparent", &*trace);
+        if let Some(Extract(extract)) = &topic.extract {
+            extract(span, &trace);
+        }
+    });
+}
+
+/// A failed attempt.
+struct Failed {
+    kind: Ending,
+    error: String,
+    retry_in: Option<Duration>,
+    attempts_left: u32,
+}
+
+impl Failed {
+    /// None where it has not failed; so many attempts its topic allows.
+    fn of(ended: &Ended, attempt: u32, attempts: u32) -> Option<Self> {
+        let Ended::Failed(kind, failure) = ended else { return None };
+        let (error, attempts_left) = (of_error(&failure.error), attempts.saturating_sub(attempt));
+        Some(Self { kind: *kind, error, retry_in: None, attempts_left })
+    }
+
+    /// What was decided to follow.
+    fn followed_by(self, end: Option<&End>) -> Self {
+        match end {
+            Some(End::Retry { delay, .. }) => Self { retry_in: Some(Duration::from_millis(*delay)), ..self },
+            _ => Self { attempts_left: 0, ..self },
+        }
+    }
+
+    /// In the span of the lapse, which names the key.
+    fn log(self, topic: &RunningTopic, span: &QuietSpan) {
+        let Self { kind, error, retry_in, attempts_left } = self;
+        let (kind, retry_in) = (kind.as_str(), retry_in.map(tracing::field::debug));
+        span.within(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
+        topic.last_failure.note_text(error);
+    }
+}
+
+/// A payload could not be decoded, and this follows. Loud at the beginning and at the end, as there may be many and
+/// each comes back often.
+fn undecodable_payload(topic: &RunningTopic, held: &Held, state: &State, error: &str, end: Option<&End>) {
+    let key = Escaped(&held.key);
+    match end {
+        Some(End::Retry { delay, .. }) if first_undecodable(state).is_none() => {
+            let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
+            warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
+        }
+        Some(End::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
+        _ => warn!(?topic, %key, error, "undecodable payload: dead letter"),
+    }
+}
+
+/// A timer has ended as a dead letter, with this history.
+pub(super) fn dead_letter(topic: &RunningTopic, held: &Held, reason: DeadReason, history: &[u8]) {
+    let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
+    let attempts = last.as_ref().map(|last| last.attempt);
+    // Another line says why a payload cannot be decoded, without text that may quote it.
+    let error = last.filter(|_| reason != DeadReason::Undecodable).map(|last| of_error(&last.error));
+    topic.meter.dead(reason, 1);
+    warn!(?topic, %key, reason = reason.as_str(), attempts, error, "dead letter");
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
-use crate::roles::attempt_log::dead_letter;
+use crate::roles::attempt::dead_letter;
 use crate::roles::write_back;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;

@@ -1,0 +1,78 @@
+//! Keeps leases, and takes them away in time: from what was not renewed, and from handlers that do not end.
+//!
+//! Renewals wait for a server that does not answer; the guard waits for nothing but the clock, and that goes on while the
+//! machine is suspended. So a handler is told before anybody else can start.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::boottime::{Alarm, now};
+use crate::error::Result;
+use crate::escape::Escaped;
+use crate::log::{debug, error, warn};
+use crate::runtime::{Partition, Runtime};
+use crate::time::ms_ceil;
+use crate::wire::{Held, portions};
+
+/// Keeps the leases of one partition: extends, every sixth of the lease, what was last extended more than a sixth
+/// ago: so each lease is extended at about a third. And at once, what is about to be begun late.
+/// What cannot be extended in time is for [`guard_leases`].
+pub(crate) async fn keep_leases(partition: Arc<Partition>) {
+    let lease = partition.topic.config.lease;
+    let mut beat = tokio::time::interval_at(Instant::now() + lease / 6, lease / 6);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = beat.tick() => {}
+            () = partition.leases.renewal_wanted() => {}
+        }
+        let before = now();
+        let due = partition.leases.to_renew(before.checked_sub(lease / 6).unwrap_or(before));
+        for batch in portions(&due) {
+            if let Err(error) = extend(&partition, batch).await {
+                debug!(topic = ?partition.topic, %error, "leases not renewed");
+                break;
+            }
+        }
+    }
+}
+
+async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
+    let (sent, topic) = (now(), &partition.topic);
+    let gone = partition.store.renew(&partition.names, ms_ceil(topic.config.lease), batch).await?;
+    let lost: Vec<_> = gone.into_iter().filter_map(|place| batch.get(place)).collect();
+    let ours = partition.leases.renewed(batch, &lost, sent);
+    if ours > 0 {
+        topic.stats.lost_leases.add(ours);
+        warn!(?topic, count = ours, "leases lost: another listener has the timers, or they were cancelled");
+    }
+    Ok(())
+}
+
+/// Takes leases away until it is dropped.
+pub(crate) async fn guard_leases(runtime: Arc<Runtime>) {
+    let alarm = Alarm::new(runtime.client.virtual_time());
+    loop {
+        let next = runtime.partitions.iter().map(|partition| look(partition)).min();
+        alarm.wait(next.unwrap_or_else(now)).await;
+    }
+}
+
+/// Gives up what can be relied on no longer; when to look again.
+fn look(partition: &Partition) -> tokio::time::Instant {
+    let topic = &partition.topic;
+    let (given_up, next) = partition.leases.guard();
+    topic.stats.lost_leases.add(given_up.not_extended + given_up.overdue.len());
+    if given_up.not_extended > 0 {
+        warn!(?topic, count = given_up.not_extended, "leases lost: they could not be renewed in time");
+    }
+    for held in &given_up.overdue {
+        let (key, timeout) = (Escaped(&held.key), topic.config.timeout);
+        error!(
+            ?topic, %key, ?timeout,
+            "lease given up: the attempt does not end at its timeout; its handler blocks a thread, or its runtime is blocked"
+        );
+    }
+    next
+}
