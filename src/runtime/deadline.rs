@@ -1,15 +1,18 @@
 //! When to look next: at the earliest deadline that is known, or as soon as somebody asks.
 //!
 //! Shared by whoever wakes for deadlines: claimers, and the watchers of attached keys.
+//! The wake-up has what others know of a partition, left for whoever claims from it.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::connection::RetryDelays;
+use crate::lock::lock;
 use crate::runtime::clock::Clock;
 use crate::runtime::leadership::{LEFT_LYING, Leadership};
-use crate::runtime::wakeup::Wakeup;
 use crate::source::LapseSource;
 use crate::time::{Reading, ServerTime};
 
@@ -191,6 +194,59 @@ impl DeadlineTimer {
             head.at = head.at.max(self.rested);
         }
         lost
+    }
+}
+
+/// What a claimer is woken by. Cleared *before* a claim is sent, so that nothing
+/// that arrives meanwhile is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Wakeup {
+    pending: Mutex<Pending>,
+    woken: Notify,
+}
+
+/// What is known since the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// The head may be this early, in ms.
+    pub(crate) head: Option<u64>,
+    /// What is due from this ms on is left to others by whoever leads, or led.
+    pub(crate) left: Option<u64>,
+    /// Look, not before this.
+    pub(crate) look: Option<(Instant, LapseSource)>,
+}
+
+impl Wakeup {
+    /// Something is due at this ms.
+    pub(crate) fn head(&self, ms: u64) {
+        let mut pending = lock(&self.pending);
+        pending.head = Some(pending.head.map_or(ms, |head| head.min(ms)));
+        self.woken.notify_one();
+    }
+
+    /// What is due from this ms on is left to others by whoever leads, or led.
+    pub(crate) fn left(&self, ms: u64) {
+        let mut pending = lock(&self.pending);
+        pending.left = Some(pending.left.map_or(ms, |left| left.min(ms)));
+        self.woken.notify_one();
+    }
+
+    /// Look, at this moment or earlier. A sweep outdoes a notification, which is not for everybody.
+    pub(crate) fn look(&self, at: Instant, source: LapseSource) {
+        let mut pending = lock(&self.pending);
+        let outdoes = |reason| reason == LapseSource::Notification && source == LapseSource::Sweep;
+        if pending.look.is_none_or(|(planned, reason)| at < planned || outdoes(reason)) {
+            pending.look = Some((at, source));
+            self.woken.notify_one();
+        }
+    }
+
+    pub(crate) fn take(&self) -> Pending {
+        std::mem::take(&mut *lock(&self.pending))
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.woken.notified().await;
     }
 }
 

@@ -3,33 +3,26 @@
 pub(crate) mod clock;
 pub(crate) mod condition;
 pub(crate) mod deadline;
-pub(crate) mod disposition;
+pub(crate) mod ends;
 pub(crate) mod groups;
 pub(crate) mod leadership;
 pub(crate) mod leases;
 pub(crate) mod nodes;
-pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
-pub(crate) mod refusals;
-pub(crate) mod stall;
 pub(crate) mod stream_state;
-pub(crate) mod waiting;
-pub(crate) mod wakeup;
 
-pub(crate) use self::condition::{Condition, LastError, Listening};
+pub(crate) use self::condition::{
+    Amount, Asked, Condition, Gauge, LastError, Listening, Refusals, RefusedRead, Stall, Waiting,
+};
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::disposition::{Ended, Undecodable, first_undecodable};
+pub(crate) use self::ends::{Ended, Settlement, Undecodable, first_undecodable};
 pub(crate) use self::groups::{Groups, Member};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::nodes::{NodeState, Nodes};
-pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
-pub(crate) use self::refusals::{Asked, Refusals, RefusedRead};
-pub(crate) use self::stall::Stall;
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
-pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

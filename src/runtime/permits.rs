@@ -1,14 +1,18 @@
-//! How many attempts may run at a time: in each topic, and overall.
+//! How many attempts may run at a time, in each topic and overall; and how many of the free permits one topic may take
+//! beside all others that have due work.
+//!
+//! Each permit has a turn. A topic's turn moves on by its stride with each permit that it takes, and the earliest turn
+//! goes first: over time, the permits of those who always have due work are as their weights (start-time fair
+//! queueing). A topic that comes back begins where the others are, so it neither catches up on what it did not need
+//! nor makes them wait for it.
 
-mod allotment;
-
+use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::lock::{lock, until};
 use crate::priority::Priority;
-use crate::runtime::permits::allotment::{RANKS, Topic, allotment};
 
 /// Free and taken permits.
 ///
@@ -187,6 +191,106 @@ impl Drop for Demand {
             self.permits.tell(state, self.topic);
         }
     }
+}
+
+/// Of each priority, when strict: those of one rank take turns, and a lower rank goes first.
+const RANKS: usize = 3;
+
+/// A topic, as far as its allotment goes by it.
+#[derive(Clone, Copy, Debug)]
+struct Topic {
+    limit: usize,
+    /// Permits that it has.
+    used: usize,
+    /// How many of its claimers know of due work, or wait for a permit.
+    waiting: usize,
+    rank: usize,
+    stride: u64,
+    /// Whether a permit is kept for it whenever it has none: also while it waits, for its next turn.
+    keeps: bool,
+    turn: u64,
+}
+
+impl Topic {
+    /// Topics that have nothing yet.
+    fn all(limit: usize, topics: &[(usize, Priority)], strict: bool) -> Vec<Self> {
+        let first = topics.iter().map(|(_, priority)| *priority as usize).min();
+        let is_first = |priority: Priority| first == Some(priority as usize);
+        let weight = |priority: Priority| if strict { is_first(priority).into() } else { priority.weight() };
+        let weights: usize = topics.iter().map(|(_, priority)| weight(*priority)).sum();
+        let topic = |&(own_limit, priority): &(usize, Priority)| Self {
+            limit: own_limit,
+            used: 0,
+            waiting: 0,
+            rank: if strict { priority as usize } else { 0 },
+            stride: if strict { 1 } else { priority.stride() },
+            // Slow topics cannot starve one whose share is a permit or more. Of less than that, nothing can be kept.
+            keeps: limit.saturating_mul(weight(priority)) >= weights,
+            turn: 0,
+        };
+        topics.iter().map(topic).collect()
+    }
+
+    fn room(&self) -> usize {
+        self.limit - self.used
+    }
+
+    /// Whether it could take a permit now, and has a use for it.
+    fn competes(&self) -> bool {
+        self.waiting > 0 && self.room() > 0
+    }
+
+    /// What nobody else may take: so whatever comes due in an idle topic can start at once.
+    fn kept(&self) -> usize {
+        usize::from(self.used == 0 && (self.keeps || self.waiting == 0))
+    }
+
+    /// How many permits are its own before another of this rank has this turn.
+    fn before(&self, rank: usize, turn: u64) -> usize {
+        let turns = match self.rank.cmp(&rank) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => turn.saturating_sub(self.turn).div_ceil(self.stride),
+            Ordering::Greater => 0,
+        };
+        usize::try_from(turns).unwrap_or(usize::MAX).max(self.kept()).min(self.room())
+    }
+}
+
+/// How many permits a topic may take, and whether that is by its turns; otherwise it is what is kept for it.
+fn allotment(limit: usize, topics: &[Topic], me: usize, want: usize) -> (usize, bool) {
+    let mine = &topics[me];
+    let free = limit - topics.iter().map(|topic| topic.used).sum::<usize>();
+    let most = want.min(free).min(mine.room());
+    let others = || topics.iter().enumerate().filter(|(other, _)| *other != me);
+    let idle = others().filter(|(_, other)| !other.competes()).map(|(_, other)| other.kept()).sum();
+    // Whether so many are left when its turn for the last of them has come.
+    let fits = |count: usize| {
+        let turn = mine.turn.saturating_add((count as u64 - 1).saturating_mul(mine.stride));
+        // Of two with the same turn, the one that was added first goes first.
+        let before =
+            |(at, other): (usize, &Topic)| other.before(mine.rank, turn.saturating_add((at < me).into()));
+        let competing = others().filter(|(_, other)| other.competes()).map(before);
+        // With fewer permits than topics there is not one for each, and whoever comes first has it.
+        let kept = if mine.used == 0 && count == 1 && limit < topics.len() { 0 } else { idle };
+        competing.fold(count.saturating_add(kept), usize::saturating_add) <= free
+    };
+    let by_turns = if most > 0 && fits(most) { most } else { last(most, fits) };
+    let kept = mine.kept().min(most);
+    (by_turns.max(kept), by_turns >= kept)
+}
+
+/// The last number below this one for which that holds, as it does for all before; 0 if it holds for none.
+fn last(mut end: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let mut last = 0;
+    while last + 1 < end {
+        let middle = last.midpoint(end);
+        if holds(middle) {
+            last = middle;
+        } else {
+            end = middle;
+        }
+    }
+    last
 }
 
 #[cfg(test)]

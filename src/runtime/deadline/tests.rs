@@ -224,3 +224,22 @@ async fn a_head_without_a_reading_of_the_servers_clock_is_looked_for_at_once() {
     assert_eq!(timer.planned, Some((Instant::now(), LapseSource::Timer)));
     assert!(timer.head.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_head_and_the_earliest_look_are_kept_until_they_are_taken() {
+    let (wakeup, now) = (Wakeup::default(), Instant::now());
+    let at = |ms| now + Duration::from_millis(ms);
+    [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
+    wakeup.look(at(7), LapseSource::Sweep);
+    wakeup.look(at(5), LapseSource::Timer);
+    wakeup.look(at(5), LapseSource::Sweep); // the first reason stays
+    wakeup.look(at(6), LapseSource::Sweep);
+    wakeup.woken().await;
+    let pending = wakeup.take();
+    assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Timer))));
+    wakeup.look(at(5), LapseSource::Notification);
+    wakeup.look(at(6), LapseSource::Sweep); // a notification is not for everybody
+    assert_eq!(wakeup.take().look, Some((at(6), LapseSource::Sweep)));
+    let nothing = wakeup.take();
+    assert_eq!((nothing.head, nothing.look), (None, None));
+}

@@ -334,3 +334,58 @@ proptest! {
         prop_assert!(limit == 1 || world.begun[0] > 0 && world.begun[4] > 0, "those of one priority take turns");
     }
 }
+
+/// One permit after the other, each to whoever's turn is the earliest.
+fn one_by_one(free: usize, topics: &mut [Topic], me: usize) -> usize {
+    let before = topics[me].used;
+    for _ in 0..free {
+        let next = topics.iter_mut().filter(|topic| topic.competes());
+        // The first of several.
+        let Some(next) = next.min_by_key(|topic| (topic.rank, topic.turn)) else { break };
+        next.used += 1;
+        next.turn += next.stride;
+    }
+    topics[me].used - before
+}
+
+fn topic() -> impl Strategy<Value = Topic> {
+    let priority = prop_oneof![Just(Priority::High), Just(Priority::Normal), Just(Priority::Low)];
+    (1usize..20, 1usize..20, any::<bool>(), priority, 0u64..40).prop_map(
+        |(used, room, waits, priority, turn)| Topic {
+            limit: used + room - 1,
+            used,
+            waiting: waits.into(),
+            rank: priority as usize,
+            stride: priority.stride(),
+            keeps: true,
+            turn,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn an_allotment_is_what_one_gets_of_the_permits_one_by_one(
+        free in 0usize..60, mut topics in vec(topic(), 1..6), me in 0usize..6, want in 0usize..60, strict: bool,
+    ) {
+        let me = me % topics.len();
+        topics[me].waiting = 1;
+        if !strict {
+            topics.iter_mut().for_each(|topic| topic.rank = 0);
+        }
+        let limit = topics.iter().map(|topic| topic.used).sum::<usize>() + free;
+        let mine = allotment(limit, &topics, me, want);
+        prop_assert_eq!(mine, (one_by_one(free, &mut topics, me).min(want), true));
+    }
+}
+
+#[test]
+fn the_largest_numbers_that_there_are_do_no_harm() {
+    let all = [(usize::MAX, Priority::High), (usize::MAX, Priority::Low)];
+    for strict in [false, true] {
+        let mut topics = Topic::all(usize::MAX, &all, strict);
+        assert!(allotment(usize::MAX, &topics, 0, usize::MAX).0 >= usize::MAX - 1);
+        topics[0] = Topic { waiting: 1, turn: u64::MAX, ..topics[0] };
+        assert!(allotment(usize::MAX, &topics, 1, usize::MAX).0 > 0);
+    }
+}
