@@ -11,12 +11,6 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-mod function;
-mod state;
-
-pub use function::{Answer, GivenAs};
-pub use state::{IntoHandler, State};
-
 use crate::error::Error;
 use crate::lapse::{About, Lapse};
 use crate::outcome::{Failure, Outcome};
@@ -76,4 +70,134 @@ pub(crate) fn erase<T: Send + 'static, K: 'static>(
         let (handler, payload) = (handler.clone(), decode(payload)?);
         Ok(async move { handler.call(Lapse { about, payload }).await }.boxed())
     })
+}
+
+/// What a lapse can be given to a handler as: itself alone.
+///
+/// A function's argument is found first and compared then, so that a wrong one is refused in these words.
+#[diagnostic::on_unimplemented(
+    message = "this handler takes `{A}`, and the lapses of its topic are `{Self}`",
+    label = "this takes `{A}`",
+    note = "a handler takes a `Lapse` of the topic's own payload, `{Self}` here; of an attached topic, a \
+            `Lapse<Expired<T>>`"
+)]
+pub trait GivenAs<A> {
+    /// The argument.
+    fn give(self) -> A;
+}
+
+impl<A> GivenAs<A> for A {
+    fn give(self) -> A {
+        self
+    }
+}
+
+/// What a handler may return: `Result<R, E>`, where `R` is [`Done`](crate::Done), `()` or an [`Outcome`],
+/// and `E` is anything that becomes a [`Failure`].
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "this returns `{Self}`",
+    note = "a handler's result is a `Result<R, E>`: `R` is `Done`, `()` or `Outcome`; `E` is `Failure`, `anyhow::Error`, \
+            `Box<dyn Error + Send + Sync>`, `String`, `&str`, or any error that is `Send + Sync + 'static`"
+)]
+pub trait Answer {
+    /// The same for all handlers.
+    fn answer(self) -> Result<Outcome, Failure>;
+}
+
+// What is refused is the whole result, not the half of it that does not fit.
+#[diagnostic::do_not_recommend]
+impl<R: Into<Outcome>, E: Into<Failure>> Answer for Result<R, E> {
+    fn answer(self) -> Result<Outcome, Failure> {
+        self.map(Into::into).map_err(Into::into)
+    }
+}
+
+/// A function of one argument. `M` is `()`, and the second implementation is nobody's: as there are two to choose
+/// from, the compiler says of a function with more or fewer arguments that it is no handler, which it does in our
+/// words. Of a lone implementation it would say what the bound `Fn(A)` misses, in its own.
+trait Function<A, M> {
+    /// `A` again: known only once the function is found to be one.
+    type Argument;
+    type Future;
+    fn run(&self, argument: Self::Argument) -> Self::Future;
+}
+
+impl<F: Fn(A) -> Fut, A, Fut> Function<A, ()> for F {
+    type Argument = A;
+    type Future = Fut;
+
+    fn run(&self, argument: A) -> Fut {
+        self(argument)
+    }
+}
+
+trait Nobody {}
+
+impl<F: Nobody, A> Function<A, Box<dyn Nobody>> for F {
+    type Argument = A;
+    type Future = ();
+
+    fn run(&self, _: A) {}
+}
+
+impl<F, T, A, M> Handler<T, fn(A) -> M> for F
+where
+    F: Function<A, M> + Send + Sync + 'static,
+    Lapse<T>: GivenAs<F::Argument>,
+    F::Future: Future<Output: Answer> + Send,
+{
+    fn call(&self, lapse: Lapse<T>) -> impl Future<Output = Result<Outcome, Failure>> + Send {
+        self.run(lapse.give()).map(Answer::answer)
+    }
+}
+
+/// The state of a listener's handlers: see [`ListenerBuilder::state`](crate::ListenerBuilder::state).
+///
+/// A [`ListenerBuilder<State<App>>`](crate::ListenerBuilder) has handlers that may ask for an `App`.
+#[derive(Clone, Debug)]
+pub struct State<S>(pub(crate) S);
+
+/// What can be given to [`ListenerBuilder::on`](crate::ListenerBuilder::on): a [`Handler`], or after
+/// [`state`](crate::ListenerBuilder::state) an async function from a lapse and that state.
+///
+/// `S` is the builder's; `K` keeps the kinds of handlers apart. Neither is ever written.
+// Without a state there is one implementation, and the compiler says what its bounds miss; of a function with
+// more or fewer arguments it says this. With a state there are two implementations, and it says this of all.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot handle lapses that carry `{T}`",
+    label = "wrong arguments, a wrong payload or a wrong result",
+    note = "a handler takes `Lapse<{T}>`, and after `.state(…)` on the builder it may take the state as its second \
+            argument",
+    note = "its result is a `Result<R, E>`: `R` is `Done`, `()` or `Outcome`; `E` is `Failure` or any error; and its \
+            future is `Send`"
+)]
+pub trait IntoHandler<T, S, K> {
+    /// The kind of the handler that comes of it.
+    type Kind: 'static;
+    /// The handler, which has the state from now on.
+    fn into_handler(self, state: &S) -> impl Handler<T, Self::Kind>;
+}
+
+impl<T, S, K: 'static, H: Handler<T, K>> IntoHandler<T, S, (K,)> for H {
+    type Kind = K;
+
+    fn into_handler(self, _: &S) -> impl Handler<T, K> {
+        self
+    }
+}
+
+impl<T, S, F, Fut> IntoHandler<T, State<S>, fn(Lapse<T>, S)> for F
+where
+    T: 'static,
+    S: Clone + Send + Sync + 'static,
+    F: Fn(Lapse<T>, S) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: Answer> + Send + 'static,
+{
+    type Kind = fn(Lapse<T>);
+
+    fn into_handler(self, State(state): &State<S>) -> impl Handler<T> {
+        let state = state.clone();
+        move |lapse: Lapse<T>| self(lapse, state.clone())
+    }
 }

@@ -1,15 +1,19 @@
 //! What a listener has counted since it was built.
 
 pub(crate) mod meter;
-pub(crate) mod recent;
 
 pub(crate) use self::meter::Meter;
 use self::meter::Mirror;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::distribution::Distribution;
 use crate::source::LapseSource;
-use crate::wire::Ending;
+use crate::wire::{Ending, RecentAttempts};
 
 /// A count that only grows.
 #[derive(Debug, Default)]
@@ -180,21 +184,6 @@ impl TopicCounters {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_outcomes_count_are_counters_of_topics() {
-        let counters = TopicCounters::default();
-        for row in Ending::ALL.iter().map(|ending| ending.row()) {
-            for name in row.attempt.unwrap_or_default().iter().copied().chain(row.settled) {
-                assert!(counters.named(name).is_some(), "{}: {name} is no counter", row.word);
-            }
-        }
-    }
-}
-
 counters! {
     /// The counters of what an attached topic hears and finds.
     AttachCounters,
@@ -275,5 +264,85 @@ counters! {
         sweeps,
         /// Sweeps that failed.
         sweep_errors,
+    }
+}
+
+/// What a topic's attempts came to since the listener was started.
+pub(crate) type Totals = RecentAttempts;
+
+/// A span of time that ends now, by totals of its beginning. It is longer than it says by up to a tenth.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    span: Duration,
+    marks: VecDeque<(Instant, Totals)>,
+}
+
+impl Recent {
+    /// Begins now, with nothing.
+    pub(crate) fn new(span: Duration) -> Self {
+        Self { span, marks: [(Instant::now(), Totals::default())].into() }
+    }
+
+    /// Returns what these totals have more than those of the span's beginning.
+    pub(crate) fn of(&mut self, totals: &Totals) -> RecentAttempts {
+        let now = Instant::now();
+        if self.marks.back().is_some_and(|(at, _)| now - *at >= self.span / 10) {
+            self.marks.push_back((now, totals.clone()));
+        }
+        while self.marks.get(1).is_some_and(|(at, _)| now - *at >= self.span) {
+            self.marks.pop_front();
+        }
+        let before = self.marks.front().map(|(_, totals)| totals.clone()).unwrap_or_default();
+        RecentAttempts {
+            handled: totals.handled.saturating_sub(before.handled),
+            failed: totals.failed.saturating_sub(before.failed),
+            lateness: less(&totals.lateness, &before.lateness),
+        }
+    }
+}
+
+fn less(all: &Distribution, before: &Distribution) -> Distribution {
+    let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
+    let counts = all.counts.iter().zip(earlier).map(|(count, before)| count.saturating_sub(before)).collect();
+    Distribution { counts, sum: all.sum.saturating_sub(before.sum) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::distribution::Times;
+
+    const SPAN: Duration = Duration::from_secs(300);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_older_than_the_span_does_not_count() {
+        let (mut recent, times) = (Recent::new(SPAN), Times::default());
+        let mut totals = Totals::default();
+        for second in 0..1200_u64 {
+            totals.handled += 1;
+            totals.failed += u64::from(second < 600);
+            times.add(Duration::from_millis(if second < 600 { 90 } else { 1 }));
+            totals.lateness = times.snapshot();
+            advance(Duration::from_secs(1)).await;
+            let seen = recent.of(&totals);
+            let handled = (second + 1).min(330);
+            assert!((second + 1).min(300) <= seen.handled && seen.handled <= handled, "{second}: {seen:?}");
+            if second >= 935 {
+                assert_eq!((seen.failed, seen.lateness.quantile(1.0)), (0, Some(Duration::from_millis(1))));
+            }
+        }
+        assert!(recent.marks.len() <= 12, "{}", recent.marks.len());
+    }
+
+    #[test]
+    fn what_outcomes_count_are_counters_of_topics() {
+        let counters = TopicCounters::default();
+        for row in Ending::ALL.iter().map(|ending| ending.row()) {
+            for name in row.attempt.unwrap_or_default().iter().copied().chain(row.settled) {
+                assert!(counters.named(name).is_some(), "{}: {name} is no counter", row.word);
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::panics::contained;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
-use crate::stats::recent::{Recent, Totals};
+use crate::stats::{Recent, Totals};
 use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 

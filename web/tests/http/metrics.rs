@@ -74,7 +74,7 @@ async fn each_metric_of_board_and_rules_is_there() {
     };
     let shop = Shop::open().await;
     let mut known = Site::open(&shop.console).await.get("/metrics").await.body;
-    known.push_str(&read("src/stats/meter/recorded.rs"));
+    known.push_str(&read("src/stats/meter.rs"));
     let known = names(&known);
     let board: serde_json::Value = serde_json::from_str(&read("docs/grafana.json")).expect("JSON");
     let panels = board["panels"].as_array().expect("panels");
