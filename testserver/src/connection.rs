@@ -66,7 +66,7 @@ async fn converse(
     }
 }
 
-async fn write(outbox: &Outbox, writer: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+pub(crate) async fn write(outbox: &Outbox, writer: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
     while let Some(bytes) = outbox.next().await {
         writer.write_all(&bytes).await?;
         writer.flush().await?;

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! [`Server::connect`] opens a connection in memory for any client that takes a stream, and
-//! [`Server::listen`] a port of 127.0.0.1. [`Server::intercept`] breaks what a test wants broken.
+//! [`Server::listen`] a port of 127.0.0.1. [`Server::intercept`] breaks what a test wants broken, and a [`Carrier`]
+//! loses, delays and repeats messages on their way to subscribers, also those of [another server](relay).
 //!
 //! It behaves like Redis 7.0.15; the README lists its commands and what is different. It builds Lua from
 //! source, so it needs a C compiler, and its Lua (`links = "lua"`) can clash with another in the program.
@@ -27,6 +28,7 @@
 
 mod acl;
 mod builder;
+mod carrier;
 mod client;
 mod clock;
 mod commands;
@@ -43,6 +45,7 @@ mod number;
 mod outbox;
 mod pubsub;
 mod random;
+mod relay;
 mod reply;
 mod resp;
 mod script;
@@ -52,6 +55,8 @@ mod value;
 
 pub use builder::Builder;
 pub use bytes::Bytes;
+pub use carrier::{Carrier, Message, Passage};
 pub use intercept::{Intervention, Request};
+pub use relay::{Relayed, relay};
 pub use reply::Reply;
 pub use server::Server;

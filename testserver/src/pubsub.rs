@@ -1,11 +1,13 @@
 //! Who has subscribed to what.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::carrier::{Carrier, Message};
 use crate::glob;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, encoded};
 use crate::reply::Reply;
 use crate::resp::Protocol;
 
@@ -29,6 +31,8 @@ pub(crate) struct Line {
 /// All connections and their subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
+    /// None: messages arrive at once.
+    pub(crate) carrier: Option<Arc<dyn Carrier>>,
     lines: BTreeMap<u64, Line>,
     topics: BTreeMap<(Kind, Bytes), BTreeSet<u64>>,
 }
@@ -54,6 +58,9 @@ impl PubSub {
 
     pub(crate) fn subscribe(&mut self, id: u64, kind: Kind, name: &Bytes) {
         let Some(line) = self.lines.get_mut(&id) else { return };
+        if kind == Kind::Pattern {
+            line.outbox.keep_order();
+        }
         line.topics.insert((kind, name.clone()));
         self.topics.entry((kind, name.clone())).or_default().insert(id);
     }
@@ -99,26 +106,43 @@ impl PubSub {
 
     /// Hands a message to all that hear it; how many.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        self.publish_by(self.carrier.as_ref(), channel, message)
+    }
+
+    /// The same past the carrier.
+    pub(crate) fn push(&self, channel: &[u8], message: &[u8]) -> usize {
+        self.publish_by(None, channel, message)
+    }
+
+    fn publish_by(&self, carrier: Option<&Arc<dyn Carrier>>, channel: &[u8], message: &[u8]) -> usize {
         let mut heard = 0;
         if let Some(ids) = self.topics.get(&(Kind::Channel, Bytes::copy_from_slice(channel))) {
-            heard += self.send(ids, &[b"message", channel, message]);
+            heard += self.send(carrier, ids, &[b"message", channel, message]);
         }
         let patterns = self.topics.range((Kind::Pattern, Bytes::new())..(Kind::Shard, Bytes::new()));
         for ((_, pattern), ids) in patterns.filter(|((_, pattern), _)| glob::matches(pattern, channel)) {
-            heard += self.send(ids, &[b"pmessage", pattern, channel, message]);
+            heard += self.send(carrier, ids, &[b"pmessage", pattern, channel, message]);
         }
         heard
     }
 
     pub(crate) fn publish_to_shard(&self, channel: &Bytes, message: &[u8]) -> usize {
         let ids = self.topics.get(&(Kind::Shard, channel.clone()));
-        ids.map_or(0, |ids| self.send(ids, &[b"smessage", channel, message]))
+        ids.map_or(0, |ids| self.send(self.carrier.as_ref(), ids, &[b"smessage", channel, message]))
     }
 
-    fn send(&self, ids: &BTreeSet<u64>, parts: &[&[u8]]) -> usize {
+    /// The last two parts are the channel and what is said there.
+    fn send(&self, carrier: Option<&Arc<dyn Carrier>>, ids: &BTreeSet<u64>, parts: &[&[u8]]) -> usize {
         let push = Reply::Push(parts.iter().map(Reply::bulk).collect());
-        for line in ids.iter().filter_map(|id| self.lines.get(id)) {
-            line.outbox.send(&push, line.protocol);
+        for (id, line) in ids.iter().filter_map(|id| Some((*id, self.lines.get(id)?))) {
+            match (carrier, parts) {
+                (Some(carrier), [.., channel, payload]) => {
+                    let [channel, payload] = [channel, payload].map(|part| Bytes::copy_from_slice(part));
+                    let message = Message { connection: id, channel, payload };
+                    line.outbox.carry(carrier, message, encoded(&push, line.protocol));
+                }
+                _ => line.outbox.send(&push, line.protocol),
+            }
         }
         ids.len()
     }

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::builder::Builder;
+use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::connection;
@@ -126,6 +127,16 @@ impl Server {
     /// Ends [`intercept`](Self::intercept).
     pub fn stop_intercepting(&self) {
         *self.0.hook.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From now on has messages carried so to the connections that have subscribed. There is one carrier at a time.
+    pub fn carry_by(&self, carrier: Arc<dyn Carrier>) {
+        self.0.engine().state().pubsub.carrier = Some(carrier);
+    }
+
+    /// Publishes a message that no carrier is asked about: to how many connections.
+    pub fn push(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> usize {
+        self.0.engine().state().pubsub.push(channel.as_ref(), payload.as_ref())
     }
 
     /// Ends all connections, as a network does that breaks. Whoever connects again may.

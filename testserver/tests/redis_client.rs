@@ -5,29 +5,39 @@ use std::time::{Duration, SystemTime};
 use keylapse_testserver::{Intervention, Reply, Server};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisResult, Value};
+use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
 /// A connection in RESP3, and what is pushed on it.
 async fn connect(server: &Server) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
+    connect_over(server.connect()).await
+}
+
+pub(crate) async fn connect_over(
+    stream: DuplexStream,
+) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
     let (pushes, pushed) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_push_sender(move |push| pushes.send(push).map_err(|_| redis::aio::SendError));
     let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-    let connected = MultiplexedConnection::new_with_config(&info, server.connect(), config).await;
+    let connected = MultiplexedConnection::new_with_config(&info, stream, config).await;
     let (connection, driver) = connected.expect("a connection");
     tokio::spawn(driver);
     (connection, pushed)
 }
 
-async fn ask<T: redis::FromRedisValue>(connection: &mut MultiplexedConnection, line: &str) -> RedisResult<T> {
+pub(crate) async fn ask<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    line: &str,
+) -> RedisResult<T> {
     let mut words = line.split(' ');
     let mut command = redis::cmd(words.next().expect("a name"));
     words.for_each(|word| _ = command.arg(word));
     command.query_async(connection).await
 }
 
-fn message(push: &PushInfo) -> Option<(String, String)> {
+pub(crate) fn message(push: &PushInfo) -> Option<(String, String)> {
     (push.kind == PushKind::Message).then_some(())?;
     let [channel, payload] = &push.data[..] else { return None };
     Some((redis::from_redis_value(channel.clone()).ok()?, redis::from_redis_value(payload.clone()).ok()?))

@@ -46,6 +46,11 @@ pub(super) fn sunsubscribe(call: &mut Call<'_>) -> Answer {
 }
 
 fn start(call: &mut Call<'_>, kind: Kind) -> Answer {
+    let pubsub = &mut call.state.pubsub;
+    if pubsub.carrier.as_ref().is_some_and(|carrier| !carrier.admits()) {
+        pubsub.line_mut(call.client.id).iter().for_each(|line| line.outbox.close());
+        return Ok(Reply::Nil); // which nobody gets any more
+    }
     confirm_each(call, kind, &call.args[1..], |call, name| {
         call.state.pubsub.subscribe(call.client.id, kind, name);
     })

@@ -2,6 +2,8 @@
 
 mod encode;
 mod parse;
+mod whole;
 
 pub(crate) use encode::{Protocol, encode};
 pub(crate) use parse::{Invalid, Parser};
+pub(crate) use whole::whole;
