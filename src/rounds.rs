@@ -28,6 +28,16 @@ impl Rounds {
         if self.are_few { few } else { usual }
     }
 
+    /// By chance at least this part of it, so that listeners do not act at once; in virtual time all of it, so that a test
+    /// does the same each time.
+    pub(crate) fn about(&self, wait: Duration, at_least: f64) -> Duration {
+        #[cfg(feature = "testing")]
+        if self.news.is_some() {
+            return wait;
+        }
+        wait.mul_f64(rand::random_range(at_least..1.0))
+    }
+
     /// A look begins: what happens from now on is for the next.
     pub(crate) fn begin(&mut self) {
         #[cfg(feature = "testing")]

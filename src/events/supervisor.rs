@@ -75,7 +75,7 @@ impl Supervisor {
                 Ok(Ended::Never) | Err(_) => {}
             }
             self.pass(Event::Gap(gap)).await;
-            let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0)));
+            let pause = tokio::time::sleep(self.source.rounds.about(wait, 0.5));
             self.without_subscription(&mut touches, pause).await;
             wait = (wait * 2).min(self.source.rounds.pace(LONGEST_WAIT, FEW_LONGEST_WAIT));
         }

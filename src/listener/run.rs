@@ -269,13 +269,8 @@ impl Roles {
         let among = if peers.is_some() { Among::Successors } else { Among::Alone };
         let source =
             Source { server: server.clone(), among, slots_move: false, decoder, share, prompts, rounds };
-        #[cfg(feature = "testing")]
-        let prompts = source.prompts.clone();
-        let (stream, supervisor) = source.open();
+        let (EventStream { events, touches }, supervisor) = source.open();
         self.keeping.spawn(supervisor);
-        #[cfg(feature = "testing")]
-        let stream = client.testing.between(stream, &prompts);
-        let EventStream { events, touches } = stream;
         let attached = attached.map(|attached| {
             let Hearing { ear, reader } = attached.hear(&node, peers, touches);
             self.keeping.spawn(reader);

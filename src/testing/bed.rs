@@ -123,10 +123,9 @@ impl TestBed {
             }
             intervention
         });
-        let notifications = Notifications::new(pulse.clone());
+        let notifications = Notifications::new(server.clone(), pulse.clone());
         let news = virtual_time.then(|| News::of(pulse.clone()));
-        let (streams, hooks) =
-            (server.clone(), Hooks { virtual_time, notifications: Some(notifications.clone()), news });
+        let (streams, hooks) = (server.clone(), Hooks { virtual_time, news });
         // Not by a URL, for which the environment might have a password.
         let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
         let nowhere = Target {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Listening, Reply, TestBed};
+use keylapse::testing::{Listening, Notifications, Reply, TestBed};
 use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic, Treatment};
 use tokio::sync::mpsc;
 
@@ -75,6 +75,24 @@ async fn what_is_paid_extended_or_kept_for_good_does_not_fire() {
     bed.pass(MINUTES * 2).await;
     assert_eq!(told.try_recv().ok(), heard("extended", 1));
     assert!(told.try_recv().is_err());
+}
+
+/// As on a slow line: the order stays, so that nothing is taken for deleted.
+#[tokio::test(start_paused = true)]
+async fn what_is_announced_late_or_out_of_order_fires_later_with_its_value() {
+    let faults: [fn(&Notifications); 2] = [|all| _ = all.delay(ms(2000)), |all| _ = all.reorder(ms(1000))];
+    for fault in faults {
+        let bed = TestBed::new();
+        let (_listening, mut told) = open_shop(&bed).await;
+        fault(bed.notifications());
+        order(&bed, "42", "1999", "60");
+        bed.pass(Duration::from_millis(60_500)).await;
+        assert!(told.try_recv().is_err(), "nobody has heard of it yet");
+        bed.pass(Duration::from_secs(5)).await;
+        assert_eq!(told.try_recv().ok(), heard("42", 1999));
+        bed.pass(MINUTES).await;
+        assert!(told.try_recv().is_err(), "once");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The same test twice does the same.
 
-use keylapse::testing::{Run, TestBed};
+use keylapse::testing::{Notifications, Run, TestBed};
 use keylapse::{Failure, Lapse, Outcome};
 
 use crate::kit::support::{arm, ms, reminders, secs};
@@ -62,4 +62,30 @@ async fn timers_of_one_moment_run_in_the_order_of_arming() {
     bed.pass(secs(1)).await;
     let keys: Vec<_> = bed.all_runs().into_iter().map(|run| run.key).collect();
     assert_eq!(keys, ["reminder:z", "reminder:a", "reminder:m"]);
+}
+
+/// Two stories in which subscriptions go silent, end and come back.
+async fn noisy_story() -> Vec<Run> {
+    let bed = TestBed::new();
+    let listener = async || bed.listen(|listener| listener.on(reminders(), moody)).await;
+    listener().await.expect("it can listen");
+    let faults: [fn(&Notifications); 2] = [|all| _ = all.silence(), |all| _ = all.disconnect()];
+    for (round, fault) in faults.into_iter().enumerate() {
+        fault(bed.notifications());
+        for id in 0..10 {
+            arm(&bed, &(30 * round + id).to_string(), ms(id as u64 * 770)).await;
+        }
+        bed.pass(secs(9)).await;
+        bed.notifications().heal();
+        bed.until_finished().await;
+    }
+    bed.all_runs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_end_and_come_back_at_the_same_moments() {
+    let first = told(&noisy_story().await);
+    for time in 1..20 {
+        assert_eq!(told(&noisy_story().await), first, "the {time}th time");
+    }
 }

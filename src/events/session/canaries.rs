@@ -32,7 +32,8 @@ impl Session<'_> {
     /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
     fn plan_canary(&mut self) {
         self.ask_at = None;
-        self.next_canary = Instant::now() + self.canary_every() + CANARY_JITTER.mul_f64(rand::random());
+        self.next_canary =
+            Instant::now() + self.canary_every() + self.supervisor.source.rounds.about(CANARY_JITTER, 0.0);
         if let Some(asked) = self.asked.filter(|_| self.has_positions()) {
             self.next_canary = self.next_canary.min(asked + ASK_EVERY);
         }
