@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::connection::{Endpoints, Home, Streams, Target};
 use crate::error::{Error, Result};
+use crate::inside::VirtualTime;
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 
@@ -42,8 +43,8 @@ pub struct Client {
     pub(crate) patience: Duration,
     /// Set: it looks seldom; see [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
     pub(crate) saves_requests: bool,
-    #[cfg(feature = "testing")]
-    pub(crate) testing: crate::testing::Hooks,
+    /// None: time is the system's.
+    pub(crate) virtual_time: Option<Arc<dyn VirtualTime>>,
 }
 
 impl Client {
@@ -77,8 +78,7 @@ impl Client {
             namespace: DEFAULT_NAMESPACE.into(),
             patience: Duration::from_secs(5),
             saves_requests: false,
-            #[cfg(feature = "testing")]
-            testing: crate::testing::Hooks::default(),
+            virtual_time: None,
         }
     }
 
@@ -139,30 +139,14 @@ impl Client {
         Self { store: Store::new(&self.store.target().at_home(Home::Opener), self.answer_within), ..self }
     }
 
-    #[cfg(feature = "testing")]
-    pub(crate) fn with_hooks(self, testing: crate::testing::Hooks) -> Self {
-        Self { testing, ..self }
-    }
-
     /// For looks that are made over and over.
     pub(crate) fn rounds(&self) -> Rounds {
-        Rounds {
-            are_few: self.saves_requests,
-            #[cfg(feature = "testing")]
-            news: self.testing.news(),
-        }
+        Rounds { are_few: self.saves_requests, time: self.virtual_time.clone(), seen: None }
     }
 
     /// Whether time is tokio's, which tests may pause and advance.
-    #[cfg(feature = "testing")]
     pub(crate) fn virtual_time(&self) -> bool {
-        self.testing.virtual_time
-    }
-
-    #[cfg(not(feature = "testing"))]
-    #[allow(clippy::unused_self)] // as in tests
-    pub(crate) fn virtual_time(&self) -> bool {
-        false
+        self.virtual_time.is_some()
     }
 }
 

@@ -58,7 +58,8 @@ pub trait Handler<T, K = fn(Lapse<T>)>: Send + Sync + 'static {
 /// payload cannot be read.
 pub(crate) type AnyHandler = Arc<dyn Fn(Arc<About>, Bytes) -> Result<Attempt, Error> + Send + Sync>;
 
-pub(crate) type Attempt = BoxFuture<'static, Result<Outcome, Failure>>;
+/// An attempt, which runs when it is polled.
+pub type Attempt = BoxFuture<'static, Result<Outcome, Failure>>;
 
 /// Any handler of what this decodes.
 pub(crate) fn erase<T: Send + 'static, K: 'static>(

@@ -2,15 +2,20 @@
 //!
 //! Both are crates of this repository, and name exactly one version of the library.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::events::tail::{Overheard, TailLine};
-pub use crate::events::{Earshot, Voice};
+use bytes::Bytes;
+
+pub use crate::handler::Attempt;
+pub use crate::rounds::VirtualTime;
 pub use crate::topic::TopicConfig;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::schedule::Schedule;
+use crate::lapse::Lapse;
+use crate::listener::ListenerBuilder;
+use crate::schedule::{KeyArgs, Schedule};
 use crate::topic::Topic;
 use crate::wire::Store;
 
@@ -18,6 +23,8 @@ use crate::wire::Store;
 pub trait ClientInside {
     /// Returns a client of a store, with the defaults.
     fn of_store(store: Store) -> Self;
+    /// Returns the same client in this time, in place of the system's.
+    fn in_virtual_time(self, time: Arc<dyn VirtualTime>) -> Self;
     /// Returns what calls are made with.
     fn store(&self) -> &Store;
     /// Returns the prefix of all names in Redis.
@@ -34,6 +41,10 @@ pub trait ClientInside {
 impl ClientInside for Client {
     fn of_store(store: Store) -> Self {
         Self::over(store)
+    }
+
+    fn in_virtual_time(self, time: Arc<dyn VirtualTime>) -> Self {
+        Self { virtual_time: Some(time), ..self }
     }
 
     fn store(&self) -> &Store {
@@ -92,5 +103,79 @@ impl<T> TopicInside for Topic<T> {
 
     fn config_mut(&mut self) -> &mut TopicConfig {
         &mut self.config
+    }
+}
+
+/// Puts something around each attempt of the handlers so far: it gets the topic's name, the lapse without its payload, and
+/// the attempt, which has not begun.
+pub fn around_attempts<S>(
+    builder: ListenerBuilder<S>,
+    around: impl Fn(&str, &Lapse<()>, Attempt) -> Attempt + Send + Sync + 'static,
+) -> ListenerBuilder<S> {
+    let around = Arc::new(around);
+    builder.wrap(|topic, handler| {
+        let (topic, around) = (topic.to_owned(), around.clone());
+        Arc::new(move |about, payload| {
+            let attempt = handler(about.clone(), payload)?;
+            Ok(around(&topic, &Lapse { about, payload: () }, attempt))
+        })
+    })
+}
+
+/// Returns the key that these name in a topic.
+///
+/// # Errors
+/// When it cannot be one of the topic's.
+pub fn key_of<T>(schedule: &Schedule, topic: &Topic<T>, args: &impl KeyArgs) -> Result<Bytes> {
+    schedule.key_of(&topic.config, args)
+}
+
+/// What is heard of a server.
+pub mod hearing {
+    use std::sync::Arc;
+
+    use tokio::sync::{mpsc, watch};
+
+    use crate::connection::Topology;
+    pub use crate::events::event;
+    pub use crate::events::tail::{Overheard, TailLine};
+    use crate::events::{Among, Decoder, Share, Source};
+    pub use crate::events::{Earshot, Voice};
+    use crate::rounds::Rounds;
+    use crate::wire::{PartitionNames, Store, names};
+
+    /// Returns what these partitions, which there are, tell those who look on.
+    ///
+    /// # Panics
+    /// If nobody can look on there.
+    pub async fn tail(
+        store: &Store,
+        partitions: &[PartitionNames],
+    ) -> (TailLine, mpsc::UnboundedReceiver<Overheard>) {
+        let Topology::One(server) = store.topology() else { panic!("of one server") };
+        let (heard, receiver) = mpsc::unbounded_channel();
+        let places: Vec<_> = (0..partitions.len()).collect();
+        let hear = move |one| drop(heard.send(one));
+        let line = TailLine::open(&server.place().present(), partitions, &places, hear).await;
+        (line.expect("somebody can look on"), receiver)
+    }
+
+    /// Returns what is heard about these partitions, which there are.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn events(store: &Store, partitions: &[PartitionNames]) -> mpsc::Receiver<event::Event> {
+        let Topology::One(server) = store.topology() else { panic!("of one server") };
+        let namespace = &partitions[0].namespace;
+        let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[], false);
+        let canaries = Some(names::canary(namespace, 0));
+        let share = Share { partitions: (0..partitions.len()).collect(), canaries };
+        let (_, share) = watch::channel(share);
+        let (server, prompts, rounds) = (server.clone(), Arc::default(), Rounds::default());
+        let source =
+            Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+        let (stream, supervisor) = source.open();
+        tokio::spawn(supervisor);
+        stream.events
     }
 }

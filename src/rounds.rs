@@ -1,8 +1,11 @@
 //! Looks that are made over and over, though mostly there is nothing new to see.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+
+use crate::inside::VirtualTime;
 
 /// Waits until then; for ever, if nothing is due.
 pub(crate) async fn until_due(due: Option<Instant>) {
@@ -13,13 +16,14 @@ pub(crate) async fn until_due(due: Option<Instant>) {
 }
 
 /// When to look again. In production that is always; in virtual time, of which a test lets days pass, the looks
-/// are left out that would see what the last one saw: see [`News`](crate::testing::News).
+/// are left out that would see what the last one saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
     /// Set where each request counts more than what a look finds sooner.
     pub(crate) are_few: bool,
-    #[cfg(feature = "testing")]
-    pub(crate) news: Option<crate::testing::News>,
+    pub(crate) time: Option<Arc<dyn VirtualTime>>,
+    /// How much had happened when the last look began.
+    pub(crate) seen: Option<u64>,
 }
 
 impl Rounds {
@@ -31,27 +35,22 @@ impl Rounds {
     /// By chance at least this part of it, so that listeners do not act at once; in virtual time all of it, so that a test
     /// does the same each time.
     pub(crate) fn about(&self, wait: Duration, at_least: f64) -> Duration {
-        #[cfg(feature = "testing")]
-        if self.news.is_some() {
-            return wait;
-        }
-        wait.mul_f64(rand::random_range(at_least..1.0))
+        if self.time.is_some() { wait } else { wait.mul_f64(rand::random_range(at_least..1.0)) }
     }
 
     /// A look begins: what happens from now on is for the next.
     pub(crate) fn begin(&mut self) {
-        #[cfg(feature = "testing")]
-        self.news.iter_mut().for_each(crate::testing::News::read);
+        self.seen = self.time.as_ref().map(|time| time.happened());
     }
 
     /// Waits for the next look, which is due then. Nothing is lost if this is dropped.
     pub(crate) async fn next(&self, due: Instant, every: Duration) {
         sleep_until(due).await;
-        #[cfg(feature = "testing")]
-        if let Some(news) = &self.news {
-            news.wait(due, every).await;
+        if let (Some(time), Some(seen)) = (&self.time, self.seen) {
+            time.happens(seen).await;
+            // The next of the moments in this distance.
+            let rounds = due.elapsed().as_nanos().div_ceil(every.as_nanos().max(1));
+            sleep_until(due + every * u32::try_from(rounds).unwrap_or(u32::MAX)).await;
         }
-        #[cfg(not(feature = "testing"))]
-        let _ = every;
     }
 }

@@ -128,7 +128,6 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// Puts something around each handler so far, by the name of its topic.
-    #[cfg(feature = "testing")]
     pub(crate) fn wrap(mut self, wrap: impl Fn(&str, AnyHandler) -> AnyHandler) -> Self {
         for (config, handler) in &mut self.settings.topics {
             *handler = wrap(&config.name, handler.clone());

@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use keylapse_testserver::{Intervention, Reply, Request};
 use tokio::time::Instant;
 
-use super::hooks::Hooks;
 use super::ledger::Ledger;
 use super::listening::{Life, Listening};
 use super::notifications::Notifications;
-use super::pulse::{News, Pulse};
+use super::pulse::Pulse;
 use super::recorder::{Crash, Recorder};
 use super::run::Run;
 use crate::client::Client;
 use crate::connection::{Endpoint, Endpoints, SERVER_PORT, Target};
 use crate::error::Result;
+use crate::inside;
 use crate::listener::{Listener, ListenerBuilder};
 use crate::lock::lock;
 use crate::schedule::Schedule;
@@ -124,8 +124,7 @@ impl TestBed {
             intervention
         });
         let notifications = Notifications::new(server.clone(), pulse.clone());
-        let news = virtual_time.then(|| News::of(pulse.clone()));
-        let (streams, hooks) = (server.clone(), Hooks { virtual_time, news });
+        let streams = server.clone();
         // Not by a URL, for which the environment might have a password.
         let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
         let nowhere = Target {
@@ -135,9 +134,10 @@ impl TestBed {
         };
         let client = Client::over(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
+        let client = if virtual_time { inside::in_virtual_time(client, pulse.clone()) } else { client };
         Self {
             server,
-            client: client.with_hooks(hooks),
+            client,
             notifications,
             #[cfg(test)]
             calls,
@@ -170,9 +170,10 @@ impl TestBed {
         build: impl FnOnce(ListenerBuilder) -> ListenerBuilder<S>,
     ) -> Result<Listening> {
         let crash = Arc::<Crash>::default();
-        let builder = build(Listener::builder(self.client.clone())).wrap(|topic, handler| {
-            let (ledger, crash) = (self.ledger.clone(), crash.clone());
-            Recorder { topic: topic.to_owned(), handler, ledger, crash }.watching()
+        let recorder = Recorder { ledger: self.ledger.clone(), crash: crash.clone() };
+        let builder = build(Listener::builder(self.client.clone()));
+        let builder = inside::around_attempts(builder, move |topic, lapse, attempt| {
+            recorder.clone().around(topic, lapse, attempt)
         });
         let listening = Listening::start(builder.build()?, crash);
         lock(&self.lives).push(listening.life.clone());

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::lapse::About;
+use crate::lapse::Lapse;
 use crate::lock::lock;
 use crate::testing::pulse::Pulse;
 use crate::testing::run::{End, Run};
@@ -43,17 +44,17 @@ impl Ledger {
     }
 
     /// A run begins.
-    pub(super) fn begin(&self, topic: &str, about: &About) -> Entry {
+    pub(super) fn begin(&self, topic: &str, lapse: &Lapse<()>) -> Entry {
         let mut book = lock(&self.book);
         Arc::make_mut(&mut book.runs).push(Run {
             topic: topic.to_owned(),
-            key: about.key.clone(),
-            id: about.arming.to_string(),
-            attempt_id: about.attempt_id(),
-            attempt: about.attempt,
-            source: about.source,
-            lateness: about.lateness,
-            redelivered: about.redelivered,
+            key: Bytes::copy_from_slice(lapse.key()),
+            id: lapse.id(),
+            attempt_id: lapse.attempt_id(),
+            attempt: lapse.attempt(),
+            source: lapse.source(),
+            lateness: lapse.lateness(),
+            redelivered: lapse.is_redelivered(),
             began: self.began.elapsed(),
             ended: None,
             end: None,

@@ -48,7 +48,6 @@
 mod bed;
 #[cfg(test)]
 mod calls;
-mod hooks;
 mod ledger;
 #[cfg(test)]
 mod line;
@@ -65,7 +64,6 @@ mod waits;
 pub use bed::TestBed;
 #[cfg(test)]
 pub(crate) use calls::{Calls, Fault};
-pub(crate) use hooks::Hooks;
 pub use keylapse_testserver::Reply;
 #[cfg(test)]
 pub(crate) use line::slow_line;
@@ -73,6 +71,5 @@ pub use listening::Listening;
 #[cfg(test)]
 pub(crate) use log::{Log, log};
 pub use notifications::Notifications;
-pub(crate) use pulse::News;
 pub use run::{End, Run};
 pub use servers::{Cluster, ClusterBuilder, Node, SentinelGroup, SentinelGroupBuilder, Server, SlotMove};

@@ -1,12 +1,14 @@
 //! A sign of life, so that tests wait for signals and never sleep and hope.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
+
+use crate::inside::VirtualTime;
 
 /// This often in a row everybody had a turn and nothing moved: then nothing
 /// will, until time passes. One turn mostly runs all that can run; this many
@@ -66,39 +68,25 @@ impl Pulse {
     }
 }
 
-/// Whether anything has happened since a listener looked last.
-///
 /// A bed's server changes, and the way to it breaks, only by what a test or a listener does, and at deadlines for
 /// which somebody wakes. So while nothing happens, canaries, sweeps and repairs find what they found before. They
 /// are left out then, and the next is made when it would have been made after all. (Slots of claims that are a day
 /// old are tidied by the repair that follows the next thing to happen.)
-#[derive(Clone, Debug)]
-pub(crate) struct News {
-    pulse: Arc<Pulse>,
-    read: Option<u64>,
-}
-
-impl News {
-    pub(super) fn of(pulse: Arc<Pulse>) -> Self {
-        Self { pulse, read: None }
+impl VirtualTime for Pulse {
+    fn happened(&self) -> u64 {
+        self.news.load(Ordering::Relaxed)
     }
 
-    /// All that has happened so far is known.
-    pub(crate) fn read(&mut self) {
-        self.read = Some(self.pulse.news.load(Ordering::Relaxed));
-    }
-
-    /// Waits until there are news, and then for the next of the moments in this distance.
-    pub(crate) async fn wait(&self, due: Instant, every: Duration) {
-        loop {
-            let fresh = self.pulse.fresh.notified();
-            if self.read != Some(self.pulse.news.load(Ordering::Relaxed)) {
-                break;
+    fn happens(&self, than: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            loop {
+                let fresh = self.fresh.notified();
+                if self.happened() != than {
+                    return;
+                }
+                fresh.await;
             }
-            fresh.await;
-        }
-        let rounds = due.elapsed().as_nanos().div_ceil(every.as_nanos().max(1));
-        sleep_until(due + every * u32::try_from(rounds).unwrap_or(u32::MAX)).await;
+        })
     }
 }
 

@@ -4,40 +4,31 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::Notify;
 
-use crate::error::Error;
-use crate::handler::{AnyHandler, Attempt};
-use crate::lapse::About;
+use crate::inside::Attempt;
+use crate::lapse::Lapse;
 use crate::outcome::{Failure, Outcome};
 use crate::panics::panic_message;
 use crate::testing::ledger::{Entry, Ledger};
 use crate::testing::run::End;
 
-/// Writes down what a handler does, and ends it where its process is to end.
+/// Writes down what handlers do, and ends them where their process is to end.
+#[derive(Clone)]
 pub(super) struct Recorder {
-    pub(super) topic: String,
-    pub(super) handler: AnyHandler,
     pub(super) ledger: Ledger,
     pub(super) crash: Arc<Crash>,
 }
 
 impl Recorder {
-    /// The handler that is watched, in its place.
-    pub(super) fn watching(self) -> AnyHandler {
-        let recorder = Arc::new(self);
-        Arc::new(move |about, payload| recorder.clone().start(&about, payload))
-    }
-
-    fn start(self: Arc<Self>, about: &Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
+    /// The attempt that is watched, in its place.
+    pub(super) fn around(self, topic: &str, lapse: &Lapse<()>, attempt: Attempt) -> Attempt {
         if self.crash.has_happened() {
-            return Ok(futures::future::pending().boxed());
+            return futures::future::pending().boxed();
         }
-        let attempt = (self.handler)(about.clone(), payload)?;
-        let entry = Stopped(self.ledger.begin(&self.topic, about));
-        Ok(async move { self.watch(attempt, entry).await }.boxed())
+        let entry = Stopped(self.ledger.begin(topic, lapse));
+        async move { self.watch(attempt, entry).await }.boxed()
     }
 
     async fn watch(&self, attempt: Attempt, entry: Stopped) -> Result<Outcome, Failure> {
@@ -52,7 +43,7 @@ impl Recorder {
         };
         entry.0.end(match &ended {
             Ok(Ok(outcome)) => End::Returned(*outcome),
-            Ok(Err(failure)) => End::Failed(failure.error.clone()),
+            Ok(Err(failure)) => End::Failed(failure.message().to_owned()),
             Err(panic) => End::Panicked(panic_message(&**panic).to_owned()),
         });
         ended.unwrap_or_else(|panic| resume_unwind(panic))

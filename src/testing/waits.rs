@@ -7,6 +7,7 @@ use std::time::Duration;
 use keylapse_testserver::{Reply, Server};
 
 use crate::escape::Escaped;
+use crate::inside;
 use crate::schedule::KeyArgs;
 use crate::testing::bed::TestBed;
 use crate::testing::run::{End, Run};
@@ -51,7 +52,7 @@ impl TestBed {
     /// If none does within two days, or the key is not of the topic.
     #[track_caller]
     pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = Run> {
-        let key = self.schedule().key_of(&topic.config, &key).unwrap_or_else(|error| panic!("{error}"));
+        let key = inside::key_of(&self.schedule(), topic, &key).unwrap_or_else(|error| panic!("{error}"));
         let name = topic.name().to_owned();
         let what = format!("an attempt of {} to end", Escaped(&key));
         self.until_some(what, Location::caller(), move |runs| {
