@@ -9,8 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::connection::{Endpoints, Home, Streams, Target};
 use crate::error::{Error, Result};
-use crate::inside::VirtualTime;
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, VirtualTime};
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 
 /// The most patience: a repeat must find what the first call left behind.

@@ -2,10 +2,9 @@
 //! of the library's promises; it changes at any time.
 
 pub use crate::connection::slot::slot_of;
-pub use crate::events::event;
-pub use crate::events::tail::{Overheard, TailLine};
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
+pub use crate::inside::hearing::{Overheard, TailLine, event, events, tail};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
@@ -18,18 +17,14 @@ pub use crate::wire::{
     Close, DEAD_AT, DestroyStep, End, Ending, Entry, Followed, Group, Heads, Held, Holdings, Index,
     JournalBounds, LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT,
     RawLetter, RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
-    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger,
-    TriggersSet, names, record, scripts,
+    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names,
+    record, scripts,
 };
 
 pub use crate::wire::calls::{overview, page};
 pub use crate::wire::{ImportEntry, Imported, PageCall, PageFrom, PageOf};
 
-use tokio::sync::mpsc;
-
 use crate::client::Client;
-use crate::connection::Topology;
-use crate::events::{Among, Decoder, Share, Source};
 
 /// The store that a client speaks to.
 pub fn store_of(client: &Client) -> Store {

@@ -1,11 +1,11 @@
 //! Looks that are made over and over, though mostly there is nothing new to see.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-
-use crate::inside::VirtualTime;
 
 /// Waits until then; for ever, if nothing is due.
 pub(crate) async fn until_due(due: Option<Instant>) {
@@ -13,6 +13,18 @@ pub(crate) async fn until_due(due: Option<Instant>) {
         Some(due) => sleep_until(due).await,
         None => std::future::pending().await,
     }
+}
+
+/// Time that is tokio's, which a test pauses and advances, and in which it is known whether anything has happened.
+///
+/// A listener then has no threads and no clocks of its own. As long as nothing happens, it leaves out the looks that would
+/// see what they saw before. The next is made when it would have been made.
+pub trait VirtualTime: fmt::Debug + Send + Sync {
+    /// Returns how much has happened so far.
+    fn happened(&self) -> u64;
+
+    /// Returns once more has happened than this.
+    fn happens(&self, than: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// When to look again. In production that is always; in virtual time, of which a test lets days pass, the looks

@@ -132,7 +132,7 @@ impl TestBed {
             access: Arc::default(),
             sentinel_access: Arc::default(),
         };
-        let client = Client::over(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
+        let client = inside::client_of(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
         let client = if virtual_time { inside::in_virtual_time(client, pulse.clone()) } else { client };
         Self {

@@ -84,14 +84,14 @@ impl Relayed {
         let mut buffer = BytesMut::new();
         while server.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
             while let Some((length, words)) = whole(&buffer) {
-                let words = words.map(|word| buffer[word].to_vec().into()).collect();
-                self.pass(buffer.split_to(length).freeze(), words, connection, carrier);
+                let words: Vec<_> = words.map(|word| buffer[word].to_vec().into()).collect();
+                self.pass(buffer.split_to(length).freeze(), &words, connection, carrier);
             }
         }
     }
 
-    fn pass(&self, bytes: Bytes, words: Vec<Bytes>, connection: u64, carrier: &Arc<dyn Carrier>) {
-        match &words[..] {
+    fn pass(&self, bytes: Bytes, words: &[Bytes], connection: u64, carrier: &Arc<dyn Carrier>) {
+        match words {
             [kind, .., channel, payload] if matches!(&kind[..], b"message" | b"pmessage" | b"smessage") => {
                 let message = Message { connection, channel: channel.clone(), payload: payload.clone() };
                 return self.0.outbox.carry(carrier, message, bytes);

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::connection::{Address, ClusterMap, Topology};
 use crate::error::{ErrorKind, Result};
-use crate::inside::{Overheard, TailLine};
+use crate::inside::hearing::{Overheard, TailLine};
 use crate::log::debug;
 use crate::tail::queue::Sender;
 use crate::wire::{PartitionNames, Store};

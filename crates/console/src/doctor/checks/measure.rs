@@ -9,7 +9,7 @@ use keylapse_connection::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{Earshot, Voice};
+use crate::inside::hearing::{Earshot, Voice};
 
 use super::super::case::{Case, answered};
 use super::super::codes;

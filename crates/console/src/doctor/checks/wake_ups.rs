@@ -3,7 +3,7 @@
 use keylapse_connection::cmd;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::Earshot;
+use crate::inside::hearing::Earshot;
 
 use super::super::case::{Case, answered};
 use super::super::codes;
