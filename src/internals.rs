@@ -3,8 +3,8 @@
 
 pub use crate::connection::slot::slot_of;
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
-pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 pub use crate::inside::hearing::{Overheard, TailLine, event, events, tail};
+pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
@@ -13,12 +13,11 @@ pub use crate::wire::calls::forward::Forwarding;
 pub use crate::wire::calls::tail::{Told, ToldOf};
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, ArmHow, Cancel, CancelHow, CancelReply, Cargo, Change, Changed, Claim, Claimed, ClaimedTimer,
-    Close, DEAD_AT, DestroyStep, End, Ending, Entry, Followed, Group, Heads, Held, Holdings, Index,
-    JournalBounds, LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT,
-    RawLetter, RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
-    SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names,
-    record, scripts,
+    AckReply, CancelReply, Cargo, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End, Ending, Entry,
+    Followed, Group, Heads, Held, Holdings, Index, JournalBounds, LetterBounds, LetterPosition, Listing,
+    Look, MAX_BATCH, NewTimer, Op, OpCall, OpFlags, OpReply, QUARANTINE_AT, RawLetter, RepairStep, Repaired,
+    Repartitioning, Replay, Reported, Reshape, Scan, Settle, SettleReply, SettledAll, Shape, Standing,
+    StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names, record, scripts,
 };
 
 pub use crate::wire::calls::{overview, page};

@@ -9,4 +9,5 @@ mod crash;
 mod kit;
 mod limits;
 mod model;
+mod produce;
 mod server;

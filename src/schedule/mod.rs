@@ -1,6 +1,5 @@
 //! The producers' door: arm, cancel, look, pause, repartition, destroy, and the dead letters.
 
-mod arm;
 mod attached;
 mod bulk;
 mod destroy;
@@ -13,7 +12,6 @@ mod letters;
 mod repartition;
 mod timer;
 
-pub use self::arm::ArmRequest;
 pub use self::attached::{AttachPlan, AttachedCounts};
 pub use self::bulk::{BulkRequest, NewArm};
 pub use self::destroy::{DestroyRequest, Destroyed};
@@ -21,7 +19,7 @@ pub use self::forward::ForwardTo;
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::repartition::{RepartitionRequest, Repartitioned};
-pub use self::timer::{Timer, TimerPhase};
+pub use self::timer::{ArmRequest, Timer, TimerPhase};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

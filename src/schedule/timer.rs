@@ -1,14 +1,34 @@
-//! One timer: withdrawing it, moving it, looking it up.
+//! One timer: arming it, withdrawing it, moving it, looking it up.
 
+use std::future::IntoFuture;
 use std::time::SystemTime;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, CancelId};
-use crate::schedule::lane::{Ask, Jobs};
+use crate::lapse::RUNNING;
+use crate::schedule::lane::Ask;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, system_time};
-use crate::topic::Topic;
-use crate::wire::{Cancel, Cancelled, FailedAttempt, History, Look, Move, Record, Rescheduled, State};
+use crate::topic::{Topic, TopicConfig};
+use crate::trace::{Inject, Traceparent};
+use crate::wire::{
+    Arming, Cancelled, Durably, FailedAttempt, History, Look, NewTimer, Op, OpFlags, OpReply, Record,
+    Rescheduled, State,
+};
+
+/// An arm, about to be made: set options, then `.await` it.
+#[derive(Debug)]
+#[must_use = "nothing is armed until the request is awaited"]
+pub struct ArmRequest<'a> {
+    schedule: &'a Schedule,
+    config: &'a TopicConfig,
+    timer: Result<NewTimer>,
+    flags: OpFlags,
+    durably: Option<Durably>,
+}
 
 /// A timer, as it stood a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +63,41 @@ pub enum TimerPhase {
 }
 
 impl Schedule {
+    /// Arms a timer, in place of one that waits under the same key.
+    ///
+    /// It takes one round trip. Calls that are made while another is on its way to the same partition go together
+    /// with the next, in the order in which they were made; one that finds nothing on its way is sent at once.
+    ///
+    /// Dropped while it waits, as by a timeout around it, it may arm the timer, and may do so a little later.
+    /// Another arm or a cancel of the key that is made afterwards has the last word. A client's
+    /// [`patience`](crate::Client::patience) ends the waiting without this doubt.
+    ///
+    /// `key` gives the pattern's captures in their order, or a whole
+    /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
+    /// what has passed fires now.
+    ///
+    /// What a handler arms for its own key, in the task that runs it, says so: should that attempt take its listener
+    /// down for the last time, it goes to the dead letters with it
+    /// ([`DeadReason::Inherited`](crate::DeadReason::Inherited)), instead of doing the same again.
+    ///
+    /// # Errors
+    /// Refused at once, with nothing sent: a key or payload that is too long or
+    /// not of the topic, a delay over the topic's [`max_delay`](Topic::max_delay). From
+    /// the server: out of memory, read-only, no permission, unreachable. If the answer
+    /// stays lost, the kind is [`Unknown`](crate::ErrorKind::Unknown), and the error
+    /// names the arming's id.
+    pub fn arm<'a, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        key: impl KeyArgs,
+        when: impl Into<When>,
+        payload: &T,
+    ) -> ArmRequest<'a> {
+        let timer = self.new_timer(topic, &key, when.into(), payload);
+        let (config, flags) = (&topic.config, flags_of(&topic.config));
+        ArmRequest { schedule: self, config, timer, flags, durably: None }
+    }
+
     /// Withdraws a timer and whatever is kept behind it.
     ///
     /// Once this has returned, nothing claims the timer any more, and whoever has claimed it can settle nothing.
@@ -51,11 +106,8 @@ impl Schedule {
     /// # Errors
     /// As for [`arm`](Schedule::arm).
     pub async fn cancel<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Cancelled> {
-        let key = self.key_of(&topic.config, &key)?;
-        let cancel = Cancel { key, id: CancelId::random() };
-        let lane = self.lane_of(&topic.config, &cancel.key).await?;
-        let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Cancel(vec![cancel]) };
-        Ok(lane.call(self.client.patience, ask).await?.cancelled()?.result)
+        let cancel = self.new_cancel(topic, &key)?;
+        self.make(&topic.config, flags_of(&topic.config), cancel).await?.cancelled()
     }
 
     /// Moves a waiting timer to another deadline; its payload and attempt stay.
@@ -68,11 +120,8 @@ impl Schedule {
         key: impl KeyArgs,
         when: impl Into<When>,
     ) -> Result<Rescheduled> {
-        let key = self.key_of(&topic.config, &key)?;
-        let when = when.into().resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
-        let lane = self.lane_of(&topic.config, &key).await?;
-        let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Reschedule(vec![Move { key, when }]) };
-        lane.call(self.client.patience, ask).await?.rescheduled()
+        let moved = self.new_move(topic, &key, when.into())?;
+        self.make(&topic.config, flags_of(&topic.config), moved).await?.rescheduled()
     }
 
     /// Looks a timer up; `None` if there is none.
@@ -87,6 +136,107 @@ impl Schedule {
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
     }
+}
+
+impl ArmRequest<'_> {
+    /// Leaves an existing timer alone, and answers [`Arming::Exists`].
+    pub fn only_if_absent(mut self) -> Self {
+        self.flags.only_if_absent = true;
+        self
+    }
+
+    /// Carries this span's context to the handler: a W3C `traceparent`, such as
+    /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. See [`Schedule::trace`] for all arms at once.
+    pub fn traceparent(mut self, traceparent: &str) -> Self {
+        self.timer = self.timer.and_then(|timer| match Traceparent::parse(traceparent) {
+            None => Err(Error::invalid("this is no traceparent as W3C writes it").at_key(&timer.key)),
+            trace => Ok(NewTimer { trace, ..timer }),
+        });
+        self
+    }
+
+    /// Waits until the arming has travelled this far, and reports how far it got.
+    pub fn durably(mut self, ask: Durably) -> Self {
+        self.durably = Some(ask);
+        self
+    }
+
+    async fn send(self) -> Result<Arming> {
+        let Self { schedule, config, timer, flags, durably } = self;
+        let op = Op::Arm(timer?).made_by(running());
+        match durably {
+            None => schedule.make(config, flags, op).await?.armed(),
+            Some(ask) => schedule.arm_durably(config, flags, &op, ask).await,
+        }
+    }
+}
+
+impl<'a> IntoFuture for ArmRequest<'a> {
+    type Output = Result<Arming>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.send().boxed()
+    }
+}
+
+/// What calls are made of, and how they are made.
+impl Schedule {
+    /// Everything about an arm that can be refused before it is sent.
+    pub(super) fn new_timer<T>(
+        &self,
+        topic: &Topic<T>,
+        key: &impl KeyArgs,
+        when: When,
+        payload: &T,
+    ) -> Result<NewTimer> {
+        let key = self.key_of(&topic.config, key)?;
+        let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
+        topic.config.check_payload(&key, &payload)?;
+        let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
+        let trace = self.inject.as_ref().and_then(Inject::ask);
+        Ok(NewTimer { key, when, arming: ArmingId::random(), payload, trace, by: None })
+    }
+
+    pub(super) fn new_cancel<T>(&self, topic: &Topic<T>, key: &impl KeyArgs) -> Result<Op> {
+        Ok(Op::Cancel { key: self.key_of(&topic.config, key)?, id: CancelId::random() })
+    }
+
+    pub(super) fn new_move<T>(&self, topic: &Topic<T>, key: &impl KeyArgs, when: When) -> Result<Op> {
+        let key = self.key_of(&topic.config, key)?;
+        let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
+        Ok(Op::Reschedule { key, when })
+    }
+
+    /// Makes one call, alone or together with others.
+    async fn make(&self, config: &TopicConfig, flags: OpFlags, op: Op) -> Result<OpReply> {
+        let lane = self.lane_of(config, op.key()).await?;
+        lane.call(self.client.patience, Ask { flags, ops: vec![op] }).await
+    }
+
+    /// Waiting for replicas holds up all that follows on a connection: so this shares nothing.
+    async fn arm_durably(
+        &self,
+        config: &TopicConfig,
+        flags: OpFlags,
+        op: &Op,
+        ask: Durably,
+    ) -> Result<Arming> {
+        let lane = self.lane_of(config, op.key()).await?;
+        let call = async |repeat| {
+            self.client.store.arm_durably(lane.at(), OpFlags { repeat, ..flags }, op, ask).await
+        };
+        self.persist(call).await.map_err(|error| op.failed(error))
+    }
+}
+
+pub(super) fn flags_of(config: &TopicConfig) -> OpFlags {
+    OpFlags { triggers: config.triggers, ..OpFlags::default() }
+}
+
+/// The timer whose attempt runs in this task.
+pub(super) fn running() -> Option<ArmingId> {
+    RUNNING.try_with(|arming| *arming).ok()
 }
 
 fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {

@@ -16,7 +16,7 @@ use super::run::Run;
 use crate::client::Client;
 use crate::connection::{Endpoint, Endpoints, SERVER_PORT, Target};
 use crate::error::Result;
-use crate::inside;
+use crate::inside::{self, ClientInside};
 use crate::listener::{Listener, ListenerBuilder};
 use crate::lock::lock;
 use crate::schedule::Schedule;
@@ -132,9 +132,9 @@ impl TestBed {
             access: Arc::default(),
             sentinel_access: Arc::default(),
         };
-        let client = inside::client_of(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
+        let client = <Client as ClientInside>::of_store(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
-        let client = if virtual_time { inside::in_virtual_time(client, pulse.clone()) } else { client };
+        let client = if virtual_time { client.in_virtual_time(pulse.clone()) } else { client };
         Self {
             server,
             client,

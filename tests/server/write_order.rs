@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{
-    ArmHow, Cancel, CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, Settle,
-    SettleReply, SlotId, Store, Token, TopicEntry, WireWhen,
+    CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, OpFlags, Settle, SettleReply,
+    SlotId, Store, Token, TopicEntry, WireWhen,
 };
 use keylapse::{ArmingId, Cancelled, ErrorKind, Result};
 use keylapse_support::{APP_USER, Server};
 use redis::Value;
+
+use crate::produce::{Cancel, Produce};
 
 const KEY: Bytes = Bytes::from_static(b"app:order:1");
 const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
@@ -37,7 +39,7 @@ impl Scene {
             trace: None,
             by: None,
         };
-        store.arm(&at, ArmHow::default(), &[timer]).await.unwrap();
+        store.arm(&at, OpFlags::default(), &[timer]).await.unwrap();
         Self { server, store, at, token: Token::random() }
     }
 

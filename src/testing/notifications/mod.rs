@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::client::Client;
 use crate::connection::{Endpoint, Endpoints};
-use crate::inside;
+use crate::inside::ClientInside;
 use crate::lock::lock;
 use crate::testing::notifications::faults::{Faults, Flow, Line};
 use crate::testing::pulse::Pulse;
@@ -94,7 +94,7 @@ impl Notifications {
     /// If the client speaks TLS, has [streams](Client::streams) of its own, or leads to a cluster or to sentinels.
     #[track_caller]
     pub fn of(client: Client) -> (Client, Self) {
-        let store = inside::store_of(&client);
+        let store = client.store().clone();
         let target = store.target();
         let is_plain = target.access.tls.is_none() && target.access.streams.is_none();
         let (Endpoints::One(endpoint), true) = (&target.endpoints, is_plain) else {

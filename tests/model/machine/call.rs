@@ -1,10 +1,11 @@
 //! A call with everything filled in, and what a store answers to it.
 
 use crate::model::rig::{ArmReply, LEASE, Rig, keys};
+use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan,
-    Settle, SettleReply, SlotId, WireWhen,
+    AckReply, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, OpFlags, Replay, Scan, Settle,
+    SettleReply, SlotId, WireWhen,
 };
 use keylapse::{Cancelled, ErrorKind, Replayed, Rescheduled, Result};
 
@@ -77,8 +78,9 @@ impl Call {
         let (store, at) = (&rig.store, &rig.at);
         Ok(match self {
             Self::Arm { timers, only_if_absent, repeat } => {
-                let how = ArmHow { only_if_absent: *only_if_absent, repeat: *repeat, ..ArmHow::default() };
-                Answer::Armed(rig.arm(how, timers).await?)
+                let flags =
+                    OpFlags { only_if_absent: *only_if_absent, repeat: *repeat, ..OpFlags::default() };
+                Answer::Armed(rig.arm(flags, timers).await?)
             }
             Self::Cancel { timers, .. } => Answer::Cancelled(store.cancel(at, timers).await?),
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    Cancel, Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
+    Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
 };
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
 use crate::model::rig::Ids;
+use crate::produce::Cancel;
 
 /// Few, so that things happen to the same ones; ordinary ones and others.
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];

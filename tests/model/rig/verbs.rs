@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index,
-    LetterBounds, Look, NewTimer, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply,
-    WireWhen,
+    AckReply, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index, LetterBounds, Look,
+    NewTimer, OpFlags, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply, WireWhen,
 };
 use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
 
 use super::{Ids, Rig};
+use crate::produce::{Cancel, Produce};
 
 /// How long claims hold, unless a case says otherwise.
 pub(crate) const LEASE: u64 = 30_000;
@@ -137,23 +137,23 @@ impl Rig {
         NewTimer { payload: key.clone(), key, when, arming: self.ids.arming(), trace: None, by: None }
     }
 
-    pub(crate) async fn arm(&self, how: ArmHow, timers: &[NewTimer]) -> Result<Vec<ArmReply>> {
-        Ok(self.store.arm(&self.at, how, timers).await?.into_iter().map(ArmReply::from).collect())
+    pub(crate) async fn arm(&self, flags: OpFlags, timers: &[NewTimer]) -> Result<Vec<ArmReply>> {
+        Ok(self.store.arm(&self.at, flags, timers).await?.into_iter().map(ArmReply::from).collect())
     }
 
     pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
-        self.arm(ArmHow::default(), timers).await.expect("it can be armed")
+        self.arm(OpFlags::default(), timers).await.expect("it can be armed")
     }
 
     pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
-        let how = ArmHow { only_if_absent: true, ..ArmHow::default() };
-        self.arm(how, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
+        let flags = OpFlags { only_if_absent: true, ..OpFlags::default() };
+        self.arm(flags, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
     }
 
     /// The arm of an unanswered call once more.
     pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
-        let how = ArmHow { repeat: true, ..ArmHow::default() };
-        self.arm(how, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
+        let flags = OpFlags { repeat: true, ..OpFlags::default() };
+        self.arm(flags, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
     }
 
     /// Arms a key now, from within the attempt that runs.

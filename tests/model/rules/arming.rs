@@ -1,6 +1,7 @@
 //! When timers come due, and what becomes of those that are armed over.
 
 use crate::model::rig::{ArmCode, ArmReply, Rig, ms, system_time};
+use crate::produce::Produce;
 use bytes::Bytes;
 use keylapse::internals::record::Record;
 use keylapse::internals::{End, MAX_DEADLINE_MS, WireWhen};

@@ -1,8 +1,9 @@
 //! After a cancel nothing of that arming runs.
 
 use crate::model::rig::{ArmCode, Rig, ms, retry};
+use crate::produce::{Cancel, Produce};
 use keylapse::Cancelled;
-use keylapse::internals::{Cancel, CancelReply, MAX_DEADLINE_MS, Scan, SettleReply, WireWhen};
+use keylapse::internals::{CancelReply, MAX_DEADLINE_MS, Scan, SettleReply, WireWhen};
 
 on_each_server! {
     a_waiting_timer_is_cancelled,

@@ -5,11 +5,12 @@ use keylapse::internals::attached::Noted;
 use keylapse::internals::event::Event;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
 use keylapse::internals::{
-    ArmHow, Close, DestroyId, DestroyStep, Holdings, Scan, Settle, SettleReply, WireWhen,
+    Close, DestroyId, DestroyStep, Holdings, OpFlags, Scan, Settle, SettleReply, WireWhen,
 };
 use keylapse::{Cancelled, ErrorKind};
 
 use crate::model::rig::{ArmCode, Events, LETTERS, Rig, ask, dead, ms, retry};
+use crate::produce::Produce;
 
 on_each_server! {
     what_is_armed_is_closed_by_force_alone,
@@ -71,7 +72,7 @@ async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
     let (store, at) = (&rig.store, &rig.at);
     let settle = Settle { held: held.clone(), end: retry(10) };
     let errors = [
-        store.arm(at, ArmHow::default(), &[new]).await.map(drop),
+        store.arm(at, OpFlags::default(), &[new]).await.map(drop),
         store.claim(at, claim).await.map(drop),
         store.ack(at, false, std::slice::from_ref(&held)).await.map(drop),
         store.settle(at, LETTERS, false, &[settle]).await.map(drop),

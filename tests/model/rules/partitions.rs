@@ -2,9 +2,10 @@
 
 use keylapse::ErrorKind;
 use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{ArmHow, Store, TopicEntry, WireWhen};
+use keylapse::internals::{OpFlags, Store, TopicEntry, WireWhen};
 
 use crate::model::rig::{ArmCode, Rig};
+use crate::produce::Produce;
 
 on_each_server! {
     another_number_of_partitions_is_refused,
@@ -28,7 +29,7 @@ async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
     assert_eq!(refusal(&rig.store, &partition(rig, 0, 4)).await, Some(ErrorKind::Partitions));
     let timer = rig.timer("a", WireWhen::In(0));
     let refused =
-        rig.store.arm(&partition(rig, 0, 1), ArmHow::default(), &[timer]).await.expect_err("it says one");
+        rig.store.arm(&partition(rig, 0, 1), OpFlags::default(), &[timer]).await.expect_err("it says one");
     assert_eq!(refused.kind(), ErrorKind::Partitions);
 }
 
@@ -72,7 +73,7 @@ async fn a_managed_topic_stays_managed(rig: &mut Rig) {
 
 async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {
     let timer = rig.timer("a", WireWhen::In(0));
-    rig.store.arm(&partition(rig, 0, 2), ArmHow::default(), &[timer]).await.expect("it can be armed");
+    rig.store.arm(&partition(rig, 0, 2), OpFlags::default(), &[timer]).await.expect("it can be armed");
     let look = async |at| rig.store.look(&at, b"a").await.expect("it answers");
     assert!(look(partition(rig, 0, 2)).await.is_some());
     assert_eq!(look(partition(rig, 1, 2)).await, None);

@@ -8,6 +8,7 @@ use keylapse::internals::{
 };
 
 use crate::model::rig::{ArmCode, Rig, dead, ms, retry};
+use crate::produce::Produce;
 
 on_each_server! {
     what_is_paused_takes_timers_and_gives_none_out,

@@ -1,10 +1,11 @@
 //! Calls whose answers were lost, made once more.
 
 use crate::model::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
+use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
 use keylapse::Replayed;
 use keylapse::internals::record::State;
-use keylapse::internals::{Cancel, Claim, End, Index, Look, NewTimer, ServerTime, WireWhen};
+use keylapse::internals::{Claim, End, Index, Look, NewTimer, ServerTime, WireWhen};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::event::Event;
-use keylapse::internals::{ArmHow, Trigger, events};
+use keylapse::internals::{Op, OpFlags, Trigger, events};
 use keylapse::{Durably, Reached, TriggerKey};
 use keylapse_support::eventually;
 
@@ -206,7 +206,8 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
     let timer = rig.timer("a", keylapse::internals::WireWhen::In(10));
     let ask = Durably::replicas(1).within(ms(1));
-    let armed = rig.store.arm_durably(&rig.at, ArmHow::default(), &timer, ask).await.expect("it is armed");
+    let (flags, op) = (OpFlags::default(), Op::Arm(timer));
+    let armed = rig.store.arm_durably(&rig.at, flags, &op, ask).await.expect("it is armed");
     let receipt = armed.receipt().expect("it is armed");
     assert_eq!(unix_ms(receipt.deadline), rig.ceil() + 10);
     assert_eq!(receipt.reached, Some(Reached { replicas: 0, local_fsync: false }), "there is no replica");

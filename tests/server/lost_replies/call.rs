@@ -7,8 +7,8 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group,
-    Held, Holdings, ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, PageCall, PageFrom, PageOf,
+    AckReply, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group, Held, Holdings,
+    ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, OpFlags, PageCall, PageFrom, PageOf,
     RepairStep, RepartitionId, Repartitioning, Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token,
     TopicEntry, Trigger, WireWhen, scripts,
 };
@@ -17,6 +17,7 @@ use keylapse_support::connect;
 
 use super::dump::CLOCK;
 use super::step::Step;
+use crate::produce::{Cancel, Produce};
 
 /// When each run begins, in ms since 1970: in 2096, so that what has a real
 /// time to live outlives the tests.
@@ -220,9 +221,9 @@ impl Caller {
             by,
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
-        let how = ArmHow { only_if_absent: absent, repeat, ..ArmHow::default() };
+        let flags = OpFlags { only_if_absent: absent, repeat, ..OpFlags::default() };
         let armings: keylapse::Result<Vec<_>> =
-            self.store.arm(&self.at, how, &timers).await?.into_iter().collect();
+            self.store.arm(&self.at, flags, &timers).await?.into_iter().collect();
         Ok(list(armings?.iter().map(armed)))
     }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{ArmHow, Cancel, CancelId, CancelReply, NewTimer, Store, TopicEntry, WireWhen};
+use keylapse::internals::{CancelId, CancelReply, NewTimer, OpFlags, Store, TopicEntry, WireWhen};
 use keylapse::{Arming, ArmingId, Cancelled};
 use keylapse_support::{Direction, Proxy, Server, eventually, skipped_on_a_cluster};
 use redis::InfoDict;
 use tokio::net::TcpStream;
 
 use super::scene::{Scene, key};
+use crate::produce::{Cancel, Produce};
 use crate::server::support::PATIENCE;
 
 fn timer(id: &str) -> NewTimer {
@@ -44,12 +45,12 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
     };
     store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
     let (first, repeat) =
-        (ArmHow { triggers: true, ..ArmHow::default() }, ArmHow { repeat: true, ..ArmHow::default() });
+        (OpFlags { triggers: true, ..OpFlags::default() }, OpFlags { repeat: true, ..OpFlags::default() });
     for only_if_absent in [false, true] {
-        let first = ArmHow { only_if_absent, ..first };
+        let first = OpFlags { only_if_absent, ..first };
         for others in [vec![], vec![timer("b"), timer("c")]] {
             let late = [&[timer("a")][..], &others].concat();
-            let armed = store.arm(&at, ArmHow { only_if_absent, ..repeat }, &late[..1]).await.unwrap();
+            let armed = store.arm(&at, OpFlags { only_if_absent, ..repeat }, &late[..1]).await.unwrap();
             assert_eq!(words(&armed), ["Armed"]);
             let cancel = Cancel { key: key("a"), id: CancelId::random() };
             let cancelled = store.cancel(&at, &[cancel]).await.unwrap();

@@ -6,15 +6,13 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use keylapse_connection::{Cmd, Value, cmd};
 
-use crate::calls::produce::flag;
 use crate::connection::Seat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
-use crate::run::Call;
 use crate::time::{WireWhen, ms_ceil};
 use crate::trace::Traceparent;
-use crate::{ArmHow, Change, Changed, PartitionNames, Record, Store, scripts};
+use crate::{Op, OpCall, OpFlags, PartitionNames, Store};
 
 /// A timer to be.
 #[derive(Clone)]
@@ -31,19 +29,6 @@ pub struct NewTimer {
     pub trace: Option<Traceparent>,
     /// The timer whose running attempt arms it.
     pub by: Option<ArmingId>,
-}
-
-impl NewTimer {
-    /// An error of its arm: names the key, and where nobody knows whether it was armed, the arming.
-    pub fn failed(&self, error: Error) -> Error {
-        let error = error.at_key(&self.key);
-        if error.is_unknown() { error.of_arming(self.arming) } else { error }
-    }
-
-    /// Bytes of key and payload.
-    pub fn bytes(&self) -> usize {
-        self.key.len() + self.payload.len()
-    }
 }
 
 impl fmt::Debug for NewTimer {
@@ -195,25 +180,22 @@ impl Store {
     pub async fn arm_durably(
         &self,
         at: &PartitionNames,
-        how: ArmHow,
-        timer: &NewTimer,
+        flags: OpFlags,
+        op: &Op,
         ask: Durably,
     ) -> Result<Arming> {
         self.can_wait(at, ask).await?;
         self.agree(at).await?;
-        let change = Change::Arm(how, vec![timer]);
-        let call = self.change_call(at, &change);
-        let call = &call;
-        let arm = |seat: Seat| async move { Ok((call.run_on(&seat).await?, seat)) };
+        let call = OpCall { flags, ops: vec![op] };
+        let script = &self.op_call(at, &call);
+        let arm = |seat: Seat| async move { Ok((script.run_on(&seat).await?, seat)) };
         let (answer, seat) = self.0.topology.at_waiting(at.slot, arm).await?;
         let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
-        let mut armed = self.changed(at, &change, answer)?;
-        if self.has_triggers_apart() {
-            self.see_to_triggers(&change, &mut armed).await;
-        }
-        let arming = armed.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
-        Ok(arming.and_then(Changed::armed)?.having_reached(reached))
+        let mut replies = self.op_replies(at, &call, answer)?;
+        self.see_to_triggers(&call, &mut replies).await;
+        let reply = replies.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
+        Ok(reply?.armed()?.having_reached(reached))
     }
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
@@ -251,38 +233,5 @@ impl Store {
             .unwrap_or_default();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         version.map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", plain(version, 40)))
-    }
-
-    pub(super) fn arm_call<'a>(
-        &'a self,
-        at: &'a PartitionNames,
-        how: ArmHow,
-        timers: &[&NewTimer],
-    ) -> Call<'a> {
-        let mut call = self.call(&scripts::ARM, at);
-        let mode = if how.only_if_absent { b'a' } else { b'r' };
-        call.arg(&[mode, flag(how.repeat), flag(self.sees_to(how.triggers))][..]);
-        let mut before = None;
-        for timer in timers {
-            call.arg(&timer.key[..]);
-            // Many have the same delay: it is said once.
-            match before.replace(timer.when) {
-                Some(before) if before == timer.when => call.arg(""),
-                _ => call.arg(timer.when.to_string()),
-            };
-            let head = match timer.trace {
-                None => Record::head(timer.arming),
-                Some(_) => Record::traced_head(timer.arming),
-            };
-            match timer.by {
-                None => call.arg(&head),
-                Some(by) => call.arg([&head, &by.as_bytes()[..]].concat()),
-            };
-            match timer.trace {
-                None => call.arg(&timer.payload[..]),
-                Some(Traceparent(trace)) => call.arg([&trace, &timer.payload[..]].concat()),
-            };
-        }
-        call
     }
 }

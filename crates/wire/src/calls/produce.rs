@@ -7,64 +7,123 @@ use keylapse_connection::Value;
 
 use crate::calls::triggers::no_right;
 use crate::error::{Error, Result};
-use crate::id::CancelId;
+use crate::id::{ArmingId, CancelId};
 use crate::log::debug;
 use crate::run::Call;
+use crate::scripts::Script;
 use crate::time::{WireWhen, system_time, unix_ms};
-use crate::{Arming, NewTimer, PartitionNames, Receipt, Store, Trigger, TriggerKey, scripts};
+use crate::trace::Traceparent;
+use crate::{Arming, NewTimer, PartitionNames, Receipt, Record, Store, Trigger, TriggerKey, scripts};
 
-/// A script call of a producer's; no key twice, at most [`MAX_BATCH`](super::MAX_BATCH) timers.
-#[derive(Debug)]
-pub enum Change<'a> {
-    /// Create or replace timers.
-    Arm(ArmHow, Vec<&'a NewTimer>),
-    /// Withdraw timers.
-    Cancel(CancelHow, Vec<&'a Cancel>),
-    /// Move waiting timers.
-    Reschedule(RescheduleHow, Vec<&'a Move>),
+/// What a producer asks of one timer.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// To create or replace it.
+    Arm(NewTimer),
+    /// To withdraw it.
+    Cancel {
+        /// Its key.
+        key: Bytes,
+        /// The id of this cancel.
+        id: CancelId,
+    },
+    /// To move it, if it waits.
+    Reschedule {
+        /// Its key.
+        key: Bytes,
+        /// When it is to be due.
+        when: WireWhen,
+    },
 }
 
-/// How to arm.
+/// How ops are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ArmHow {
-    /// Whether to leave existing timers alone.
+pub struct OpFlags {
+    /// Whether arms leave existing timers alone.
     pub only_if_absent: bool,
-    /// Whether to set trigger keys.
+    /// Whether to see to trigger keys.
     pub triggers: bool,
     /// Whether this repeats an unanswered call with the same arming ids.
     pub repeat: bool,
 }
 
-/// How to cancel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CancelHow {
-    /// Whether to delete trigger keys.
-    pub triggers: bool,
-}
-
-/// How to reschedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RescheduleHow {
-    /// Whether to move trigger keys.
-    pub triggers: bool,
-}
-
-/// A timer to withdraw.
+/// A script call: ops of one kind, of which no two name a key; at most [`MAX_BATCH`](super::MAX_BATCH).
 #[derive(Clone, Debug)]
-pub struct Cancel {
-    /// Its key.
-    pub key: Bytes,
-    /// The id of this cancel.
-    pub id: CancelId,
+pub struct OpCall<'a> {
+    /// How they are executed.
+    pub flags: OpFlags,
+    /// What is asked.
+    pub ops: Vec<&'a Op>,
 }
 
-/// A timer to move.
-#[derive(Clone, Debug)]
-pub struct Move {
-    /// Its key.
-    pub key: Bytes,
-    /// When it is to be due.
-    pub when: WireWhen,
+impl Op {
+    /// The timer's key.
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::Arm(timer) => &timer.key,
+            Self::Cancel { key, .. } | Self::Reschedule { key, .. } => key,
+        }
+    }
+
+    /// Bytes of key and payload.
+    pub fn bytes(&self) -> usize {
+        let payload = if let Self::Arm(timer) = self { timer.payload.len() } else { 0 };
+        self.key().len() + payload
+    }
+
+    /// The same, made by the running attempt of this arming.
+    pub fn made_by(self, by: Option<ArmingId>) -> Self {
+        match self {
+            Self::Arm(timer) => Self::Arm(NewTimer { by, ..timer }),
+            other => other,
+        }
+    }
+
+    /// An error of its call: names the key, and where nobody knows whether it was armed, the arming.
+    pub fn failed(&self, error: Error) -> Error {
+        let error = error.at_key(self.key());
+        match self {
+            Self::Arm(timer) if error.is_unknown() => error.of_arming(timer.arming),
+            _ => error,
+        }
+    }
+
+    /// Adds its arguments. `before` has the deadline of the arm before it, as many have the same: it is said once.
+    fn write(&self, call: &mut Call<'_>, before: &mut Option<WireWhen>) {
+        call.arg(&self.key()[..]);
+        match self {
+            Self::Arm(timer) => {
+                match before.replace(timer.when) {
+                    Some(before) if before == timer.when => call.arg(""),
+                    _ => call.arg(timer.when.to_string()),
+                };
+                let head = match timer.trace {
+                    None => Record::head(timer.arming),
+                    Some(_) => Record::traced_head(timer.arming),
+                };
+                match timer.by {
+                    None => call.arg(&head),
+                    Some(by) => call.arg([&head, &by.as_bytes()[..]].concat()),
+                };
+                match timer.trace {
+                    None => call.arg(&timer.payload[..]),
+                    Some(Traceparent(trace)) => call.arg([&trace, &timer.payload[..]].concat()),
+                }
+            }
+            Self::Cancel { id, .. } => call.arg(id.as_bytes()),
+            Self::Reschedule { when, .. } => call.arg(when.to_string()),
+        };
+    }
+}
+
+impl OpCall<'_> {
+    fn script(&self) -> &'static Script {
+        match self.ops.first() {
+            None | Some(Op::Arm(_)) => &scripts::ARM,
+            Some(Op::Cancel { .. }) => &scripts::CANCEL,
+            Some(Op::Reschedule { .. }) => &scripts::RESCHEDULE,
+        }
+    }
 }
 
 /// The result of a cancel.
@@ -112,9 +171,9 @@ pub struct CancelReply {
     pub deadline: Option<u64>,
 }
 
-/// The answer for one timer of a [`Change`].
+/// The answer to one op.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum OpReply {
     /// Of an arm.
     Armed(Arming),
     /// Of a cancel.
@@ -123,15 +182,15 @@ pub enum Changed {
     Rescheduled(Rescheduled),
 }
 
-impl Changed {
+impl OpReply {
     /// What an arm was answered.
     pub fn armed(self) -> Result<Arming> {
         if let Self::Armed(arming) = self { Ok(arming) } else { Err(another_kind()) }
     }
 
     /// What a cancel was answered.
-    pub fn cancelled(self) -> Result<CancelReply> {
-        if let Self::Cancelled(reply) = self { Ok(reply) } else { Err(another_kind()) }
+    pub fn cancelled(self) -> Result<Cancelled> {
+        if let Self::Cancelled(reply) = self { Ok(reply.result) } else { Err(another_kind()) }
     }
 
     /// What a reschedule was answered.
@@ -145,91 +204,67 @@ fn another_kind() -> Error {
 }
 
 impl Store {
-    /// Makes these calls in one request, in their order; each has its own answer, with one for each of its timers.
+    /// Makes these calls in one request, in their order; each has its own answer, with one for each of its ops.
     /// The keys of all have to differ: a call whose script is missing is made again after the others.
-    pub async fn change(
+    pub async fn produce(
         &self,
         at: &PartitionNames,
-        changes: &[Change<'_>],
-    ) -> Vec<Result<Vec<Result<Changed>>>> {
-        let calls: Vec<_> = changes.iter().map(|change| self.change_call(at, change)).collect();
-        let answers = Call::run_all(&calls).await;
-        let read = |(change, answer): (&Change<'_>, Result<Value>)| self.changed(at, change, answer?);
-        let mut answers: Vec<_> = changes.iter().zip(answers).map(read).collect();
-        if self.has_triggers_apart() {
-            for (change, answer) in changes.iter().zip(&mut answers) {
-                if let Ok(each) = answer {
-                    self.see_to_triggers(change, each).await;
-                }
+        calls: &[OpCall<'_>],
+    ) -> Vec<Result<Vec<Result<OpReply>>>> {
+        let scripts: Vec<_> = calls.iter().map(|call| self.op_call(at, call)).collect();
+        let answers = Call::run_all(&scripts).await;
+        let read = |(call, answer): (&OpCall<'_>, Result<Value>)| self.op_replies(at, call, answer?);
+        let mut replies: Vec<_> = calls.iter().zip(answers).map(read).collect();
+        for (call, replies) in calls.iter().zip(&mut replies) {
+            if let Ok(each) = replies {
+                self.see_to_triggers(call, each).await;
             }
         }
-        answers
+        replies
     }
 
-    /// The second half of a change, where trigger keys lie elsewhere than the index.
-    pub(super) async fn see_to_triggers(&self, change: &Change<'_>, each: &mut [Result<Changed>]) {
-        match change {
-            Change::Arm(ArmHow { triggers: true, .. }, timers) => {
-                let (mut wanted, mut receipts) = (Vec::new(), Vec::new());
-                for (timer, one) in timers.iter().zip(each) {
-                    let (receipt, moved) = match one {
-                        Ok(Changed::Armed(Arming::Armed(receipt))) => (receipt, false),
-                        Ok(Changed::Armed(Arming::Replaced(receipt))) => (receipt, true),
-                        _ => continue,
-                    };
-                    let (key, deadline) = (timer.key.clone(), unix_ms(receipt.deadline));
-                    wanted.push(Trigger { key, deadline, attempt: 1, moved });
+    /// The second half of a call, where trigger keys lie elsewhere than the index.
+    pub(super) async fn see_to_triggers(&self, call: &OpCall<'_>, replies: &mut [Result<OpReply>]) {
+        if !call.flags.triggers || !self.has_triggers_apart() {
+            return;
+        }
+        let (mut wanted, mut receipts, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        let mut want = |key, deadline, attempt, moved| {
+            wanted.push(Trigger { key, deadline: unix_ms(deadline), attempt, moved });
+        };
+        for (op, reply) in call.ops.iter().zip(replies) {
+            let (key, Ok(reply)) = (op.key().clone(), reply) else { continue };
+            match reply {
+                OpReply::Armed(Arming::Armed(receipt)) => {
+                    want(key, receipt.deadline, 1, false);
                     receipts.push(receipt);
                 }
-                for (receipt, trigger) in receipts.into_iter().zip(self.set_triggers(&wanted).await) {
-                    receipt.trigger = trigger;
+                OpReply::Armed(Arming::Replaced(receipt)) => {
+                    want(key, receipt.deadline, 1, true);
+                    receipts.push(receipt);
                 }
+                OpReply::Cancelled(CancelReply { deadline: Some(deadline), .. }) => {
+                    ended.push((key, *deadline));
+                }
+                OpReply::Rescheduled(Rescheduled::Rescheduled(to)) => want(key, *to, 0, true),
+                _ => {}
             }
-            Change::Cancel(CancelHow { triggers: true }, timers) => {
-                let ended = timers.iter().zip(each).filter_map(|(timer, one)| match one {
-                    Ok(Changed::Cancelled(CancelReply { deadline, .. })) => {
-                        Some((timer.key.clone(), (*deadline)?))
-                    }
-                    _ => None,
-                });
-                self.drop_triggers(&ended.collect::<Vec<_>>()).await;
-            }
-            Change::Reschedule(RescheduleHow { triggers: true }, timers) => {
-                let moved = timers.iter().zip(each).filter_map(|(timer, one)| match one {
-                    Ok(Changed::Rescheduled(Rescheduled::Rescheduled(at))) => Some(Trigger {
-                        key: timer.key.clone(),
-                        deadline: unix_ms(*at),
-                        attempt: 0,
-                        moved: true,
-                    }),
-                    _ => None,
-                });
-                let _ = self.set_triggers(&moved.collect::<Vec<_>>()).await;
-            }
-            _ => {}
+        }
+        self.drop_triggers(&ended).await;
+        for (receipt, trigger) in receipts.into_iter().zip(self.set_triggers(&wanted).await) {
+            receipt.trigger = trigger;
         }
     }
 
-    pub(super) fn change_call<'a>(&'a self, at: &'a PartitionNames, change: &Change<'_>) -> Call<'a> {
-        match change {
-            Change::Arm(how, timers) => self.arm_call(at, *how, timers),
-            Change::Cancel(CancelHow { triggers }, timers) => {
-                let mut call = self.call(&scripts::CANCEL, at);
-                call.arg(&[flag(self.sees_to(*triggers))][..]);
-                for timer in timers {
-                    call.arg(&timer.key[..]).arg(timer.id.as_bytes());
-                }
-                call
-            }
-            Change::Reschedule(RescheduleHow { triggers }, timers) => {
-                let mut call = self.call(&scripts::RESCHEDULE, at);
-                call.arg(&[flag(self.sees_to(*triggers))][..]);
-                for timer in timers {
-                    call.arg(&timer.key[..]).arg(timer.when.to_string());
-                }
-                call
-            }
-        }
+    pub(super) fn op_call<'a>(&'a self, at: &'a PartitionNames, call: &OpCall<'_>) -> Call<'a> {
+        let OpFlags { only_if_absent, triggers, repeat } = call.flags;
+        let modes = [if only_if_absent { b'a' } else { b'r' }, flag(repeat), flag(self.sees_to(triggers))];
+        let is_arm = call.script().name == scripts::ARM.name;
+        let mut script = self.call(call.script(), at);
+        script.arg(if is_arm { &modes[..] } else { &modes[2..] });
+        let mut before = None;
+        call.ops.iter().for_each(|op| op.write(&mut script, &mut before));
+        script
     }
 
     /// Whether the scripts are to see to trigger keys that are wanted.
@@ -237,114 +272,33 @@ impl Store {
         triggers && !self.has_triggers_apart()
     }
 
-    pub(super) fn changed(
+    /// Reads what such a script has answered: for each timer, and behind that two texts.
+    pub(super) fn op_replies(
         &self,
         at: &PartitionNames,
-        change: &Change<'_>,
+        call: &OpCall<'_>,
         answer: Value,
-    ) -> Result<Vec<Result<Changed>>> {
-        match change {
-            Change::Arm(_, timers) => {
-                let answers = self.answers(at, scripts::ARM.name, answer, timers.len())?;
-                let untold = answers.untold.as_ref();
-                timers
-                    .iter()
-                    .zip(&answers.each)
-                    .map(|(timer, one)| one.armed(timer, untold, &answers))
-                    .collect()
-            }
-            Change::Cancel(_, timers) => {
-                let answers = self.answers(at, scripts::CANCEL.name, answer, timers.len())?;
-                answers.each.iter().map(|one| Ok(Ok(Changed::Cancelled(one.cancelled()?)))).collect()
-            }
-            Change::Reschedule(_, timers) => {
-                let answers = self.answers(at, scripts::RESCHEDULE.name, answer, timers.len())?;
-                let refused = answers.each.iter().filter(|one| one.trigger == REFUSED).count();
-                if refused > 0 {
-                    debug!(topic = %at.topic, refused, error = %answers.refused(), "trigger keys not moved");
-                }
-                answers.each.iter().map(One::rescheduled).collect()
-            }
-        }
-    }
-
-    /// Reads the texts that these scripts answer.
-    fn answers(
-        &self,
-        at: &PartitionNames,
-        script: &'static str,
-        answer: Value,
-        count: usize,
-    ) -> Result<Answers> {
-        let Value::BulkString(bytes) = answer else { return Err(unexpected(script)) };
-        let (each, texts) = bytes.split_at_checked(count * One::LENGTH).ok_or_else(|| unexpected(script))?;
-        let each = each.chunks_exact(One::LENGTH).map(|bytes| One::read(script, bytes)).collect();
+    ) -> Result<Vec<Result<OpReply>>> {
+        let script = call.script().name;
+        let unexpected = || crate::reply::unexpected(script);
+        let Value::BulkString(bytes) = answer else { return Err(unexpected()) };
+        let count = call.ops.len();
+        let (each, texts) = bytes.split_at_checked(count * One::LENGTH).ok_or_else(unexpected)?;
+        let each: Vec<_> = each.chunks_exact(One::LENGTH).map(One::read).collect();
         let texts = String::from_utf8_lossy(texts);
         let (untold, refused) = texts.split_once('\n').unwrap_or_default();
         let untold = (!untold.is_empty()).then(|| self.untold(at, untold));
-        Ok(Answers { each, untold, refused: refused.to_owned() })
+        let not_moved = each.iter().filter(|one| one.trigger == REFUSED).count();
+        if not_moved > 0 && script == scripts::RESCHEDULE.name {
+            debug!(topic = %at.topic, refused = not_moved, error = %no_right(refused), "trigger keys not moved");
+        }
+        let replies = call.ops.iter().zip(each);
+        replies.map(|(op, one)| one.reply(op, untold.as_ref(), refused).ok_or_else(unexpected)).collect()
     }
 }
 
-/// For tests of the scripts.
-impl Store {
-    /// Creates or replaces timers.
-    pub async fn arm(
-        &self,
-        at: &PartitionNames,
-        how: ArmHow,
-        timers: &[NewTimer],
-    ) -> Result<Vec<Result<Arming>>> {
-        self.change_only(at, Change::Arm(how, timers.iter().collect()), Changed::armed).await
-    }
-
-    /// Withdraws timers, and leaves trigger keys alone.
-    pub async fn cancel(&self, at: &PartitionNames, timers: &[Cancel]) -> Result<Vec<CancelReply>> {
-        let how = CancelHow { triggers: false };
-        self.change_only(at, Change::Cancel(how, timers.iter().collect()), Changed::cancelled)
-            .await?
-            .into_iter()
-            .collect()
-    }
-
-    /// Moves a waiting timer to another deadline, and leaves its trigger key alone.
-    pub async fn reschedule(&self, at: &PartitionNames, key: &[u8], when: WireWhen) -> Result<Rescheduled> {
-        let moved = Move { key: Bytes::copy_from_slice(key), when };
-        let change = Change::Reschedule(RescheduleHow { triggers: false }, vec![&moved]);
-        let mut answers = self.change_only(at, change, Changed::rescheduled).await?;
-        answers.pop().unwrap_or_else(|| Err(unexpected(scripts::RESCHEDULE.name)))
-    }
-
-    async fn change_only<T>(
-        &self,
-        at: &PartitionNames,
-        change: Change<'_>,
-        read: fn(Changed) -> Result<T>,
-    ) -> Result<Vec<Result<T>>> {
-        let mut answers = self.change(at, &[change]).await;
-        let each = answers.pop().unwrap_or_else(|| Ok(Vec::new()))?.into_iter();
-        Ok(each.map(|one| one.and_then(read)).collect())
-    }
-}
-
-/// What a script has answered.
-struct Answers {
-    each: Vec<One>,
-    /// Why listeners could not be told.
-    untold: Option<Error>,
-    /// Why trigger keys were refused.
-    refused: String,
-}
-
-impl Answers {
-    fn refused(&self) -> Error {
-        no_right(&self.refused)
-    }
-}
-
-/// What it has answered for one timer.
+/// What a script has answered for one timer.
 struct One {
-    script: &'static str,
     code: u8,
     trigger: u8,
     deadline: u64,
@@ -356,65 +310,65 @@ const REFUSED: u8 = 3;
 impl One {
     const LENGTH: usize = 10;
 
-    fn read(script: &'static str, bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8]) -> Self {
         let deadline = bytes[2..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        Self { script, code: bytes[0], trigger: bytes[1], deadline }
+        Self { code: bytes[0], trigger: bytes[1], deadline }
     }
 
-    fn armed(&self, timer: &NewTimer, untold: Option<&Error>, answers: &Answers) -> Result<Result<Changed>> {
-        let receipt = || Receipt {
+    /// None for a code that its script does not have. `untold` is why listeners could not be told, `refused` why trigger
+    /// keys could not be written.
+    fn reply(&self, op: &Op, untold: Option<&Error>, refused: &str) -> Option<Result<OpReply>> {
+        Some(Ok(match op {
+            Op::Arm(timer) => OpReply::Armed(match self.code {
+                0 => Arming::Armed(self.receipt(timer, untold, refused)),
+                1 => Arming::Replaced(self.receipt(timer, untold, refused)),
+                2 => Arming::AfterRunning(self.receipt(timer, untold, refused)),
+                3 => Arming::Exists,
+                4 => Arming::Superseded,
+                5 => return Some(Err(too_far())),
+                _ => return None,
+            }),
+            Op::Cancel { .. } => {
+                let result = match self.code {
+                    0 => Cancelled::NotArmed,
+                    1 => Cancelled::Cancelled,
+                    2 => Cancelled::InFlight,
+                    3 => Cancelled::Claimed,
+                    _ => return None,
+                };
+                let deadline = (self.deadline > 0).then_some(self.deadline);
+                OpReply::Cancelled(CancelReply { result, deadline })
+            }
+            Op::Reschedule { .. } => OpReply::Rescheduled(match self.code {
+                0 => Rescheduled::NotArmed,
+                1 => Rescheduled::Rescheduled(system_time(self.deadline)),
+                2 => Rescheduled::InFlight,
+                3 => return Some(Err(too_far())),
+                _ => return None,
+            }),
+        }))
+    }
+
+    fn receipt(&self, timer: &NewTimer, untold: Option<&Error>, refused: &str) -> Receipt {
+        Receipt {
             id: timer.arming,
             deadline: system_time(self.deadline),
             trigger: match self.trigger {
                 0 => TriggerKey::None,
                 1 => TriggerKey::Set,
-                REFUSED => TriggerKey::Failed(answers.refused()),
+                REFUSED => TriggerKey::Failed(no_right(refused)),
                 _ => TriggerKey::Taken,
             },
             reached: None,
             untold: untold.cloned(),
-        };
-        Ok(Ok(Changed::Armed(match self.code {
-            0 => Arming::Armed(receipt()),
-            1 => Arming::Replaced(receipt()),
-            2 => Arming::AfterRunning(receipt()),
-            3 => Arming::Exists,
-            4 => Arming::Superseded,
-            5 => return Ok(Err(too_far())),
-            _ => return Err(unexpected(self.script)),
-        })))
-    }
-
-    fn cancelled(&self) -> Result<CancelReply> {
-        let result = match self.code {
-            0 => Cancelled::NotArmed,
-            1 => Cancelled::Cancelled,
-            2 => Cancelled::InFlight,
-            3 => Cancelled::Claimed,
-            _ => return Err(unexpected(self.script)),
-        };
-        Ok(CancelReply { result, deadline: (self.deadline > 0).then_some(self.deadline) })
-    }
-
-    fn rescheduled(&self) -> Result<Result<Changed>> {
-        Ok(Ok(Changed::Rescheduled(match self.code {
-            0 => Rescheduled::NotArmed,
-            1 => Rescheduled::Rescheduled(system_time(self.deadline)),
-            2 => Rescheduled::InFlight,
-            3 => return Ok(Err(too_far())),
-            _ => return Err(unexpected(self.script)),
-        })))
+        }
     }
 }
 
-pub(super) fn flag(set: bool) -> u8 {
+fn flag(set: bool) -> u8 {
     if set { b'1' } else { b'0' }
 }
 
 fn too_far() -> Error {
     Error::invalid("the deadline lies beyond the year 2248 by the server's clock, and cannot be kept")
-}
-
-fn unexpected(script: &'static str) -> Error {
-    crate::reply::unexpected(script)
 }

@@ -2,12 +2,13 @@
 
 use crate::model::rig::{ArmCode, ArmReply, system_time};
 use bytes::Bytes;
-use keylapse::internals::{Cancel, CancelReply, Held, MAX_DEADLINE_MS, NewTimer, Replay, WireWhen};
+use keylapse::internals::{CancelReply, Held, MAX_DEADLINE_MS, NewTimer, Replay, WireWhen};
 use keylapse::{ArmingId, Cancelled, ErrorKind, Replayed, Rescheduled};
 
 use super::{Entry, Holder, Life, MEMORY, Moment, Oracle, promise};
 use crate::model::machine::call::Call;
 use crate::model::machine::driver::Verdict;
+use crate::produce::Cancel;
 
 const SUPERSEDED: ArmReply = ArmReply { code: ArmCode::Superseded, deadline: 0 };
 const TOO_FAR: ArmReply = ArmReply { code: ArmCode::TooFar, deadline: 0 };

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    self, ArmHow, Cancel, CancelId, Claim, Claimed, Group, Held, NewTimer, Replay, ReplayId, Settle,
-    SettleReply, Token, WireWhen,
+    self, CancelId, Claim, Claimed, Group, Held, NewTimer, Op, OpCall, OpFlags, OpReply, Replay, ReplayId,
+    Settle, SettleReply, Token, WireWhen,
 };
 use keylapse::{Arming, Cancelled, DeadReason, Replayed};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
@@ -16,6 +16,12 @@ fn told(answer: Told) -> Option<Answer> {
 }
 
 impl Twin {
+    pub(super) async fn produce(&self, flags: OpFlags, op: Op) -> OpReply {
+        let call = OpCall { flags, ops: vec![&op] };
+        let mut replies = self.store.produce(&self.at, &[call]).await.remove(0).expect("it answers");
+        replies.remove(0).expect("its deadline can be kept")
+    }
+
     pub(super) async fn deed(&self, number: usize, deed: Deed, repeat: bool) -> Option<Answer> {
         match deed {
             Deed::Arm { id, absent, by } => {
@@ -27,21 +33,20 @@ impl Twin {
                     trace: None,
                     by: by.map(|by| arming(number, by)),
                 };
-                let how = ArmHow { only_if_absent: absent, repeat, ..ArmHow::default() };
-                let reply = self.store.arm(&self.at, how, &[timer]).await.expect("it can be armed").remove(0);
-                told(match reply.expect("its deadline can be kept") {
-                    Arming::Armed(_) => Told::Armed,
-                    Arming::Replaced(_) => Told::Replaced,
-                    Arming::AfterRunning(_) => Told::AfterRunning,
-                    Arming::Exists => Told::Exists,
-                    Arming::Superseded => Told::Superseded,
+                let flags = OpFlags { only_if_absent: absent, repeat, ..OpFlags::default() };
+                told(match self.produce(flags, Op::Arm(timer)).await {
+                    OpReply::Armed(Arming::Armed(_)) => Told::Armed,
+                    OpReply::Armed(Arming::Replaced(_)) => Told::Replaced,
+                    OpReply::Armed(Arming::AfterRunning(_)) => Told::AfterRunning,
+                    OpReply::Armed(Arming::Exists) => Told::Exists,
+                    OpReply::Armed(Arming::Superseded) => Told::Superseded,
                     other => panic!("nobody expects {other:?}"),
                 })
             }
             Deed::Cancel { id: cancel } => {
                 let id = CancelId::from_bytes(&id(b'C', number, cancel)).expect("it has 8 bytes");
-                let cancel = Cancel { key: key(number), id };
-                let reply = self.store.cancel(&self.at, &[cancel]).await.expect("it can be cancelled")[0];
+                let reply = self.produce(OpFlags::default(), Op::Cancel { key: key(number), id }).await;
+                let OpReply::Cancelled(reply) = reply else { panic!("nobody expects {reply:?}") };
                 told(match reply.result {
                     Cancelled::NotArmed => Told::NotArmed,
                     Cancelled::Cancelled => Told::Cancelled,

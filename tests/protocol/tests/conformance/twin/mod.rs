@@ -5,7 +5,7 @@ mod kept;
 
 use bytes::Bytes;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Held, LetterBounds, SlotId, Store, Token, WireWhen};
+use keylapse::internals::{Held, LetterBounds, Op, OpFlags, OpReply, SlotId, Store, Token, WireWhen};
 use keylapse::{ArmingId, Rescheduled};
 use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Timer, WORKERS, World};
 use keylapse_support::Server;
@@ -202,8 +202,8 @@ impl Twin {
     }
 
     async fn reschedule(&self, number: usize, left: u64) {
-        let reply = self.store.reschedule(&self.at, &key(number), WireWhen::In(left)).await;
-        let reply = reply.expect("it can be moved");
-        assert!(matches!(reply, Rescheduled::Rescheduled(_)), "{reply:?}");
+        let op = Op::Reschedule { key: key(number), when: WireWhen::In(left) };
+        let reply = self.produce(OpFlags::default(), op).await;
+        assert!(matches!(reply, OpReply::Rescheduled(Rescheduled::Rescheduled(_))), "{reply:?}");
     }
 }
