@@ -137,9 +137,8 @@ pub use policy::{Treatment, WriteBack};
 pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
-    ArmRequest, AttachPlan, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed,
-    ForwardTo, Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase,
-    Undecoded,
+    ArmRequest, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed, ForwardTo,
+    Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase, Undecoded,
 };
 pub use servers::Servers;
 pub use signal::shutdown_signal;

@@ -1,18 +1,14 @@
 //! The producers' door: arm, cancel, look, pause, repartition, destroy, and the dead letters.
 
-mod attached;
 mod bulk;
 mod destroy;
-mod fleet;
 mod forward;
 mod key;
-mod key_scan;
 mod lane;
 mod letters;
 mod repartition;
 mod timer;
 
-pub use self::attached::{AttachPlan, AttachedCounts};
 pub use self::bulk::{BulkRequest, NewArm};
 pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::forward::ForwardTo;
@@ -23,15 +19,17 @@ pub use self::timer::{ArmRequest, Timer, TimerPhase};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use crate::client::Client;
 use crate::connection::persist;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::schedule::lane::Lane;
+use crate::time::system_time;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::Inject;
-use crate::wire::JournalBounds;
+use crate::wire::{AttachedHoldings, JournalBounds, ListenerReport, listeners};
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
@@ -77,6 +75,20 @@ impl Known {
             && self.attached == config.attach.is_some()
             && (config.journal.is_none() || config.journal == self.journal)
     }
+}
+
+/// What there is of an attached topic in Redis: see [`Schedule::attached_counts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttachedCounts {
+    /// Keys that are enrolled.
+    pub enrolled: u64,
+    /// When the next of them is looked at: just after its deadline, or a quarter of a second before that for its value.
+    pub next_check: Option<SystemTime>,
+    /// Keys whose expiries are remembered, so that each fires once. One that is on both pages counts twice.
+    pub histories: u64,
+    /// Lapses that wait, run, or wait for a retry, without those that are kept behind another of the same key.
+    pub lapses: u64,
 }
 
 impl Schedule {
@@ -160,6 +172,66 @@ impl Schedule {
             self.persist(|_| self.client.store.pause(lane.at(), reason)).await?;
         }
         Ok(())
+    }
+
+    /// What each listener of this namespace and database said of itself last. Each reports every five seconds, and
+    /// takes its report away when it stops; one of which nothing was heard for 15 s is not among them.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn listeners(&self) -> Result<Vec<ListenerReport>> {
+        let hash = listeners(&self.client.namespace);
+        self.persist(|_| self.client.store.listeners(&hash)).await
+    }
+
+    /// Who serves a topic: the [listeners](Self::listeners) that have it.
+    ///
+    /// ```no_run
+    /// # async fn serves(schedule: keylapse::Schedule, orders: keylapse::Topic<u64>) -> keylapse::Result<()> {
+    /// for listener in schedule.serving(&orders).await? {
+    ///     println!("{} (process {}) has run {:?}", listener.host, listener.pid, listener.topics["order"].counts);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`listeners`](Self::listeners).
+    pub async fn serving<T>(&self, topic: &Topic<T>) -> Result<Vec<ListenerReport>> {
+        let mut all = self.listeners().await?;
+        all.retain(|listener| listener.serves(topic.name()));
+        Ok(all)
+    }
+
+    /// What there is of an attached topic now, over all partitions. It costs the server some microseconds for each
+    /// partition, however many keys are enrolled, and writes nothing.
+    ///
+    /// ```no_run
+    /// # async fn count(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// let orders = keylapse::Attached::new(keylapse::Topic::<u64>::new("order:unpaid:{id}")?);
+    /// let counts = schedule.attached_counts(orders.topic()).await?;
+    /// println!("{} orders are enrolled, {} have lapsed and are not done", counts.enrolled, counts.lapses);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses. Of kind [`Invalid`](crate::ErrorKind::Invalid) if the topic is not
+    /// an attached one.
+    pub async fn attached_counts<T>(&self, topic: &Topic<T>) -> Result<AttachedCounts> {
+        topic.config.policy_for("attached_counts")?;
+        topic.config.check(&self.client.namespace)?;
+        let (mut counts, mut next) = (AttachedCounts::default(), None::<u64>);
+        for at in &topic.config.all_partitions(&self.client.namespace) {
+            let held = self.persist(|_| self.client.store.attached_holdings(at)).await?;
+            let AttachedHoldings { enrolled, next_check, histories, lapses } = held;
+            counts.enrolled += enrolled;
+            counts.histories += histories;
+            counts.lapses += lapses;
+            next = next.into_iter().chain(next_check).min();
+        }
+        counts.next_check = next.map(system_time);
+        Ok(counts)
     }
 
     /// The partitions of a topic. Its settings are checked at each call, as each may give another value of the same name;

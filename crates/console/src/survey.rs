@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Console;
+use crate::connection::Server;
 use crate::error::{Error, Result};
+use crate::escape::glob_of_any;
+use crate::limits::MAX_KEY;
 use crate::pattern::Pattern;
-use crate::policy::Policy;
-use crate::wire::{SurveyedKey, listeners};
+use crate::policy::{Policy, scan_pace};
+use crate::wire::{SurveyedKey, is_own, listeners};
 
 /// Keys that are asked about at once.
 const PAGE: usize = 250;
@@ -97,7 +100,9 @@ pub struct Watched {
 
 impl Console {
     /// Looks at what attaching to the keys of a pattern would mean, and writes nothing: it takes a user who may only
-    /// read. Reading a key that has expired makes the server delete it, as any reading does.
+    /// read. Reading a key that has expired makes the server delete it, as any reading does. What another topic has a
+    /// better claim to counts, too. A key counts once more that the server names twice, as it may while its table of keys
+    /// grows or shrinks.
     ///
     /// # Errors
     /// When the pattern cannot be read.
@@ -135,12 +140,13 @@ impl SurveyRequest<'_> {
     pub async fn run(self) -> Result<Survey> {
         let store = self.console.store();
         let mut survey = Survey::begin();
-        for server in self.console.persist(|_| store.scanned()).await? {
-            let size = store.database_size(&server).await?;
+        let servers = self.console.persist(|_| store.scanned()).await?;
+        for server in &servers {
+            let size = store.database_size(server).await?;
             survey.keys = survey.keys.zip(size).map(|(keys, more)| keys + more);
         }
         let (now, mut watched) = (self.now().await?, Vec::new());
-        let mut scan = self.console.schedule.scan(&self.pattern, self.policy.scan_rate).await?;
+        let mut scan = KeyScan::new(self.console, &self.pattern, self.policy.scan_rate, servers);
         while let Some(keys) = scan.next().await? {
             for keys in keys.chunks(PAGE) {
                 let weighs = survey.value_bytes.is_some() && survey.with_deadline < WEIGHED;
@@ -178,6 +184,53 @@ impl SurveyRequest<'_> {
             }
         }
         Ok(seen)
+    }
+}
+
+/// All keys of these servers, gone through once at the rate of a listener's scan: gives those that a pattern matches, step
+/// by step. Nothing is written.
+struct KeyScan<'a> {
+    console: &'a Console,
+    pattern: &'a Pattern,
+    rate: u32,
+    /// Those that are left, the present one last.
+    servers: Vec<Server>,
+    cursor: u64,
+    /// When the next step may be made.
+    due: Instant,
+    /// Keys that match but for their length.
+    too_long: u64,
+}
+
+impl<'a> KeyScan<'a> {
+    fn new(console: &'a Console, pattern: &'a Pattern, rate: u32, mut servers: Vec<Server>) -> Self {
+        servers.reverse();
+        Self { console, pattern, rate, servers, cursor: 0, due: Instant::now(), too_long: 0 }
+    }
+
+    /// The keys that the next step finds, which may be none; nothing at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Bytes>>> {
+        let Some(server) = self.servers.last().cloned() else { return Ok(None) };
+        sleep_until(self.due).await;
+        let (step, every) = scan_pace(self.rate);
+        self.due = Instant::now() + every;
+        let (store, cursor) = (self.console.store(), self.cursor);
+        let prefix = glob_of_any(&[self.pattern.literal_prefix()]);
+        let found = self.console.persist(|_| store.scan(&server, cursor, &prefix, step as usize)).await?;
+        self.cursor = found.0;
+        if self.cursor == 0 {
+            self.servers.pop();
+            self.due = Instant::now();
+        }
+        Ok(Some(self.matching(found.1)))
+    }
+
+    fn matching(&mut self, mut keys: Vec<Bytes>) -> Vec<Bytes> {
+        keys.retain(|key| !is_own(&self.console.namespace(), key) && self.pattern.is_match(key));
+        let found = keys.len();
+        keys.retain(|key| key.len() <= MAX_KEY);
+        self.too_long += (found - keys.len()) as u64;
+        keys
     }
 }
 

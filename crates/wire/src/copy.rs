@@ -14,8 +14,6 @@ pub const TOO_LARGE: u8 = 1;
 pub const STRING: u8 = 2;
 /// Another type, as the server's DUMP writes it.
 pub const DUMP: u8 = 3;
-/// Of a type that is not copied.
-pub const NOT_COPIED: u8 = 4;
 
 /// The fields of a hash, one by one.
 pub const FIELDS: u8 = 5;

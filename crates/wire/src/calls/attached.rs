@@ -342,11 +342,6 @@ impl Store {
         Ok(found)
     }
 
-    /// The servers that hold keys, each of which is to be scanned by itself.
-    pub async fn scanned(&self) -> Result<Vec<Server>> {
-        self.0.topology.primaries().await
-    }
-
     /// One step through all keys of a server's database: where to go on (0: the end), and those that the pattern
     /// matches.
     pub async fn scan(
