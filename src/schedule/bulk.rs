@@ -83,7 +83,8 @@ impl Schedule {
         topic: &'a Topic<T>,
         arms: impl Stream<Item = NewArm<K, T>> + Send + 'a,
     ) -> BulkRequest<'a, Arming> {
-        self.bulk(topic, arms.map(|arm| self.new_arm(topic, &arm)), OpReply::armed)
+        let new = |arm: NewArm<K, T>| self.new_timer(topic, &arm.key, arm.when, &arm.payload).map(Op::Arm);
+        self.bulk(topic, arms.map(new), OpReply::armed)
     }
 
     /// Withdraws many timers, as [`cancel`](Self::cancel) does one and [`arm_many`](Self::arm_many) arms many.
@@ -144,10 +145,6 @@ impl Schedule {
     ) -> BulkRequest<'a, R> {
         let (config, ops) = (&topic.config, ops.boxed());
         BulkRequest { schedule: self, config, ops, flags: flags_of(config), progress: None, read }
-    }
-
-    fn new_arm<K: KeyArgs, T>(&self, topic: &Topic<T>, arm: &NewArm<K, T>) -> Result<Op> {
-        self.new_timer(topic, &arm.key, arm.when, &arm.payload).map(Op::Arm)
     }
 }
 
