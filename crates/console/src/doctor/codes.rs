@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::finding::Severity;
+use super::report::Severity;
 
 /// One thing that the doctor can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -265,7 +265,7 @@ mod tests {
     /// A name that no test has is a finding that nobody has seen.
     #[test]
     fn each_code_stands_in_a_test_of_real_servers() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
         let folder =
             std::fs::read_dir(root.join("server/doctor")).unwrap().map(|entry| entry.unwrap().path());
         let advice =

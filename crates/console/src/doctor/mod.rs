@@ -1,25 +1,24 @@
 //! Looks at servers before anything of ours is there, and at topics once they are: what is amiss, what that means, and
 //! the line that mends it.
 //!
-//! Each check is a file, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
+//! Checks stand by their subjects, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
 //! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
 //! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
 
 mod case;
-mod checks;
 mod codes;
-mod diagnosis;
-mod finding;
+mod events;
 mod info;
-mod patient;
-mod refusal;
+mod reach;
+mod report;
+mod rights;
 mod service;
-mod site;
+mod settings;
+mod time;
 mod topics;
 
 pub use self::codes::{Code, codes};
-pub use self::diagnosis::{Diagnosis, Lateness, Summary};
-pub use self::finding::{Finding, Severity};
+pub use self::report::{Diagnosis, Finding, Lateness, Severity, Summary};
 
 use keylapse::inside::ClientInside as _;
 use std::future::IntoFuture;
@@ -28,13 +27,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use crate::Console;
-use crate::error::Error;
 use keylapse::Client;
+use crate::Console;
+use crate::error::{Error, Result};
 
-use case::Case;
-use checks::{examine, glance};
-use patient::{Asked, Patient};
+use case::{Asked, Case};
 use topics::Topics;
 
 /// How long may be measured.
@@ -60,8 +57,7 @@ impl Console {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use keylapse::Client;
-    /// use keylapse_console::Console;
+    /// use keylapse::{Client, console::Console};
     ///
     /// # async fn look() -> keylapse::Result<()> {
     /// let console = Console::new(Client::new("redis://127.0.0.1/")?);
@@ -91,20 +87,20 @@ impl DoctorRequest<'_> {
     async fn look(self) -> Diagnosis {
         let Self { client, measure } = self;
         let known = match client.check_settings() {
-            Ok(()) => patient::known(client).await,
+            Ok(()) => Case::known(client).await,
             Err(error) => Err(error),
         };
         match known {
-            Ok(patients) => all(client, patients, measure).await,
+            Ok(servers) => all(client, servers, measure).await,
             Err(error) => unreachable(client, &error).await,
         }
     }
 }
 
-async fn all(client: &Client, patients: Vec<Patient>, measure: Option<Duration>) -> Diagnosis {
-    let with_replicas = |patient| with_replicas(client, patient, measure);
+async fn all(client: &Client, servers: Vec<Case>, measure: Option<Duration>) -> Diagnosis {
+    let with_replicas = |server| with_replicas(client, server, measure);
     let mut cases: Vec<Case> =
-        join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
+        join_all(servers.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
     once(&mut cases);
     let serves = cases.iter().any(|case| case.serves);
     let mut diagnosis = Diagnosis::default();
@@ -131,9 +127,9 @@ fn once(cases: &mut Vec<Case>) {
 }
 
 /// A server, and then the replicas that it has named.
-async fn with_replicas(client: &Client, patient: Patient, measure: Option<Duration>) -> Vec<Case> {
-    let case = examine(patient, measure).await;
-    let replicas = patient::replicas_of(client, &case.patient, &case.info);
+async fn with_replicas(client: &Client, server: Case, measure: Option<Duration>) -> Vec<Case> {
+    let case = examine(server, measure).await;
+    let replicas = case.replicas(client);
     let mut cases = vec![case];
     cases.extend(join_all(replicas.into_iter().map(|replica| examine(replica, None))).await);
     cases
@@ -143,11 +139,10 @@ async fn with_replicas(client: &Client, patient: Patient, measure: Option<Durati
 /// be reached shows why.
 async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let mut cases = Vec::new();
-    for patient in patient::named(client) {
-        let case = glance(patient).await;
+    for server in Case::named(client) {
+        let case = glance(server).await;
         // A sentinel that watches the primary leads on to it.
-        let behind =
-            if case.findings.is_empty() { patient::behind(client, &case.patient).await } else { None };
+        let behind = if case.findings.is_empty() { case.behind(client).await } else { None };
         cases.push(case);
         if let Some(primary) = behind {
             cases.push(glance(primary).await);
@@ -157,16 +152,59 @@ async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let explains = |case: &&Case| {
         !case.findings.is_empty() && !says(case, codes::UNREACHABLE) && !says(case, codes::ANSWERS)
     };
-    let is_primary = |case: &&Case| says(case, codes::UNREACHABLE) && case.patient.asked == Asked::Server;
+    let is_primary = |case: &&Case| says(case, codes::UNREACHABLE) && case.asked == Asked::Server;
     let findings = match cases.iter().find(explains).or_else(|| cases.iter().find(is_primary)) {
         Some(case) => case.findings.clone(),
         None => {
             let nodes = client.store().target().endpoints.to_string();
-            let cli = cases.first().map_or("redis-cli", |case| &case.patient.cli);
+            let cli = cases.first().map_or("redis-cli", |case| &case.cli);
             vec![Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", cli)])]
         }
     };
     Diagnosis { findings, ..Diagnosis::default() }
+}
+
+/// Goes over one server, up to where it answers no more.
+async fn examine(mut case: Case, measure: Option<Duration>) -> Case {
+    if reach::answers(&mut case).await
+        && let Err(error) = go_over(&mut case, measure).await
+    {
+        case.say(&codes::LOST, error.to_string());
+    }
+    case
+}
+
+/// Looks only at what the URL leads to, and whether that serves anybody.
+async fn glance(mut case: Case) -> Case {
+    if reach::answers(&mut case).await
+        && let Err(error) = reach::serves(&mut case).await
+    {
+        case.say(&codes::UNREACHABLE, error.to_string());
+    }
+    case
+}
+
+async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
+    case.serves = reach::serves(case).await?;
+    if !case.serves {
+        return Ok(());
+    }
+    case.clocks = time::clocks(case).await?;
+    reach::transport(case);
+    settings::read(case).await?;
+    settings::flags(case);
+    settings::buffers(case);
+    settings::eviction(case);
+    settings::persistence(case);
+    settings::replication(case);
+    time::predicted(case);
+    reach::scripts(case).await?;
+    let heard = events::canary(case).await?;
+    rights::check(case).await?;
+    if let (Some(window), Some(earshot)) = (measure, heard) {
+        time::measure(case, earshot, window).await?;
+    }
+    time::clock(case).await
 }
 
 impl<'a> IntoFuture for DoctorRequest<'a> {

@@ -1,12 +1,66 @@
-//! Services that run servers for others, and let nobody run some of the lines that the doctor prints: settings, users and
-//! versions are changed by the service's own means there. docs/providers.md has the pages that say so.
+//! Where a server runs, as far as advice depends on it: its machine, and the service behind it.
 //!
-//! A service is known by its host names; where these are hidden, by what INFO says, if it says anything. One that refuses
-//! CONFIG as a command that does not exist is a service, whichever.
+//! Services run servers for others, and let nobody run some of the lines that the doctor prints: settings, users and
+//! versions are changed by the service's own means there. docs/providers.md has the pages that say so. A service is known
+//! by its host names; where these are hidden, by what INFO says, if it says anything. One that refuses CONFIG as a command
+//! that does not exist is a service, whichever.
+
+use std::net::IpAddr;
 
 use crate::connection::Endpoint;
 
 use super::info::Info;
+
+/// Where the server is, as seen from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    /// On this machine.
+    Here,
+    /// In a container, on whichever machine.
+    Container,
+    /// On the machine of this name.
+    Elsewhere(String),
+}
+
+impl Site {
+    /// A server that is the first process of its machine runs in a container.
+    pub(super) fn of(endpoint: &Endpoint, info: &Info) -> Self {
+        match endpoint {
+            _ if info.number("process_id") == Some(1) => Self::Container,
+            Endpoint::Tcp { host, .. } if !is_here(endpoint) => Self::Elsewhere(host.clone()),
+            _ => Self::Here,
+        }
+    }
+
+    /// Ends a line that says what to install.
+    pub(super) fn there(&self) -> String {
+        match self {
+            Self::Here => "on this machine".to_owned(),
+            Self::Container => "in its container: start it from a newer image".to_owned(),
+            Self::Elsewhere(host) => format!("on {host}"),
+        }
+    }
+
+    /// Begins a line that is for the kernel of the server's machine; empty where that is this one.
+    pub(super) fn prefix(&self) -> String {
+        match self {
+            Self::Here => String::new(),
+            Self::Container => "on the machine that runs the container: ".to_owned(),
+            Self::Elsewhere(host) => format!("on {host}: "),
+        }
+    }
+}
+
+/// Returns whether the way there stays within the machine. A name may lead anywhere.
+pub(super) fn is_here(endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Unix(_) => true,
+        Endpoint::Tcp { host, .. } => {
+            host.eq_ignore_ascii_case("localhost")
+                || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
 
 /// One service.
 #[derive(Debug, PartialEq, Eq)]
@@ -173,6 +227,34 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_and_sockets_are_here() {
+        for (endpoint, here) in [
+            ("127.0.0.1", true),
+            ("127.8.8.8", true),
+            ("[::1]", true),
+            ("LocalHost", true),
+            ("10.0.0.1", false),
+            ("localhost.example.com", false),
+            ("[2001:db8::1]", false),
+        ] {
+            assert_eq!(is_here(&Endpoint::read(endpoint, 6379).unwrap()), here, "{endpoint}");
+        }
+        assert!(is_here(&Endpoint::Unix("/run/redis.sock".into())));
+    }
+
+    #[test]
+    fn a_server_that_is_the_first_process_is_in_a_container() {
+        for (host, info, site) in [
+            ("localhost", "process_id:7\r\n", Site::Here),
+            ("localhost", "process_id:1\r\n", Site::Container),
+            ("redis.shop", "process_id:1\r\n", Site::Container),
+            ("redis.shop", "", Site::Elsewhere("redis.shop".to_owned())),
+        ] {
+            assert_eq!(Site::of(&Endpoint::read(host, 6379).unwrap(), &Info::read(info)), site, "{host}");
+        }
+    }
 
     #[test]
     fn services_are_known_by_their_hosts() {

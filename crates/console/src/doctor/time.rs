@@ -1,19 +1,145 @@
-//! How late expired keys are announced: some that nobody reads, beside some that are read just after their deadlines.
+//! The server's clock, and how late it announces expired keys: as its settings predict, and as it is measured.
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylapse_connection::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::counted;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::hearing::{Earshot, Voice};
+use crate::inside::{Earshot, Voice};
 
-use super::super::case::{Case, answered};
-use super::super::codes;
-use super::predicted::faster;
+use super::case::{Case, answered};
+use super::codes::{self, Code};
+use super::service::Site;
+
+/// Two clocks at one moment, give or take the time of the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    /// The server's, in microseconds since 1970.
+    server: u64,
+    /// This machine's, in the middle between question and answer.
+    here: SystemTime,
+    /// The one that never jumps.
+    steady: Instant,
+    /// By how much they may be apart for no other reason than the way, in microseconds.
+    doubt: u64,
+}
+
+/// Microseconds by which two machines' clocks may differ.
+const APART: i64 = 2_000_000;
+/// By how much it may run ahead of, or behind, one that never jumps: clocks are slewed, and machines are busy.
+const STEP: i64 = 100_000;
+
+/// Reads both; none where TIME is refused, which the rights say.
+pub(super) async fn clocks(case: &Case) -> Result<Option<Clocks>> {
+    let asked = Instant::now();
+    let said = case.ask("reading the server's clock", &cmd("TIME")).await?;
+    let way = asked.elapsed();
+    let time = said.ok().and_then(|said| keylapse_connection::from_redis_value::<(u64, u64)>(said).ok());
+    Ok(time.map(|(seconds, micros)| Clocks {
+        server: seconds.saturating_mul(1_000_000).saturating_add(micros),
+        here: SystemTime::now() - way / 2,
+        steady: asked + way / 2,
+        doubt: micros_of(way),
+    }))
+}
+
+/// Compares with what was read when the examination began.
+pub(super) async fn clock(case: &mut Case) -> Result<()> {
+    let Some(before) = case.clocks else { return Ok(()) };
+    let Some(after) = clocks(case).await? else { return Ok(()) };
+    let step = step(&before, &after);
+    if exceeds(step, STEP, before.doubt + after.doubt) {
+        say_of_clock(case, &codes::CLOCK_STEPS, format!("by {} ms while it was looked at", step / 1000));
+        return Ok(());
+    }
+    let apart =
+        signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
+    if exceeds(apart, APART, after.doubt) {
+        let way = if apart > 0 { "ahead of" } else { "behind" };
+        say_of_clock(
+            case,
+            &codes::CLOCKS_DIFFER,
+            format!("it is {} ms {way} this machine's", apart.abs() / 1000),
+        );
+    }
+    Ok(())
+}
+
+/// A service sees to its own clock, so that the one to set is this machine's.
+fn say_of_clock(case: &mut Case, code: &Code, observed: String) {
+    let site = Site::of(&case.address().endpoint(), &case.info);
+    let prefix = if case.service().is_some() { String::new() } else { site.prefix() };
+    case.say_with(code, observed, &[("where", &prefix)]);
+}
+
+/// What the server's clock has gone more than time has.
+fn step(before: &Clocks, after: &Clocks) -> i64 {
+    let steady = after.steady.saturating_duration_since(before.steady);
+    signed(after.server) - signed(before.server) - signed(micros_of(steady))
+}
+
+fn exceeds(difference: i64, limit: i64, doubt: u64) -> bool {
+    difference.unsigned_abs() > limit.unsigned_abs().saturating_add(doubt)
+}
+
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn signed(micros: u64) -> i64 {
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+// How late keys come that nobody reads, by the law of the server's expiry: in each of its `hz` cycles a second it looks at
+// twenty keys with a time to live, five more for each step of `active-expire-effort`, and goes on at once only where many
+// of them have expired. So it takes that long to come round to a key.
+const DEFAULT_HZ: u64 = 10;
+const DEFAULT_EFFORT: u64 = 1;
+/// Seconds. A second is what a server without other keys takes at most.
+const LATE: f64 = 2.0;
+
+pub(super) fn predicted(case: &mut Case) {
+    if !case.takes_writes() || case.info.is_empty() {
+        return;
+    }
+    let (hz, effort) = (case.number("hz"), case.number("active-expire-effort"));
+    let keys = case.info.volatile_keys(case.db);
+    let worst = worst_s(keys, hz.unwrap_or(DEFAULT_HZ), effort.unwrap_or(DEFAULT_EFFORT));
+    case.lateness.plain_late_predicted_max_s = Some(worst);
+    let known = if hz.is_some() { "" } else { ", as is usual: the settings cannot be read" };
+    let observed = format!(
+        "{worst:.1} s at worst: {} with a time to live, hz {}, active-expire-effort {}{known}",
+        counted(keys, "key"),
+        hz.unwrap_or(DEFAULT_HZ),
+        effort.unwrap_or(DEFAULT_EFFORT)
+    );
+    if worst > LATE {
+        case.say_with(&codes::PLAIN_LATE, observed, &[("faster", faster(case))]);
+    } else {
+        case.say(&codes::PLAIN_PREDICTED, observed);
+    }
+}
+
+/// What has the server look at more keys, at the price of its processor's time: the setting that helps most first.
+fn faster(case: &Case) -> &'static str {
+    let number = |name, usual| case.number(name).unwrap_or(usual);
+    match (number("hz", DEFAULT_HZ), number("active-expire-effort", DEFAULT_EFFORT)) {
+        (..100, _) => "hz 100",
+        (_, ..10) => "active-expire-effort 10",
+        _ => "hz 500",
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // a prediction
+fn worst_s(keys: u64, hz: u64, effort: u64) -> f64 {
+    let each_second = hz.max(1) * (20 + 5 * effort.saturating_sub(1));
+    keys as f64 / each_second as f64
+}
 
 /// How many of each kind.
 const PROBES: u32 = 200;
@@ -23,7 +149,6 @@ const AT_ONCE: usize = 20;
 const MARGIN: Duration = Duration::from_millis(2);
 /// How often a key is read until it is gone.
 const READS: u32 = 5;
-
 /// An event may come after the answer by so much, where it comes on another connection.
 const ON_THE_WAY: Duration = Duration::from_millis(200);
 
@@ -31,11 +156,11 @@ const ON_THE_WAY: Duration = Duration::from_millis(200);
 type Probe = (Bytes, Instant);
 
 /// Deadlines are spread over the first half of the time, so that each key has the other half to be found.
-pub(super) async fn check(case: &mut Case, mut earshot: Earshot, window: Duration) -> Result<()> {
+pub(super) async fn measure(case: &mut Case, mut earshot: Earshot, window: Duration) -> Result<()> {
     let end = Instant::now() + window;
     let Some(plain) = write(case, "plain", window / 2).await? else { return Ok(()) };
     let Some(touched) = write(case, "touched", window / 2).await? else { return Ok(()) };
-    let (voice, ours) = (earshot.voice(), case.patient.key(""));
+    let (voice, ours) = (earshot.voice(), case.key(""));
     let over = async {
         let read = read_when_due(voice, &touched).await;
         sleep_until(end.max(Instant::now() + ON_THE_WAY)).await;
@@ -54,7 +179,7 @@ async fn write(case: &Case, kind: &str, over: Duration) -> Result<Option<Vec<Pro
     for some in numbers.chunks(AT_ONCE) {
         let (mut commands, mut keys) = (pipe(), Vec::new());
         for number in some {
-            let (key, life) = (case.patient.key(&format!("{kind}:{number}")), over * *number / PROBES);
+            let (key, life) = (case.key(&format!("{kind}:{number}")), over * *number / PROBES);
             let life = life.max(Duration::from_millis(1));
             commands.cmd("SET").arg(&key).arg("").arg("PX").arg(life.as_millis() as u64); // half a window
             keys.push((Bytes::from(key), life));
@@ -176,6 +301,30 @@ fn report(case: &mut Case, plain: &Lateness, touched: &Lateness) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_jump_is_what_time_does_not_explain() {
+        let (steady, here) = (Instant::now(), UNIX_EPOCH);
+        let before = Clocks { server: 1_000_000_000, here, steady, doubt: 500 };
+        let later = |server| Clocks { server, steady: steady + Duration::from_secs(3), ..before };
+        for (server, expected) in
+            [(1_003_000_000, 0), (1_063_000_000, 60_000_000), (1_000_000_000, -3_000_000)]
+        {
+            assert_eq!(step(&before, &later(server)), expected);
+        }
+        assert!(exceeds(-3_000_000, STEP, 1000) && !exceeds(100_500, STEP, 1000));
+    }
+
+    /// Beside what was measured on four servers: 97.8, 30.3 and 9.8 s at worst.
+    #[test]
+    fn the_law_is_the_one_that_was_measured() {
+        for (keys, hz, effort, seconds) in
+            [(0, 10, 1, 0.0), (20_000, 10, 1, 100.0), (20_000, 10, 10, 30.769), (20_000, 100, 1, 10.0)]
+        {
+            let predicted = worst_s(keys, hz, effort);
+            assert!((predicted - seconds).abs() < 0.001, "{keys} {hz} {effort}: {predicted}");
+        }
+    }
 
     #[test]
     fn what_was_not_heard_counts_as_such_and_not_as_late() {

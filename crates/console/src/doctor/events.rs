@@ -1,4 +1,5 @@
-//! Whether an expired key is heard: from the flag over the rights to the network.
+//! Whether listeners could be told of new timers, and whether an expired key is heard: from the flag over the rights to the
+//! network.
 
 use std::time::Duration;
 
@@ -6,24 +7,24 @@ use keylapse_connection::cmd;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::hearing::{Earshot, Voice};
+use crate::inside::{Earshot, Voice};
 use crate::wire::expired_channel;
 
-use super::super::case::{Case, answered};
-use super::super::codes;
-use super::super::refusal::{Need, Refusal};
-use super::{eviction, wake_ups};
+use super::case::{Case, answered};
+use super::codes;
+use super::rights::{Need, Refusal};
+use super::settings::enough;
 
 /// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
 /// its time.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
-pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
-    let mut earshot = match answered(Earshot::of(&case.patient.server, &case.patient.namespace).await)? {
+pub(super) async fn canary(case: &mut Case) -> Result<Option<Earshot>> {
+    let mut earshot = match answered(Earshot::of(&case.server, &case.namespace).await)? {
         Ok(earshot) => earshot,
         Err(error) if error.kind() == ErrorKind::Permission => {
-            let rules = format!("+subscribe '&{}'", expired_channel(case.patient.db));
+            let rules = format!("+subscribe '&{}'", expired_channel(case.db));
             case.refusals.push(Refusal::new(Need::Events, &rules, &error.to_string()));
             return Ok(None);
         }
@@ -32,7 +33,7 @@ pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
             return Ok(None);
         }
     };
-    wake_ups::check(case, &earshot).await?;
+    wake_ups(case, &earshot).await?;
     if !case.takes_writes() {
         return Ok(None);
     }
@@ -40,12 +41,12 @@ pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
 }
 
 async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
-    let (key, voice) = (case.patient.key("canary"), earshot.voice());
+    let (key, voice) = (case.key("canary"), earshot.voice());
     let began = Instant::now();
     match answered(make_and_release(&voice, &key).await)? {
         Ok(()) => {}
         Err(error) => {
-            refused(case, &error);
+            writes_refused(case, &error);
             return Ok(false);
         }
     }
@@ -76,10 +77,10 @@ async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
 }
 
 /// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
-fn refused(case: &mut Case, error: &Error) {
+fn writes_refused(case: &mut Case, error: &Error) {
     let line = match error.code() {
         Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
-        Some("OOM") => format!("CONFIG SET maxmemory {}", eviction::enough(case)),
+        Some("OOM") => format!("CONFIG SET maxmemory {}", enough(case)),
         Some("NOREPLICAS") => "CONFIG SET min-replicas-to-write 0".to_owned(),
         // It takes writes again, and loses them in a crash: that is said by itself.
         Some("MISCONF") if error.to_string().contains("RDB") => {
@@ -99,4 +100,37 @@ fn unheard(case: &mut Case, observed: String) {
     let known = case.setting("notify-keyspace-events").is_some();
     let line = if known { "INFO clients" } else { "CONFIG SET notify-keyspace-events Ex" };
     case.say_with(&codes::CANARY_UNHEARD, observed, &[("line", line)]);
+}
+
+async fn wake_ups(case: &mut Case, earshot: &Earshot) -> Result<()> {
+    let (channel, voice) = (case.key("wake"), earshot.voice());
+    if !earshot.is_ordered() {
+        case.say(&codes::NO_SHARDED, "there is no RESP3, in which alone it is used");
+        return Ok(());
+    }
+    let subscribe = cmd("SSUBSCRIBE").arg(&channel).clone();
+    if let Err(error) = answered(voice.ask("SSUBSCRIBE", &subscribe).await)? {
+        wake_ups_refused(case, "+ssubscribe +sunsubscribe", &error);
+    }
+    if case.takes_writes() {
+        let publish = cmd("SPUBLISH").arg(&channel).arg("").clone();
+        if let Err(error) = answered(voice.ask("SPUBLISH", &publish).await)? {
+            wake_ups_refused(case, "+spublish", &error);
+        }
+    }
+    Ok(())
+}
+
+/// Of a cluster, the channel's slot may be on its way: that says nothing.
+fn wake_ups_refused(case: &mut Case, rule: &str, error: &Error) {
+    match error.kind() {
+        ErrorKind::Permission => {
+            let rules = format!("{rule} '&{}:*'", case.namespace);
+            case.refusals.push(Refusal::new(Need::WakeUps, &rules, &error.to_string()));
+        }
+        ErrorKind::Unsupported if error.redirect().is_none() && !case.has_said(&[codes::NO_SHARDED]) => {
+            case.say(&codes::NO_SHARDED, error.to_string());
+        }
+        _ => {}
+    }
 }

@@ -1,0 +1,321 @@
+//! What the user may do, command by command.
+//!
+//! ACL DRYRUN says it, where that is allowed. Elsewhere each command is tried: rights are looked at before anything else,
+//! so one that then fails for another reason is allowed. What is written is one text with a time to live.
+
+use std::collections::BTreeSet;
+
+use keylapse_connection::{Cmd, Value, cmd, pipe};
+
+use crate::counted;
+use crate::error::{ErrorKind, Result};
+use crate::escape::plain;
+
+use super::case::Case;
+use super::codes::{self, Code};
+
+/// What a right is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Everything.
+    Timers,
+    /// To hear expired keys.
+    Events,
+    /// To tell listeners of new timers, and to hear of them.
+    WakeUps,
+    /// Keys of other programs.
+    Attached,
+    /// To hand on what is due, to lists and streams.
+    Forwarding,
+    /// To look at settings.
+    Looks,
+}
+
+/// A server's no.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) need: Need,
+    /// The no is about a key, and not about a command or a channel.
+    is_of_keys: bool,
+    /// The rules that grant it.
+    pub(super) rules: String,
+    pub(super) said: String,
+}
+
+impl Refusal {
+    pub(super) fn new(need: Need, rules: &str, said: &str) -> Self {
+        Self { need, is_of_keys: is_of_keys(said), rules: rules.to_owned(), said: said.to_owned() }
+    }
+}
+
+/// Servers have no codes for it: "no permissions to run the 'get' command", "… to access one of the keys used as
+/// arguments", "… to access the 'a' channel".
+fn is_of_keys(said: &str) -> bool {
+    said.contains(" key") && !said.contains("to run") && !said.contains(" channel")
+}
+
+pub(super) async fn check(case: &mut Case) -> Result<()> {
+    let rights: Vec<_> = RIGHTS.iter().chain(if case.is_of_cluster() { OF_CLUSTERS } else { &[] }).collect();
+    let how = if knows_dry_run(case).await? {
+        ask_dry(case, &rights).await?;
+        "ACL DRYRUN"
+    } else {
+        let rights = harmless(case, rights).await?;
+        try_each(case, &rights).await?;
+        "trying"
+    };
+    report(case, how);
+    Ok(())
+}
+
+/// Whether this user may ask what it may do.
+async fn knows_dry_run(case: &Case) -> Result<bool> {
+    let ask = dry_run(case, &["PING".to_owned()]);
+    Ok(case.ask("asking for rights", &ask).await?.is_ok())
+}
+
+async fn ask_dry(case: &mut Case, rights: &[&Right]) -> Result<()> {
+    let mut commands = pipe();
+    for right in rights {
+        commands.add_command(dry_run(case, &words_of(case, right.words)));
+    }
+    let answers = case.ask_each("asking for rights", &commands).await?;
+    for (right, answer) in rights.iter().zip(answers) {
+        // An error means that there is no such command, which is no matter of rights.
+        if let Ok(Value::BulkString(said)) = answer {
+            let said = plain(&String::from_utf8_lossy(&said), 200);
+            case.refusals.push(Refusal::new(right.need, right.rule, &said));
+        }
+    }
+    Ok(())
+}
+
+fn dry_run(case: &Case, words: &[String]) -> Cmd {
+    cmd("ACL").arg("DRYRUN").arg(&case.user).arg(words).clone()
+}
+
+/// Leaves out what would make a key, unless a text of ours stands in its way, or the server takes no writes.
+async fn harmless<'a>(case: &Case, rights: Vec<&'a Right>) -> Result<Vec<&'a Right>> {
+    let refuses_writes = case.info.is_replica() && case.info.get("slave_read_only") == Some("1");
+    let is_safe =
+        refuses_writes || case.takes_writes() && case.ask("trying rights", &guard(case)).await?.is_ok();
+    Ok(rights.into_iter().filter(|right| is_safe || !right.creates).collect())
+}
+
+async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
+    let mut commands = pipe();
+    // Once more: time may have passed.
+    commands.add_command(guard(case));
+    for right in rights {
+        let mut command = Cmd::new();
+        command.arg(words_of(case, right.words));
+        commands.add_command(command);
+    }
+    let answers = case.ask_each("trying rights", &commands).await?;
+    for (right, answer) in rights.iter().zip(answers.into_iter().skip(1)) {
+        if let Err(error) = answer {
+            let said = error.to_string();
+            // EXEC is refused by EXECABORT, which says why.
+            if error.kind() == ErrorKind::Permission || said.contains(" NOPERM ") {
+                case.refusals.push(Refusal::new(right.need, right.rule, &said));
+            }
+        }
+    }
+    // It would expire by itself.
+    case.ask("trying rights", cmd("DEL").arg(case.key("right"))).await.map(drop)
+}
+
+/// A text with a time to live, where commands for other types come upon it.
+fn guard(case: &Case) -> Cmd {
+    cmd("SET").arg(case.key("right")).arg("x").arg("PX").arg(60_000).clone()
+}
+
+fn words_of(case: &Case, words: &[&str]) -> Vec<String> {
+    let named = words.iter().map(|word| match *word {
+        "KEY" => case.key("right"),
+        "NONE" => case.key("none"),
+        word => word.to_owned(),
+    });
+    named.collect()
+}
+
+/// One finding for each need, with all rules that are missing.
+fn report(case: &mut Case, how: &str) {
+    let refusals = std::mem::take(&mut case.refusals);
+    let (keys, others): (Vec<_>, Vec<_>) =
+        refusals.into_iter().partition(|refusal: &Refusal| refusal.is_of_keys);
+    if let Some(first) = keys.first() {
+        let refused = counted(keys.len() as u64, "refused command");
+        case.say(&codes::KEYS_REFUSED, format!("{refused}, as of: {}", first.said));
+    }
+    for (need, code) in [
+        (Need::Timers, codes::COMMANDS_REFUSED),
+        (Need::Events, codes::EVENTS_REFUSED),
+        (Need::WakeUps, codes::WAKE_UPS_REFUSED),
+        (Need::Attached, codes::ATTACHED_REFUSED),
+        (Need::Looks, codes::LOOKS_REFUSED),
+        (Need::Forwarding, codes::FORWARDING_REFUSED),
+    ] {
+        say_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
+    }
+    let bad = [codes::COMMANDS_REFUSED, codes::KEYS_REFUSED, codes::EVENTS_REFUSED, codes::WAKE_UPS_REFUSED];
+    if !case.has_said(&bad) {
+        let user = case.user.clone();
+        case.say(&codes::RIGHTS_FINE, format!("user {user}, by {how}"));
+    }
+}
+
+fn say_of<'a>(case: &mut Case, code: &Code, refusals: impl Iterator<Item = &'a Refusal>) {
+    let refusals: Vec<_> = refusals.collect();
+    let Some(first) = refusals.first() else { return };
+    let mut rules: Vec<_> = refusals.iter().flat_map(|refusal| refusal.rules.split(' ')).collect();
+    // Rules of a channel come once each; the order is that of the table.
+    let mut seen = BTreeSet::new();
+    rules.retain(|rule| seen.insert(*rule));
+    let rules = rules.join(" ");
+    case.say_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
+}
+
+/// A command, and the rule that grants it.
+struct Right {
+    need: Need,
+    rule: &'static str,
+    /// Its words. `KEY` holds a text of ours, so that commands for other types are refused for that; `NONE` is a key
+    /// that does not exist.
+    words: &'static [&'static str],
+    /// Whether it makes a key where `KEY` is missing.
+    creates: bool,
+}
+
+macro_rules! rights {
+    ($($need:ident: $($rule:literal [$($word:literal)+] $($creates:ident)?;)+)+) => {
+        &[$($(Right {
+            need: Need::$need,
+            rule: $rule,
+            words: &[$($word),+],
+            creates: rights!(@ $($creates)?),
+        },)+)+]
+    };
+    (@ creates) => { true };
+    (@) => { false };
+}
+
+/// What is tried with one request. An EXEC that is refused ends what MULTI has begun, too.
+const RIGHTS: &[Right] = rights! {
+    Timers:
+        "+ping" ["PING"];
+        "+time" ["TIME"];
+        "+wait" ["WAIT" "0" "0"];
+        "+eval" ["EVAL" "return 1" "0"];
+        "+evalsha" ["EVALSHA" "0000000000000000000000000000000000000000" "0"];
+        "+multi" ["MULTI"];
+        "+exec" ["EXEC"];
+        "+get" ["GET" "KEY"];
+        "+set" ["SET" "KEY" "x" "PX" "60000"];
+        "+exists" ["EXISTS" "KEY"];
+        "+type" ["TYPE" "KEY"];
+        "+pexpire" ["PEXPIRE" "KEY" "60000"];
+        "+pttl" ["PTTL" "KEY"];
+        "+del" ["DEL" "NONE"];
+        "+unlink" ["UNLINK" "NONE"];
+        "+zadd" ["ZADD" "KEY" "1" "x"] creates;
+        "+zrem" ["ZREM" "KEY" "x"];
+        "+zrange" ["ZRANGE" "KEY" "0" "0"];
+        "+zrangebyscore" ["ZRANGEBYSCORE" "KEY" "0" "1"];
+        "+zscore" ["ZSCORE" "KEY" "x"];
+        "+zmscore" ["ZMSCORE" "KEY" "x"];
+        "+zcard" ["ZCARD" "KEY"];
+        "+zcount" ["ZCOUNT" "KEY" "0" "1"];
+        "+zremrangebyrank" ["ZREMRANGEBYRANK" "KEY" "0" "0"];
+        "+zscan" ["ZSCAN" "KEY" "0"];
+        "+hset" ["HSET" "KEY" "x" "x"] creates;
+        "+hsetnx" ["HSETNX" "KEY" "x" "x"] creates;
+        "+hget" ["HGET" "KEY" "x"];
+        "+hmget" ["HMGET" "KEY" "x"];
+        "+hdel" ["HDEL" "KEY" "x"];
+        "+hlen" ["HLEN" "KEY"];
+        "+hexists" ["HEXISTS" "KEY" "x"];
+        "+hscan" ["HSCAN" "KEY" "0"];
+        "+hstrlen" ["HSTRLEN" "KEY" "x"];
+        "+hincrby" ["HINCRBY" "KEY" "x" "1"] creates;
+    Attached:
+        "+pexpiretime" ["PEXPIRETIME" "KEY"];
+        "+scan" ["SCAN" "0" "MATCH" "NONE" "COUNT" "1"];
+        "+hkeys" ["HKEYS" "KEY"];
+        "+hgetall" ["HGETALL" "KEY"];
+        "+strlen" ["STRLEN" "KEY"];
+        "+getrange" ["GETRANGE" "KEY" "0" "0"];
+        "+dump" ["DUMP" "NONE"];
+        "+restore" ["RESTORE" "KEY" "60000" "x"];
+        "+llen" ["LLEN" "KEY"];
+        "+scard" ["SCARD" "KEY"];
+        "+xlen" ["XLEN" "KEY"];
+        "+rename" ["RENAME" "NONE" "NONE"];
+    Forwarding:
+        "+lpush" ["LPUSH" "KEY" "x"] creates;
+        "+xadd" ["XADD" "KEY" "*" "x" "x"] creates;
+    Looks:
+        "+info" ["INFO" "server"];
+        "+role" ["ROLE"];
+        "+zrank" ["ZRANK" "KEY" "x"];
+};
+
+/// Of the nodes of a cluster, besides.
+const OF_CLUSTERS: &[Right] = rights! {
+    Timers:
+        "+'cluster|shards'" ["CLUSTER" "SHARDS"];
+        "+'cluster|myid'" ["CLUSTER" "MYID"];
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis 7.0 and 8.2, and Valkey 9.1 say it, to a command and to ACL DRYRUN.
+    #[test]
+    fn refusals_are_told_apart() {
+        for (said, is_of_key) in [
+            ("NOPERM this user has no permissions to run the 'hkeys' command", false),
+            ("User keylapse has no permissions to run the 'script|load' command", false),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", true),
+            ("NOPERM No permissions to access a key", true),
+            ("User u has no permissions to access the 'k' key", true),
+            ("NOPERM this user has no permissions to access one of the channels used as arguments", false),
+            ("NOPERM No permissions to access a channel", false),
+        ] {
+            assert_eq!(is_of_keys(said), is_of_key, "{said}");
+        }
+    }
+
+    fn commands() -> BTreeSet<String> {
+        let all = RIGHTS.iter().chain(OF_CLUSTERS);
+        let mut commands: BTreeSet<_> =
+            all.map(|right| right.rule.trim_start_matches('+').replace('\'', "")).collect();
+        commands.insert("spublish".to_owned());
+        commands
+    }
+
+    /// What the scripts call, read from them.
+    #[test]
+    fn each_command_of_a_script_is_tried() {
+        let called = crate::wire::scripts::all().flat_map(|script| {
+            let calls = script.text.split("call('").skip(1);
+            calls.filter_map(|rest| rest.split('\'').next()).map(str::to_lowercase).collect::<Vec<_>>()
+        });
+        let missing: BTreeSet<_> = called.filter(|command| !commands().contains(command)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn each_command_that_is_tried_is_granted_by_our_configuration() {
+        let conf = include_str!("../../../../redis.conf");
+        let user = conf.lines().find(|line| line.starts_with("user keylapse ")).expect("our user");
+        let granted: BTreeSet<_> =
+            user.split([' ', '(', ')']).filter_map(|rule| rule.strip_prefix('+')).collect();
+        for command in commands() {
+            // What `+@connection` has.
+            let by_group = ["ping", "wait"].contains(&&*command);
+            assert!(granted.contains(&*command) || by_group, "{command}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! How the server is set: whether it announces expired keys, how much clients may ask, and what it keeps.
+
+use keylapse_connection::cmd;
+
+use crate::connection::classify::is_of_unknown_command;
+use crate::counted;
+use crate::text::quoted;
+use crate::error::Result;
+use crate::escape::plain;
+use crate::wire::missing_flags;
+
+use super::case::Case;
+use super::codes::{self, Code};
+use super::info::ReplicaLine;
+use super::rights::{Need, Refusal};
+
+const NAMES: [&str; 14] = [
+    "notify-keyspace-events",
+    "maxmemory",
+    "maxmemory-policy",
+    "appendonly",
+    "appendfsync",
+    "save",
+    "client-output-buffer-limit",
+    "maxmemory-clients",
+    "proto-max-bulk-len",
+    "client-query-buffer-limit",
+    "timeout",
+    "min-replicas-to-write",
+    "hz",
+    "active-expire-effort",
+];
+
+/// CONFIG is refused on most managed services. Then the canary decides whether events flow, and INFO has to do.
+pub(super) async fn read(case: &mut Case) -> Result<()> {
+    let mut get = cmd("CONFIG");
+    get.arg("GET").arg(&NAMES[..]);
+    match case.ask("reading settings", &get).await? {
+        Ok(settings) => case.settings = keylapse_connection::from_redis_value(settings).ok(),
+        // Nobody may read them there, so that no right is missing.
+        Err(error) if is_of_unknown_command(&error) => case.has_no_config = true,
+        Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+'config|get'", &error.to_string())),
+    }
+    if let Some(service) = case.service() {
+        case.say(&codes::SERVICE, service.name);
+    }
+    Ok(())
+}
+
+/// Where the setting cannot be read the canary decides.
+pub(super) fn flags(case: &mut Case) {
+    let Some(flags) = case.setting("notify-keyspace-events").map(str::to_owned) else { return };
+    let missing = missing_flags(&flags);
+    if missing.is_empty() {
+        return;
+    }
+    let code = if case.takes_writes() { codes::FLAGS_MISSING } else { codes::REPLICA_FLAGS };
+    // One of the flags is a dollar, and a server may say anything.
+    let all = quoted(&plain(&format!("{flags}{missing}"), 100));
+    case.say_with(&code, format!("notify-keyspace-events is '{flags}'"), &[("flags", &all)]);
+}
+
+/// A quarter of the server's defaults: about 80,000 expiries at once.
+const HARD: u64 = 8 << 20;
+const SOFT: u64 = 2 << 20;
+/// A few answers of a mebibyte at once, or one timer with the largest payload. All clients together need the same.
+const ANSWERS: u64 = 16 << 20;
+/// The largest payload, and what goes with it.
+const REQUEST: u64 = 16 << 20;
+/// A listener that has nothing to do asks something every few seconds: see the sweeps.
+const IDLE: u64 = 10;
+
+pub(super) fn buffers(case: &mut Case) {
+    let is_small = |limit: u64, least| limit > 0 && limit < least;
+    for (class, code, least) in
+        [("pubsub", &codes::BUFFER_SMALL, (HARD, SOFT)), ("normal", &codes::ANSWERS_CUT, (ANSWERS, ANSWERS))]
+    {
+        let limits = case.setting("client-output-buffer-limit").and_then(|setting| of_class(setting, class));
+        if let Some((hard, soft)) =
+            limits.filter(|(hard, soft)| is_small(*hard, least.0) || is_small(*soft, least.1))
+        {
+            case.say(code, format!("client-output-buffer-limit {class} {hard} {soft}"));
+        }
+    }
+    let memory = case.info.number("maxmemory").unwrap_or_default();
+    if let Some(setting) = case.setting("maxmemory-clients")
+        && of_clients(setting, memory).is_some_and(|limit| is_small(limit, ANSWERS))
+    {
+        case.say(&codes::CLIENTS_EVICTED, format!("maxmemory-clients {setting}"));
+    }
+    for name in ["proto-max-bulk-len", "client-query-buffer-limit"] {
+        if let Some(limit) = case.number(name).filter(|limit| is_small(*limit, REQUEST)) {
+            let fields = [("setting", name), ("bytes", &REQUEST.to_string())];
+            case.say_with(&codes::REQUESTS_CUT, format!("{name} {limit}"), &fields);
+        }
+    }
+    if let Some(seconds) = case.number("timeout").filter(|seconds| is_small(*seconds, IDLE)) {
+        case.say(&codes::IDLE_CLOSED, format!("timeout {seconds}"));
+    }
+}
+
+/// The hard and the soft limit in bytes; 0 is none.
+fn of_class(setting: &str, class: &str) -> Option<(u64, u64)> {
+    let mut words = setting.split_whitespace().skip_while(|word| *word != class).skip(1);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+/// Bytes, or so many of a hundred of the server's memory; 0 is no limit.
+fn of_clients(setting: &str, memory: u64) -> Option<u64> {
+    match setting.strip_suffix('%') {
+        None => setting.parse().ok(),
+        Some(percent) => Some(memory / 100 * percent.parse::<u64>().ok()?),
+    }
+}
+
+/// Of a hundred: beyond, memory is nearly full.
+const NEARLY: u64 = 90;
+
+/// INFO has the same as CONFIG, for who may not ask that.
+pub(super) fn eviction(case: &mut Case) {
+    let limit = case.info.number("maxmemory").unwrap_or_default();
+    if limit == 0 {
+        return;
+    }
+    let policy = case.info.get("maxmemory_policy").unwrap_or("noeviction").to_owned();
+    let observed = format!("maxmemory {limit}, maxmemory-policy {policy}");
+    if policy.starts_with("allkeys") {
+        case.say(&codes::EVICTS_ALL, observed);
+    } else if policy != "noeviction" {
+        case.say(&codes::EVICTS_VOLATILE, observed);
+    }
+    let used = case.info.number("used_memory").unwrap_or_default();
+    if u128::from(used) * 100 >= u128::from(limit) * u128::from(NEARLY) {
+        let enough = enough(case);
+        case.say_with(
+            &codes::NEARLY_FULL,
+            format!("{used} of {limit} bytes are used"),
+            &[("bytes", &enough)],
+        );
+    }
+}
+
+/// Twice as much memory as there is, or as is used.
+pub(super) fn enough(case: &Case) -> String {
+    let bytes = |name| case.info.number(name).unwrap_or_default();
+    bytes("maxmemory").max(bytes("used_memory")).saturating_mul(2).to_string()
+}
+
+pub(super) fn persistence(case: &mut Case) {
+    let Some(log) = case.info.number("aof_enabled") else { return };
+    disk(case, log != 0);
+    if log == 0 {
+        let (code, observed) = without_log(case.setting("save"));
+        return case.say(&code, observed);
+    }
+    match case.setting("appendfsync").unwrap_or("unknown").to_owned() {
+        always if always == "always" => {}
+        when => case.say(&codes::SYNCED_EACH_SECOND, format!("appendonly yes, appendfsync {when}")),
+    }
+    if !case.has_said(&[codes::EVICTS_ALL, codes::EVICTS_VOLATILE, codes::DISK_FAILS]) {
+        let policy = case.info.get("maxmemory_policy").unwrap_or("unknown").to_owned();
+        case.say(&codes::KEPT, format!("appendonly yes, maxmemory-policy {policy}"));
+    }
+}
+
+/// Whether there are snapshots only CONFIG says.
+fn without_log(save: Option<&str>) -> (Code, String) {
+    match save {
+        None => {
+            (codes::SNAPSHOTS_ONLY, "appendonly no; whether there are snapshots cannot be read".to_owned())
+        }
+        Some("") => (codes::NOT_PERSISTENT, "appendonly no, save ''".to_owned()),
+        Some(save) => (codes::SNAPSHOTS_ONLY, format!("appendonly no, save '{save}'")),
+    }
+}
+
+fn disk(case: &mut Case, log: bool) {
+    let mut states = vec!["rdb_last_bgsave_status"];
+    if log {
+        states.extend(["aof_last_write_status", "aof_last_bgrewrite_status"]);
+    }
+    let fails = |name: &&str| case.info.get(name).is_some_and(|state| state != "ok");
+    let failing: Vec<_> = states.into_iter().filter(fails).collect();
+    if !failing.is_empty() {
+        case.say(&codes::DISK_FAILS, format!("{} is not ok", failing.join(", ")));
+    }
+}
+
+/// Bytes that a replica may be behind. It says once a second how far it is, so a busy primary is always some ahead.
+const BEHIND: u64 = 1 << 20;
+/// Seconds that it may be silent.
+const SILENT: u64 = 5;
+
+pub(super) fn replication(case: &mut Case) {
+    if case.info.is_replica() {
+        let link = case.info.get("master_link_status").unwrap_or("unknown").to_owned();
+        if link != "up" {
+            case.say(&codes::REPLICA_LAGS, format!("its link to the primary is {}", plain(&link, 20)));
+        }
+        return;
+    }
+    let ahead = case.info.number("master_repl_offset").unwrap_or_default();
+    let replicas = case.info.replicas();
+    for replica in &replicas {
+        if let Some(observed) = lag(replica, ahead) {
+            case.say(&codes::REPLICA_LAGS, observed);
+        }
+    }
+    if !replicas.is_empty() && case.setting("min-replicas-to-write") == Some("0") {
+        case.say(
+            &codes::REPLICAS_UNASKED,
+            format!("{}, min-replicas-to-write 0", counted(replicas.len() as u64, "replica")),
+        );
+    }
+}
+
+/// Why a replica counts as behind.
+fn lag(replica: &ReplicaLine, ahead: u64) -> Option<String> {
+    let ReplicaLine { host, port, state, offset, lag } = replica;
+    let behind = ahead.saturating_sub(*offset);
+    let (host, state) = (plain(host, 100), plain(state, 20));
+    (state != "online" || behind > BEHIND || *lag > SILENT)
+        .then(|| format!("{host}:{port} is {state}, {} behind, silent for {lag} s", counted(behind, "byte")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_a_class_are_found_among_the_others() {
+        let all = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+        assert_eq!(of_class(all, "pubsub"), Some((33_554_432, 8_388_608)));
+        assert_eq!(of_class(all, "normal"), Some((0, 0)));
+        assert_eq!(of_class("normal 0 0 0", "pubsub"), None);
+        assert_eq!(of_class("pubsub 32mb 8mb 60", "pubsub"), None);
+    }
+
+    #[test]
+    fn what_all_clients_may_take_is_bytes_or_a_part_of_the_memory() {
+        assert_eq!(of_clients("1048576", 0), Some(1 << 20));
+        assert_eq!(of_clients("5%", 1000), Some(50));
+        assert_eq!(of_clients("5%", 0), Some(0));
+        assert_eq!(of_clients("all", 1000), None);
+    }
+
+    #[test]
+    fn a_replica_may_be_a_second_behind() {
+        let replica = |state: &str, offset, lag| ReplicaLine {
+            host: "h".to_owned(),
+            port: 1,
+            state: state.to_owned(),
+            offset,
+            lag,
+        };
+        let ahead = 10 << 20;
+        for (one, well) in [
+            (replica("online", ahead, 0), true),
+            (replica("online", ahead - 1000, 1), true),
+            (replica("online", ahead - (2 << 20), 0), false),
+            (replica("online", ahead, 6), false),
+            (replica("wait_bgsave", ahead, 0), false),
+        ] {
+            assert_eq!(lag(&one, ahead).is_none(), well, "{one:?}");
+        }
+    }
+}
