@@ -46,11 +46,11 @@ pub(crate) enum Command {
     /// Starts and ends of attempts, as they happen.
     Tail(commands::tail::Args),
     /// Arm a timer.
-    Arm(commands::arm::Args),
+    Arm(commands::timers::ArmArgs),
     /// Withdraw a timer, or many.
     Cancel(Targets),
     /// Move a waiting timer to another time, or many.
-    Reschedule(commands::target::RescheduleArgs),
+    Reschedule(commands::timers::RescheduleArgs),
     /// Make a waiting timer due now, or many.
     RunNow(Targets),
     /// Replay or drop dead letters.
@@ -104,10 +104,10 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Why(args) => commands::key::why(&console().await?, &args, out).await,
         Command::Journal(args) => commands::journal::run(&console().await?, &args, out).await,
         Command::Tail(args) => commands::tail::run(&console().await?, &args, out).await,
-        Command::Arm(args) => commands::arm::run(&console().await?, &args, out).await,
-        Command::Cancel(args) => commands::target::cancel(&console().await?, &args, out).await,
-        Command::Reschedule(args) => commands::target::reschedule(&console().await?, &args, out).await,
-        Command::RunNow(args) => commands::target::run_now(&console().await?, &args, out).await,
+        Command::Arm(args) => commands::timers::arm(&console().await?, &args, out).await,
+        Command::Cancel(args) => commands::timers::cancel(&console().await?, &args, out).await,
+        Command::Reschedule(args) => commands::timers::reschedule(&console().await?, &args, out).await,
+        Command::RunNow(args) => commands::timers::run_now(&console().await?, &args, out).await,
         Command::Dead(args) => commands::bulk::dead(&console().await?, &args, out).await,
         Command::Pause(args) => commands::topic::pause(&console().await?, &args, out).await,
         Command::Resume(args) => commands::topic::resume(&console().await?, &args, out).await,

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use keylapse::testing::TestBed;
 use keylapse::{Attached, Durably, ErrorKind, MAX_DELAY, NewArm, Result, Schedule, Topic};
-use keylapse_console::Console;
+use keylapse_console::{Action, Console};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -124,6 +124,6 @@ async fn operators_can_do_all_with_an_attached_topic_without_a_prefix() {
     let topic = Console::new(bed.client()).topic("all").await.unwrap();
     topic.pause("").await.unwrap();
     topic.resume().await.unwrap();
-    let _ = topic.cancel(b"order:1").await.unwrap();
+    topic.act(Action::Cancel, b"order:1", None).await.unwrap();
     topic.detach().await.unwrap();
 }

@@ -1,10 +1,9 @@
 //! Actions: each is seen through once it has begun, whoever still waits for its answer, and written down.
 
 use keylapse::Error;
-use keylapse_console::{Became, EntryState, Filter, KnownTopic, text};
+use keylapse_console::{Action, BulkReport, Done, EntryState, Filter, KnownTopic, text};
 
 use crate::guard::{Deed, Who};
-use crate::verb::Verb;
 use crate::web::Shared;
 
 /// An action upon a topic, or upon something of it.
@@ -15,11 +14,22 @@ pub(crate) struct Act {
     pub(crate) what: String,
 }
 
-/// What became of it.
-pub(crate) struct Did<T> {
-    pub(crate) outcome: String,
-    pub(crate) count: u64,
-    pub(crate) found: T,
+/// What became of it, as it is written down.
+pub(crate) trait Outcome: Send + 'static {
+    /// In words, and to how many.
+    fn noted(&self) -> (String, u64);
+}
+
+impl Outcome for Done {
+    fn noted(&self) -> (String, u64) {
+        (self.outcome.to_owned(), u64::from(self.was_done))
+    }
+}
+
+impl Outcome for BulkReport {
+    fn noted(&self) -> (String, u64) {
+        (self.to_string(), self.done)
+    }
 }
 
 impl Act {
@@ -33,46 +43,35 @@ impl Act {
     }
 
     /// Upon all that a filter lets pass.
-    pub(crate) fn upon_many(verb: Verb, topic: &KnownTopic, state: EntryState, filter: &Filter) -> Self {
+    pub(crate) fn upon_many(action: Action, topic: &KnownTopic, state: EntryState, filter: &Filter) -> Self {
         let what = format!("{} {filter}", state.as_str()).trim_end().to_owned();
-        Self { verb: verb.word(), topic: topic.clone(), what }
+        Self { verb: action.as_str(), topic: topic.clone(), what }
     }
 
     /// Does it, in a task of its own.
-    pub(crate) async fn take<T: Send + 'static>(
+    pub(crate) async fn take<T: Outcome>(
         self,
         shared: &Shared,
         who: Who,
-        deed: impl Future<Output = Result<Did<T>, Error>> + Send + 'static,
+        deed: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let place = shared.acts.clone().acquire_owned().await.expect("nobody closes it");
         let task = tokio::spawn(async move {
             let _place = place;
             let done = deed.await;
             self.write_down(&who, &done);
-            done.map(|did| did.found)
+            done
         });
         task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// An action without an answer may have been done all the same, and is written down as well.
-    fn write_down<T>(&self, who: &Who, done: &Result<Did<T>, Error>) {
-        let failed;
+    fn write_down(&self, who: &Who, done: &Result<impl Outcome, Error>) {
         let (outcome, count) = match done {
-            Ok(did) => (did.outcome.as_str(), did.count),
-            Err(error) => {
-                failed = format!("failed: {:?}", error.kind());
-                (failed.as_str(), 0)
-            }
+            Ok(done) => done.noted(),
+            Err(error) => (format!("failed: {:?}", error.kind()), 0),
         };
         let Self { verb, topic, what } = self;
-        who.did(Deed { verb, topic: topic.name(), what, outcome, count });
-    }
-}
-
-impl<T> Did<T> {
-    /// To one thing.
-    pub(crate) fn one(became: Became, found: T) -> Self {
-        Self { outcome: became.code.to_owned(), count: u64::from(became.was_done), found }
+        who.did(Deed { verb, topic: topic.name(), what, outcome: &outcome, count });
     }
 }

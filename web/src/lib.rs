@@ -28,7 +28,6 @@ mod patience;
 mod recent;
 mod serve;
 mod time;
-mod verb;
 mod web;
 
 pub use self::access::{Access, AccessError, Token};

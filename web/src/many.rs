@@ -4,15 +4,14 @@
 use std::time::Duration;
 
 use futures::future::{Either, pending, select};
-use keylapse::{Result, When};
-use keylapse_console::{Bulk, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use keylapse::Result;
+use keylapse_console::{Action, Bulk, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::guard::Who;
 use crate::serve::Closing;
-use crate::verb::Verb;
 use crate::web::Shared;
 
 /// Entries that one request acts upon, at most: more take longer than somebody waits for an answer.
@@ -24,9 +23,7 @@ const ACTS: Duration = Duration::from_secs(25);
 #[derive(Clone)]
 pub(crate) struct Many {
     pub(crate) topic: KnownTopic,
-    pub(crate) verb: Verb,
-    /// When, of a reschedule.
-    pub(crate) to: When,
+    pub(crate) action: Action,
     pub(crate) state: EntryState,
     pub(crate) filter: Filter,
     pub(crate) limit: u64,
@@ -66,17 +63,16 @@ impl Many {
         if self.limit == 0 {
             return Ok(BulkReport::default());
         }
-        let act = Act::upon_many(self.verb, &self.topic, self.state, &self.filter);
+        let act = Act::upon_many(self.action, &self.topic, self.state, &self.filter);
         let deed = async move {
             let _place = place;
-            let report = self.bulk().rate(self.rate).until(ends(closing)).run().await?;
-            Ok(Did { outcome: report.to_string(), count: report.done, found: report })
+            self.bulk().rate(self.rate).until(ends(closing)).run().await
         };
         act.take(shared, who, deed).await
     }
 
     fn bulk(&self) -> Bulk<'_> {
-        let bulk = self.topic.bulk(self.verb.action(self.to), self.state, self.filter.clone());
+        let bulk = self.topic.bulk(self.action, self.state, self.filter.clone());
         bulk.limit(self.limit).after(self.after.clone())
     }
 }

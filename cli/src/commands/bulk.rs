@@ -42,17 +42,15 @@ struct Drop {
 }
 
 pub(crate) async fn dead(console: &Console, args: &DeadArgs, out: &mut Output) -> Result<Exit, Failed> {
-    let (letters, args, action, will_be) = match &args.what {
-        What::Replay(Replay { letters, bulk, as_new: false }) => (letters, bulk, Action::Replay, "replayed"),
-        What::Replay(Replay { letters, bulk, as_new: true }) => {
-            (letters, bulk, Action::ReplayAsNew, "replayed as new armings")
-        }
-        What::Drop(Drop { letters, bulk }) => (letters, bulk, Action::Drop, "dropped"),
+    let (letters, args, action) = match &args.what {
+        What::Replay(Replay { letters, bulk, as_new: false }) => (letters, bulk, Action::Replay),
+        What::Replay(Replay { letters, bulk, as_new: true }) => (letters, bulk, Action::ReplayAsNew),
+        What::Drop(Drop { letters, bulk }) => (letters, bulk, Action::Drop),
     };
     let filter = Filter::parse(&letters.filters)?;
     let topic = console.topic(&letters.topic).await?;
     let (state, after) = (EntryState::Dead, letters.after.clone());
-    run(&Work { topic: &topic, action, state, filter, after, will_be }, args, out).await
+    run(&Work { topic: &topic, action, state, filter, after }, args, out).await
 }
 
 /// What is to be done, to which entries.
@@ -62,8 +60,6 @@ pub(super) struct Work<'a> {
     pub(super) state: EntryState,
     pub(super) filter: Filter,
     pub(super) after: Option<Cursor>,
-    /// The action in words: `replayed`.
-    pub(super) will_be: &'static str,
 }
 
 /// The last line, as JSON.
@@ -85,7 +81,7 @@ pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Resul
         return end(work, args, &BulkReport::default(), out);
     }
     agree(work, args, matched, out)?;
-    let mut progress = Progress::new(work.will_be, Some(matched));
+    let mut progress = Progress::new(work.action.will_be(), Some(matched));
     let bulk = work.bulk(args).limit(matched).progress(|report| progress.at(report.matched));
     let report = tokio::select! {
         report = bulk.until(signals::to_end()).run() => report,
@@ -136,10 +132,10 @@ fn agree(work: &Work<'_>, args: &Bulk, matched: u64, out: &mut Output) -> Result
         return Err(Failed::Usage(format!(
             "{} would be {}, and nobody can be asked: say --yes --expect {matched}",
             work.words(matched),
-            work.will_be
+            work.action.will_be()
         )));
     }
-    out.note(format!("{} will be {}.", work.words(matched), work.will_be));
+    out.note(format!("{} will be {}.", work.words(matched), work.action.will_be()));
     let answer = out.ask("Type their number to go on:")?;
     match answer.replace(',', "").parse::<u64>() {
         Ok(typed) if matched == typed => Ok(()),
@@ -158,7 +154,7 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
             out.say(format!("{}: {}", outcome.replace('_', " "), count(*entries)))?;
         }
         if args.dry_run {
-            out.say(format!("{} would be {}", work.words(report.matched), work.will_be))?;
+            out.say(format!("{} would be {}", work.words(report.matched), work.action.will_be()))?;
         }
         out.say(report.to_string())?;
     }

@@ -1,11 +1,9 @@
 //! The commands, by subject: their arguments, and their work.
 
-pub(crate) mod arm;
 pub(crate) mod attach;
 pub(crate) mod bulk;
 pub(crate) mod check;
 pub(crate) mod completions;
-mod did;
 pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod journal;
@@ -16,7 +14,8 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod tail;
-pub(crate) mod target;
+mod target;
+pub(crate) mod timers;
 pub(crate) mod top;
 pub(crate) mod topic;
 pub(crate) mod transfer;

@@ -1,65 +1,11 @@
-//! Which topic and which key are meant; and `keylapse cancel`, `run-now` and `reschedule`, which act upon one timer or many.
+//! Which topic and which key are meant.
 
-use keylapse::{Rescheduled, When};
-use keylapse_console::{Action, Became, Console, Filter, KnownTopic, text};
-use keylapse_web::parse_when;
+use keylapse_console::{Action, Console, Filter, KnownTopic, text};
 
 use crate::args::Targets;
 use crate::commands::bulk::Work;
-use crate::commands::did::Did;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, moment, ms_of};
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct RescheduleArgs {
-    /// After a span from now, such as 15m; or at a time, such as 2026-11-25T09:30:00Z.
-    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
-    to: When,
-    #[command(flatten)]
-    targets: Targets,
-}
-
-/// Withdraws a timer, or many.
-pub(crate) async fn cancel(console: &Console, targets: &Targets, out: &mut Output) -> Result<Exit, Failed> {
-    match targets.read(console, Action::Cancel, "cancelled").await? {
-        Target::Many(work) => work.run(out).await,
-        Target::One(one) => {
-            let became = Became::of_cancel(one.topic.cancel(&one.key).await?);
-            one.say(became, became.says, out)
-        }
-    }
-}
-
-/// Makes a waiting timer due now, or many.
-pub(crate) async fn run_now(console: &Console, targets: &Targets, out: &mut Output) -> Result<Exit, Failed> {
-    match targets.read(console, Action::RunNow, "due now").await? {
-        Target::Many(work) => work.run(out).await,
-        Target::One(one) => {
-            let became = Became::of_run_now(one.topic.run_now(&one.key).await?);
-            one.say(became, became.says, out)
-        }
-    }
-}
-
-/// Moves a waiting timer, or many.
-pub(crate) async fn reschedule(
-    console: &Console,
-    args: &RescheduleArgs,
-    out: &mut Output,
-) -> Result<Exit, Failed> {
-    match args.targets.read(console, Action::Reschedule(args.to), "moved").await? {
-        Target::Many(work) => work.run(out).await,
-        Target::One(one) => {
-            let moved = one.topic.reschedule(&one.key, args.to).await?;
-            let became = Became::of_move(moved);
-            let says = match moved {
-                Rescheduled::Rescheduled(at) => format!("due at {}", moment(ms_of(at))),
-                _ => became.says.to_owned(),
-            };
-            one.say(became, &says, out)
-        }
-    }
-}
+use crate::output::{Output, moment};
 
 /// The bytes of a key that was written as it is shown.
 pub(super) fn key(said: &str) -> Result<Vec<u8>, Failed> {
@@ -98,62 +44,19 @@ pub(super) async fn no_topic_of(console: &Console, key: &[u8]) -> Result<Failed,
     )))
 }
 
-/// One timer, or many.
-enum Target<'a> {
-    One(One),
-    Many(ManyOf<'a>),
-}
-
-/// One timer, by its key.
-struct One {
-    topic: KnownTopic,
-    key: Vec<u8>,
-}
-
-/// Many, by what they have in common.
-struct ManyOf<'a> {
-    topic: KnownTopic,
-    targets: &'a Targets,
-    action: Action,
-    filter: Filter,
-    will_be: &'static str,
-}
-
-impl One {
-    /// Says what became of it.
-    fn say(&self, became: Became, says: &str, out: &mut Output) -> Result<Exit, Failed> {
-        let (topic, key) = (self.topic.name(), Some(text::escape(&self.key)));
-        Did { topic, key, outcome: became.code, says }.say(out)?;
-        Ok(if became.was_done { Exit::Fine } else { Exit::Findings })
-    }
-}
-
-impl ManyOf<'_> {
-    async fn run(&self, out: &mut Output) -> Result<Exit, Failed> {
-        let work = Work {
-            topic: &self.topic,
-            action: self.action,
-            state: self.targets.state,
-            filter: self.filter.clone(),
-            after: self.targets.after.clone(),
-            will_be: self.will_be,
-        };
-        super::bulk::run(&work, &self.targets.bulk, out).await
-    }
-}
-
 impl Targets {
-    /// What is meant by it.
-    async fn read(
+    /// Does it to the one timer that is meant, or to many.
+    pub(super) async fn act(
         &self,
         console: &Console,
         action: Action,
-        will_be: &'static str,
-    ) -> Result<Target<'_>, Failed> {
+        out: &mut Output,
+    ) -> Result<Exit, Failed> {
         if let Some(name) = &self.within {
             let filter = Filter::parse(&self.what)?;
             let topic = console.topic(name).await?;
-            return Ok(Target::Many(ManyOf { topic, targets: self, action, filter, will_be }));
+            let work = Work { topic: &topic, action, state: self.state, filter, after: self.after.clone() };
+            return super::bulk::run(&work, &self.bulk, out).await;
         }
         let [said] = &self.what[..] else {
             let advice = "say one key; or --in TOPIC, and conditions such as key:order:*";
@@ -161,6 +64,10 @@ impl Targets {
         };
         let key = key(said)?;
         let topic = topic_of(console, &key, self.topic.as_deref()).await?;
-        Ok(Target::One(One { topic, key }))
+        let mut done = topic.act(action, &key, None).await?;
+        if let (Action::Reschedule(_), Some(at)) = (action, done.deadline_ms) {
+            done.says = format!("due at {}", moment(at)).into();
+        }
+        out.did(done)
     }
 }

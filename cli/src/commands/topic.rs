@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use keylapse::ErrorKind;
-use keylapse_console::{Became, Console, KnownTopic, parse_span, show_span};
+use keylapse_console::{Console, KnownTopic, parse_span, show_span};
 
-use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, counted, short};
 
@@ -26,14 +25,12 @@ pub(crate) struct TopicArgs {
 
 pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
-    topic.pause(&args.reason).await?;
-    say_of_topic(&topic, Became::PAUSED.code, Became::PAUSED.says, out)
+    out.did(topic.pause(&args.reason).await?)
 }
 
 pub(crate) async fn resume(console: &Console, args: &TopicArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
-    topic.resume().await?;
-    say_of_topic(&topic, Became::RESUMED.code, Became::RESUMED.says, out)
+    out.did(topic.resume().await?)
 }
 
 #[derive(clap::Args, Debug)]
@@ -62,26 +59,16 @@ pub(crate) async fn partitions(
             args.to
         )));
     }
-    let done = match topic.repartition(args.to, args.wait).await {
+    match topic.repartition(args.to, args.wait).await {
         Err(error) if error.kind() == ErrorKind::InUse => {
             let waited = show_span(args.wait);
-            return Err(Failed::Findings(format!(
+            Err(Failed::Findings(format!(
                 "attempts of {name} still run after {waited}: let them end, or say a longer --wait; \
                  `keylapse ls {name} --state running` lists them"
-            )));
+            )))
         }
-        done => done?,
-    };
-    let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "letter"));
-    let says = format!(
-        "{}, before {}; {timers} and {letters} moved; nothing could be armed for {}. Start all \
-         programs of the topic with `.partitions({})` now",
-        counted(done.to.into(), "partition"),
-        done.from,
-        show_span(done.closed_for),
-        done.to
-    );
-    say_of_topic(&topic, "repartitioned", &says, out)
+        done => out.did(done?),
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -112,15 +99,10 @@ pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Out
     if typed != topic.name() {
         return Err(Failed::Findings("that is not its name: nothing was done".to_owned()));
     }
-    let gone = match topic.destroy(args.force).await {
-        Err(error) if error.kind() == ErrorKind::InUse => {
-            return Err(in_use(console, &topic, End::Destroyed).await?);
-        }
-        gone => gone?,
-    };
-    let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
-    let says = format!("{timers}, {dead} and {} are gone", counted(gone.trigger_keys, "trigger key"));
-    say_of_topic(&topic, "destroyed", &says, out)
+    match topic.destroy(args.force).await {
+        Err(error) if error.kind() == ErrorKind::InUse => Err(in_use(console, &topic, End::Destroyed).await?),
+        gone => out.did(gone?),
+    }
 }
 
 pub(crate) async fn detach(console: &Console, args: &TopicArgs, out: &mut Output) -> Result<Exit, Failed> {
@@ -130,14 +112,10 @@ pub(crate) async fn detach(console: &Console, args: &TopicArgs, out: &mut Output
         let advice = format!("{name} is no attached topic: `keylapse destroy {name}` removes it");
         return Err(Failed::Usage(advice));
     }
-    let gone = match topic.detach().await {
-        Err(error) if error.kind() == ErrorKind::InUse => {
-            return Err(in_use(console, &topic, End::Detached).await?);
-        }
-        gone => gone?,
-    };
-    let says = format!("{} forgotten and left alone", counted(gone.enrolled, "key"));
-    say_of_topic(&topic, "detached", &says, out)
+    match topic.detach().await {
+        Err(error) if error.kind() == ErrorKind::InUse => Err(in_use(console, &topic, End::Detached).await?),
+        gone => out.did(gone?),
+    }
 }
 
 /// What is done to a topic once nothing is in the way.

@@ -7,7 +7,7 @@ mod time;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use keylapse_console::{Cursor, UnreadableTopic, text};
+use keylapse_console::{Cursor, Done, UnreadableTopic, text};
 use serde::Serialize;
 
 pub(crate) use keylapse_console::words::{lateness, short, size};
@@ -105,6 +105,18 @@ impl Output {
                 short(&topic.problem, 300)
             ))
         })
+    }
+
+    /// What was done to a topic, or to something of one of its keys.
+    pub(crate) fn did(&mut self, mut done: Done) -> Result<Exit, Failed> {
+        // Lines of JSON have no field for it.
+        done.deadline_ms = None;
+        if self.is_json() {
+            self.line("did", &done)?;
+        } else {
+            self.say(format!("{}: {}", done.key.as_ref().unwrap_or(&done.topic), done.says))?;
+        }
+        Ok(if done.was_done { Exit::Fine } else { Exit::Findings })
     }
 
     /// Where what has been left out begins, as it is to be said to a shell.

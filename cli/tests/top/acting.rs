@@ -1,6 +1,6 @@
 //! What `--write` can do, each after a yes; and what is refused without it.
 
-use keylapse_console::{Entry, EntryState};
+use keylapse_console::{Action, Entry, EntryState};
 use keylapse_support::{Server, eventually};
 
 use crate::top::shop::{bury, console, shop};
@@ -115,6 +115,6 @@ async fn of_two_operators_at_one_letter_the_second_is_told() {
     operator.press(&["D"], &["Drop 1 dead letter for good: order:unpaid:third", "y/N"]).await;
     let topic = console(&server).await.topic("order.unpaid").await.unwrap();
     let letter = orders.entries(EntryState::Dead).await.remove(0);
-    assert!(topic.drop_letter(&letter).await.unwrap());
+    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().was_done);
     operator.press(&["y"], &["order:unpaid:third: the letter is gone", "No dead letters."]).await;
 }

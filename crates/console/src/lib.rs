@@ -27,7 +27,6 @@
 
 mod act;
 mod alarms;
-mod became;
 mod bulk;
 mod check;
 mod cursor;
@@ -51,9 +50,9 @@ mod verify;
 mod why;
 pub mod words;
 
+pub use self::act::{Action, Done};
 pub use self::alarms::{Alarm, AlarmKind};
-pub use self::became::Became;
-pub use self::bulk::{Action, Bulk, BulkEnd, BulkReport};
+pub use self::bulk::{Bulk, BulkEnd, BulkReport};
 pub use self::check::{Breach, Checked, Limits, MaxUndelivered};
 pub use self::cursor::Cursor;
 pub use self::entry::{Entry, EntryState};
@@ -137,14 +136,13 @@ impl Console {
     ///
     /// # Errors
     /// When the server cannot be reached or refuses, there is no such topic, or the name is longer than 255 bytes.
-    pub async fn try_now(&self, topic: &str, destination: &str) -> Result<()> {
+    pub async fn try_now(&self, topic: &str, destination: &str) -> Result<Done> {
         if destination.len() > MAX_NAME {
             return Err(Error::invalid(format!(
                 "a destination has at most {MAX_NAME} bytes: take one that is reported"
             )));
         }
-        let topic = self.topic(topic).await?;
-        self.store().try_now(&topic.parts()[0], destination).await
+        self.topic(topic).await?.try_now(destination).await
     }
 
     /// Returns where the servers are, without user and password, such as `127.0.0.1:6379`, `h1:7000,h2:7001 (cluster)` or

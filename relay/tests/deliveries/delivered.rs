@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use http::HeaderMap;
-use keylapse_console::EntryState;
+use keylapse_console::{Action, EntryState};
 use keylapse_support::eventually;
 use standardwebhooks::Webhook;
 
@@ -47,7 +47,7 @@ async fn all_attempts_and_replays_have_one_id() {
     let letter = rig.letters(1).await.remove(0);
     assert!(format!("{letter:?}").contains("500"), "{letter:?}");
     let topic = rig.console().await.topic("orders").await.unwrap();
-    let _ = topic.replay(&letter, false).await.unwrap();
+    topic.act(Action::Replay, &letter.key, Some(&letter)).await.unwrap();
     let calls = receiver.calls(4).await;
     let ids: Vec<_> = calls.iter().map(Heard::id).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");

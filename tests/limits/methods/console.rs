@@ -57,9 +57,7 @@ pub(super) const CASES: &[Case] = &[
     (
         &[
             "console::KnownTopic::arm",
-            "console::KnownTopic::cancel",
-            "console::KnownTopic::reschedule",
-            "console::KnownTopic::run_now",
+            "console::KnownTopic::act",
             "console::KnownTopic::matches",
             "console::KnownTopic::timer",
             "console::KnownTopic::letters_of",
@@ -222,8 +220,8 @@ async fn keys_and_times(console: &Console, topic: &KnownTopic) {
             let key = key.as_bytes();
             topic.matches(key);
             or_refused(topic.arm(key, HOUR, Bytes::from(text.clone()), false).await);
-            or_refused(topic.reschedule(key, HOUR).await);
-            or_refused(topic.run_now(key).await);
+            or_refused(topic.act(Action::Reschedule(HOUR.into()), key, None).await);
+            or_refused(topic.act(Action::RunNow, key, None).await);
             or_refused(topic.journal_of_key(key).await);
             or_refused(topic.enrolment(key).await);
             or_refused(topic.why(key, &listeners).await);
@@ -231,11 +229,11 @@ async fn keys_and_times(console: &Console, topic: &KnownTopic) {
                 or_refused(topic.timer(key, Some(payload)).await);
                 or_refused(topic.letters_of(key, Some(payload)).await);
             }
-            or_refused(topic.cancel(key).await);
+            or_refused(topic.act(Action::Cancel, key, None).await);
         }
     }
     for when in whens() {
         or_refused(topic.arm(b"tried:1", when, Bytes::new(), true).await);
-        or_refused(topic.reschedule(b"tried:1", when).await);
+        or_refused(topic.act(Action::Reschedule(when), b"tried:1", None).await);
     }
 }

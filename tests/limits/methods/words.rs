@@ -3,7 +3,7 @@
 use keylapse::pattern::Router;
 use keylapse::{Destination, DestinationState, Pattern};
 use keylapse_console::{
-    AlarmKind, Became, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
+    AlarmKind, Done, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
 };
 
 use super::values::{COUNTS, DURATIONS, SHARES, SIZES, long, texts};
@@ -98,8 +98,8 @@ pub(super) const CASES: &[Case] = &[
             }
         }
     }),
-    (&["console::Became::by_code"], || {
-        assert!(texts().iter().all(|text| Became::by_code(text).is_none()));
+    (&["console::Done::of_word"], || {
+        assert!(texts().iter().all(|text| Done::of_word(text).is_none()));
     }),
     (&["console::Rates::of"], || {
         let mut rates = Rates::default();

@@ -8,16 +8,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::When;
-use keylapse_console::{BulkEnd, BulkReport};
-use serde::{Deserialize, Serialize};
+use keylapse_console::{Action, BulkEnd, BulkReport, EntryState};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::Fault;
 use crate::api::ask::{self, Body, Path, bad};
 use crate::guard::Who;
 use crate::many::{MOST, Many, Place};
 use crate::serve::Closing;
-use crate::verb::{NOW, Verb};
 use crate::web::Shared;
 
 /// How long it counts.
@@ -27,7 +26,8 @@ const COUNTS: Duration = Duration::from_secs(20);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
-    action: Verb,
+    #[serde(deserialize_with = "action")]
+    action: Action,
     /// When, of a move.
     r#in: Option<String>,
     at: Option<String>,
@@ -95,11 +95,11 @@ impl Wanted {
         }
         let state = match &self.state {
             Some(state) => state.parse()?,
-            None => self.action.state(),
+            None if self.action.is_for_letters() => EntryState::Dead,
+            None => EntryState::Waiting,
         };
         Ok(Many {
-            verb: self.action,
-            to: self.to()?,
+            action: self.action()?,
             state,
             filter: ask::filter(&self.filters)?,
             limit,
@@ -109,14 +109,21 @@ impl Wanted {
         })
     }
 
-    fn to(&self) -> Result<When, Fault> {
+    fn action(&self) -> Result<Action, Fault> {
         let has_when = self.r#in.is_some() || self.at.is_some() || self.at_ms.is_some();
         match (self.action, has_when) {
-            (Verb::Reschedule, _) => ask::when(self.r#in.as_deref(), self.at.as_deref(), self.at_ms),
+            (Action::Reschedule(_), _) => {
+                ask::when(self.r#in.as_deref(), self.at.as_deref(), self.at_ms).map(Action::Reschedule)
+            }
             (_, true) => Err(bad("a time is for \"reschedule\" alone")),
-            (_, false) => Ok(NOW),
+            (action, false) => Ok(action),
         }
     }
+}
+
+/// By its word; a reschedule without its time.
+fn action<'a, D: Deserializer<'a>>(from: D) -> Result<Action, D::Error> {
+    Action::try_from(String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 fn agree(counted: &BulkReport, expected: u64) -> Result<(), Fault> {

@@ -36,11 +36,9 @@
 
 mod ask;
 mod bulk;
-mod done;
 mod entries;
 mod fault;
 mod fitness;
-mod letters;
 mod payloads;
 mod tail;
 mod timers;
@@ -83,8 +81,8 @@ fn table() -> Vec<(For, &'static str, MethodRouter<Shared>)> {
         (Arming, "/topics/{topic}/timers/{key}", put(timers::arm).delete(timers::cancel)),
         (Acting, "/topics/{topic}/timers/{key}/reschedule", post(timers::reschedule)),
         (Acting, "/topics/{topic}/timers/{key}/run-now", post(timers::run_now)),
-        (Acting, "/topics/{topic}/letters/{key}/{letter}", delete(letters::drop_one)),
-        (Acting, "/topics/{topic}/letters/{key}/{letter}/replay", post(letters::replay)),
+        (Acting, "/topics/{topic}/letters/{key}/{letter}", delete(timers::drop_letter)),
+        (Acting, "/topics/{topic}/letters/{key}/{letter}/replay", post(timers::replay)),
         (Acting, "/topics/{topic}/bulk", post(bulk::run)),
         (Acting, "/topics/{topic}/pause", post(topics::pause)),
         (Acting, "/topics/{topic}/resume", post(topics::resume)),

@@ -1,24 +1,21 @@
-//! One timer, by its topic and key.
+//! One timer, by its topic and key; and one dead letter, by what tells it from others of that key: `{id}-{at_ms}`.
 
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use keylapse::{Arming, Rescheduled, When};
-use keylapse_console::{Became, Entry, KnownTopic, Why, text};
+use keylapse_console::{Action, Done, Entry, KnownTopic, Why, text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::api::Fault;
 use crate::api::ask::{self, Body, MOST, Path, Query, bad};
-use crate::api::done::{self, Answer, status};
 use crate::api::payloads::Payloads;
 use crate::guard::Who;
-use crate::time::ms_of;
-use crate::verb::{NOW, Verb};
 use crate::web::Shared;
 
 /// Bytes of a payload that are shown.
@@ -43,16 +40,6 @@ pub(super) struct Arm {
     only_if_absent: bool,
 }
 
-/// What was armed.
-#[derive(Debug, Serialize)]
-pub(super) struct Armed {
-    topic: String,
-    key: String,
-    outcome: &'static str,
-    id: Option<String>,
-    deadline_ms: Option<u64>,
-}
-
 /// Where a timer is to be moved.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +47,15 @@ pub(super) struct Move {
     r#in: Option<String>,
     at: Option<String>,
     at_ms: Option<u64>,
+}
+
+/// How a letter is to be replayed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Replay {
+    /// As a new arming with an id of its own.
+    #[serde(default)]
+    as_new: bool,
 }
 
 /// What is wanted of a key.
@@ -122,43 +118,23 @@ pub(super) async fn arm(
     Extension(who): Extension<Who>,
     Path((topic, key)): Path<(String, String)>,
     Body(arm): Body<Arm>,
-) -> Result<(StatusCode, Json<Armed>), Fault> {
+) -> Result<Response, Fault> {
     let when = ask::when(arm.r#in.as_deref(), arm.at.as_deref(), arm.at_ms)?;
     let payload = payload(&arm)?;
     let (topic, key) = timer(&shared, &topic, &key).await?;
     let act = Act::upon("arm", &topic, &key);
-    let deed = async move {
-        let arming = topic.arm(&key, when, payload, arm.only_if_absent).await?;
-        let became = Became::of_arm(&arming);
-        let status = match &arming {
-            Arming::Armed(_) => StatusCode::CREATED,
-            _ => status(became),
-        };
-        let receipt = arming.receipt();
-        let armed = Armed {
-            topic: topic.name().to_owned(),
-            key: text::escape(&key),
-            outcome: became.code,
-            id: receipt.map(|receipt| receipt.id.to_string()),
-            deadline_ms: receipt.map(|receipt| ms_of(receipt.deadline)),
-        };
-        Ok(Did::one(became, (status, Json(armed))))
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    let deed = async move { topic.arm(&key, when, payload, arm.only_if_absent).await };
+    let done = act.take(&shared, who, deed).await?;
+    let status = if done.outcome == "armed" { StatusCode::CREATED } else { status(&done) };
+    Ok((status, Json(done.armed())).into_response())
 }
 
 pub(super) async fn cancel(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
-    Path((topic, key)): Path<(String, String)>,
+    Path(path): Path<(String, String)>,
 ) -> Result<Answer, Fault> {
-    let (topic, key) = timer(&shared, &topic, &key).await?;
-    let act = Act::upon("cancel", &topic, &key);
-    let deed = async move {
-        let became = Became::of_cancel(topic.cancel(&key).await?);
-        Ok(done::to_key(&topic, &key, became))
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    act(Action::Cancel, &shared, who, path).await
 }
 
 pub(super) async fn reschedule(
@@ -168,7 +144,7 @@ pub(super) async fn reschedule(
     Body(to): Body<Move>,
 ) -> Result<Answer, Fault> {
     let when = ask::when(to.r#in.as_deref(), to.at.as_deref(), to.at_ms)?;
-    move_to(Verb::Reschedule, when, &shared, who, path).await
+    act(Action::Reschedule(when), &shared, who, path).await
 }
 
 pub(super) async fn run_now(
@@ -176,31 +152,66 @@ pub(super) async fn run_now(
     Extension(who): Extension<Who>,
     Path(path): Path<(String, String)>,
 ) -> Result<Answer, Fault> {
-    move_to(Verb::RunNow, NOW, &shared, who, path).await
+    act(Action::RunNow, &shared, who, path).await
 }
 
-async fn move_to(
-    verb: Verb,
-    when: When,
+async fn act(
+    action: Action,
     shared: &Shared,
     who: Who,
     (topic, key): (String, String),
 ) -> Result<Answer, Fault> {
     let (topic, key) = timer(shared, &topic, &key).await?;
-    let act = Act::upon(verb.word(), &topic, &key);
-    let deed = async move {
-        let moved = topic.reschedule(&key, when).await?;
-        let became = match verb {
-            Verb::RunNow => Became::of_run_now(moved),
-            _ => Became::of_move(moved),
-        };
-        let due = match moved {
-            Rescheduled::Rescheduled(at) => Some(ms_of(at)),
-            _ => None,
-        };
-        Ok(done::to_be_due(&topic, &key, became, due))
-    };
-    Ok(act.take(shared, who, deed).await?)
+    let act = Act::upon(action.as_str(), &topic, &key);
+    Ok(answer(act.take(shared, who, async move { topic.act(action, &key, None).await }).await?))
+}
+
+pub(super) async fn replay(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(named): Path<(String, String, String)>,
+    Body(Replay { as_new }): Body<Replay>,
+) -> Result<Answer, Fault> {
+    act_on_letter(if as_new { Action::ReplayAsNew } else { Action::Replay }, &shared, who, named).await
+}
+
+pub(super) async fn drop_letter(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(named): Path<(String, String, String)>,
+) -> Result<Answer, Fault> {
+    act_on_letter(Action::Drop, &shared, who, named).await
+}
+
+async fn act_on_letter(
+    action: Action,
+    shared: &Shared,
+    who: Who,
+    (topic, key, letter): (String, String, String),
+) -> Result<Answer, Fault> {
+    let (topic, key) = timer(shared, &topic, &key).await?;
+    let named = |entry: &Entry| entry.id.is_some_and(|id| format!("{id}-{}", entry.at_ms) == letter);
+    let letters = topic.letters_of(&key, None).await?;
+    let why = "there is no such letter, or it is gone: {id}-{at_ms} of an entry that is dead names one";
+    let found = letters.into_iter().find(named).ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, why))?;
+    let act = Act::upon(action.as_str(), &topic, &key);
+    Ok(answer(act.take(shared, who, async move { topic.act(action, &key, Some(&found)).await }).await?))
+}
+
+/// The answer of an action upon one thing. The fields are those of the command line's.
+pub(super) type Answer = (StatusCode, Json<Done>);
+
+pub(super) fn answer(done: Done) -> Answer {
+    (status(&done), Json(done))
+}
+
+/// 404 where there was nothing, and 409 where something stood in the way.
+fn status(done: &Done) -> StatusCode {
+    match done.was_done {
+        true => StatusCode::OK,
+        false if done.found_nothing() => StatusCode::NOT_FOUND,
+        false => StatusCode::CONFLICT,
+    }
 }
 
 async fn timer(shared: &Shared, topic: &str, key: &str) -> Result<(KnownTopic, Vec<u8>), Fault> {

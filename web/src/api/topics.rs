@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use keylapse::{Destination, ListenerReport};
-use keylapse_console::{Alarm, Became, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
+use keylapse_console::{Alarm, Console, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
 use crate::api::Fault;
 use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
-use crate::api::done::{self, Answer};
+use crate::api::timers::{Answer, answer};
 use crate::asking::{check_destination, check_reason};
 use crate::guard::Who;
 use crate::web::Shared;
@@ -193,11 +193,7 @@ pub(super) async fn pause(
     check_reason(&reason).map_err(bad)?;
     let topic = ask::topic(&shared, &name).await?;
     let act = Act { verb: "pause", topic: topic.clone(), what: reason.clone() };
-    let deed = async move {
-        topic.pause(&reason).await?;
-        Ok(done::to_topic(&topic, Became::PAUSED))
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    Ok(answer(act.take(&shared, who, async move { topic.pause(&reason).await }).await?))
 }
 
 pub(super) async fn try_now(
@@ -209,11 +205,8 @@ pub(super) async fn try_now(
     let (topic, status) = status_of(&shared, &name).await?;
     check_destination(&status, &destination).map_err(|why| Fault::new(StatusCode::NOT_FOUND, why))?;
     let (act, console) = (Act::try_now(&topic, &destination), shared.console.clone());
-    let deed = async move {
-        console.try_now(topic.name(), &destination).await?;
-        Ok(done::to_topic(&topic, Became::ASKED))
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    let deed = async move { console.try_now(topic.name(), &destination).await };
+    Ok(answer(act.take(&shared, who, deed).await?))
 }
 
 pub(super) async fn resume(
@@ -223,9 +216,5 @@ pub(super) async fn resume(
 ) -> Result<Answer, Fault> {
     let topic = ask::topic(&shared, &name).await?;
     let act = Act { verb: "resume", topic: topic.clone(), what: String::new() };
-    let deed = async move {
-        topic.resume().await?;
-        Ok(done::to_topic(&topic, Became::RESUMED))
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    Ok(answer(act.take(&shared, who, async move { topic.resume().await }).await?))
 }

@@ -6,7 +6,6 @@ use keylapse_console::{Entry, EntryState, text};
 
 use super::frame::{Frame, Time};
 use crate::time::ms_of;
-use crate::verb::Verb;
 
 /// Bytes of a key that are shown in a line.
 const KEY: usize = 160;
@@ -86,36 +85,5 @@ impl Failure {
             error: short(&failed.error, 600),
         };
         failures.iter().rev().map(one).collect()
-    }
-}
-
-/// As pages show it.
-impl Verb {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::RunNow => "Run now",
-            Self::Reschedule => "Reschedule",
-            Self::Cancel => "Cancel",
-            Self::Replay => "Replay",
-            Self::ReplayAsNew => "Replay as new",
-            Self::Drop => "Drop",
-        }
-    }
-
-    /// In a sentence: what they will be.
-    pub(super) fn will_be(self) -> &'static str {
-        match self {
-            Self::RunNow => "due now",
-            Self::Reschedule => "moved",
-            Self::Cancel => "cancelled",
-            Self::Replay => "replayed",
-            Self::ReplayAsNew => "replayed as new armings",
-            Self::Drop => "dropped",
-        }
-    }
-
-    /// Whether nothing brings back what it takes away.
-    pub(super) fn is_final(self) -> bool {
-        matches!(self, Self::Cancel | Self::Drop)
     }
 }

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, RequestPartsExt};
 use keylapse::{Error, Result};
+use keylapse_console::Done;
 use keylapse_console::words::relative;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
@@ -17,7 +18,7 @@ use super::notice::Notice;
 use super::samples::Age;
 use super::trouble::Trouble;
 use crate::access::Role;
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::guard::Who;
 use crate::time::{moment, ms_of};
 use crate::web::Shared;
@@ -94,11 +95,11 @@ impl Visit {
     }
 
     /// What became of an action. It is not given up before the console gives up, which says whether it may have been done.
-    pub(super) async fn act<T: Send + 'static>(
+    pub(super) async fn act(
         &self,
         act: Act,
-        deed: impl Future<Output = Result<Did<T>>> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        deed: impl Future<Output = Result<Done>> + Send + 'static,
+    ) -> Result<Done, Trouble> {
         act.take(&self.shared, self.who.clone(), deed).await.map_err(|error| self.trouble(&error))
     }
 

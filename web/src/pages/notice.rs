@@ -1,14 +1,14 @@
 //! What became of an action, said above the page that follows. It is in that page's address, as a word of a list and
 //! numbers: no text of others is ever taken from there.
 
-use keylapse_console::{Became, BulkReport, show_count};
+use keylapse_console::{BulkReport, Done, show_count};
 use serde::Deserialize;
 
 /// In an address.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Said {
-    /// The word of a [`Became`], or `bulk`.
+    /// The outcome of a [`Done`], or `bulk`.
     did: String,
     done: u64,
     skipped: u64,
@@ -27,8 +27,8 @@ impl Notice {
         if said.did == BULK {
             return Some(Self::of_bulk(said));
         }
-        let Became { was_done, says, .. } = Became::by_code(&said.did)?;
-        Some(Self { text: upper(says), is_good: was_done })
+        let (is_good, says) = Done::of_word(&said.did)?;
+        Some(Self { text: upper(says), is_good })
     }
 
     fn of_bulk(said: &Said) -> Self {

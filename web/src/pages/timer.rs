@@ -5,7 +5,7 @@ use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
 use keylapse_console::words::{short, size};
-use keylapse_console::{Entry, EntryState, KnownTopic, Why, counted, text};
+use keylapse_console::{Action, Entry, EntryState, KnownTopic, Why, counted, text};
 use serde::Deserialize;
 
 use super::entries::Failure;
@@ -13,7 +13,6 @@ use super::frame::{Frame, Time, Visit, answer};
 use super::notice::{Notice, Said};
 use super::trouble::Trouble;
 use crate::time::moment;
-use crate::verb::Verb;
 
 /// Bytes of a payload that are shown.
 const PAYLOAD: usize = 16 << 10;
@@ -53,7 +52,7 @@ struct Held {
     facts: Vec<(&'static str, String)>,
     failures: Vec<Failure>,
     payload: Option<String>,
-    verbs: &'static [Verb],
+    verbs: &'static [Action],
     id: String,
     at_ms: u64,
     when: Time,
@@ -166,7 +165,7 @@ fn held(entry: &Entry, now_ms: u64) -> Held {
         facts,
         failures: Failure::all(&entry.failures, now_ms),
         payload: entry.payload.as_ref().map(|payload| text::escape(payload)),
-        verbs: Verb::of(entry.state),
+        verbs: Action::of(entry.state),
         id,
         at_ms: entry.at_ms,
         when: Time::new(entry.at_ms, now_ms),

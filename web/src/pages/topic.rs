@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse_console::{
-    Cursor, EntryState, Filter, KnownTopic, Page as Found, TopicStanding, counted, show_count,
+    Action, Cursor, EntryState, Filter, KnownTopic, Page as Found, TopicStanding, counted, show_count,
 };
 use serde::Deserialize;
 
@@ -16,7 +16,6 @@ use super::topics::Row;
 use super::trouble::Trouble;
 use crate::asking;
 use crate::time::ms_of;
-use crate::verb::Verb;
 
 /// Entries of a page.
 const PAGE: usize = 50;
@@ -42,7 +41,7 @@ struct Page {
     filter: String,
     when: &'static str,
     lines: Vec<Line>,
-    verbs: &'static [Verb],
+    verbs: &'static [Action],
     can_pause: bool,
     is_paused: bool,
     /// Where there are none: why, and what to do.
@@ -98,7 +97,7 @@ pub(super) async fn show(
     let first = after.map(|_| at(&frame, &topic, state, &asked.filter, ""));
     let is_paused = standing.status.standing() == TopicStanding::Paused;
     let can_pause = !matches!(standing.status.standing(), TopicStanding::Closed | TopicStanding::Unreadable);
-    let (verbs, when) = (Verb::of(state), entries::when(state));
+    let (verbs, when) = (Action::of(state), entries::when(state));
     let (none, place) = (none(state, &found, &filter), place(&found, &filter));
     let filter = asked.filter;
     let page = Page {

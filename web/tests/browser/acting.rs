@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse_console::EntryState;
+use keylapse_console::{Action, EntryState};
 use keylapse_support::eventually;
 
 use crate::browser::scene::{Do, Scene};
@@ -84,7 +84,7 @@ async fn letters_are_replayed_and_dropped() {
     chrome.go(&scene.timer("d")).await;
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
     let letter = topic.letters_of(b"order:unpaid:d", None).await.unwrap().remove(0);
-    assert!(topic.drop_letter(&letter).await.unwrap());
+    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().was_done);
     chrome.click("button", "Replay").await;
     chrome.shows("The letter is gone").await;
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::ready;
 
 use futures::StreamExt;
+use keylapse_console::Action;
 
 use crate::http::shop::{PAYLOAD, Shop};
 use crate::http::site::Site;
@@ -63,7 +64,7 @@ async fn a_check_finds_what_the_program_finds() {
     site.post("/api/v1/topics/order/pause", &serde_json::json!({"reason": "a test"})).await.with(200);
     assert_eq!(kinds("").await, ["paused", "unserved"]);
     assert_eq!(kinds("?allow=unserved,paused&max_undelivered=0").await, [""; 0]);
-    let _ = shop.topic().await.run_now(b"order:first").await.expect("a timer");
+    shop.topic().await.act(Action::RunNow, b"order:first", None).await.expect("a timer");
     let is_undelivered =
         async |limit| kinds(&format!("?allow=unserved&allow=paused&max_undelivered={limit}")).await;
     for (limit, breach) in [("0", "undelivered"), ("1ms", "undelivered_ms")] {

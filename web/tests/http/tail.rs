@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use keylapse_console::Action;
 use keylapse_support::eventually;
 use keylapse_web::{Access, Patience, Web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,8 +23,8 @@ async fn what_happens_is_told_as_it_happens_and_the_end_is_an_end() {
         head.contains("200 OK") && head.contains("text/event-stream") && head.contains("no-store"),
         "{head}"
     );
-    let cancelled = shop.topic().await.cancel(b"order:first").await.expect("an answer");
-    assert_eq!(cancelled, keylapse::Cancelled::Cancelled);
+    let done = shop.topic().await.act(Action::Cancel, b"order:first", None).await.expect("an answer");
+    assert_eq!(done.outcome, "cancelled");
     let told = until(&mut tail, "\n\n").await;
     assert!(told.contains("event: tail\ndata: {"), "{told}");
     assert!(told.contains(r#""key":"order:first""#) && told.contains(r#""what":"cancelled""#), "{told}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keylapse::ListenerReport;
 use keylapse_console::{
-    Became, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Moment, Overview, Rates, Recent,
+    Action, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Moment, Overview, Rates, Recent,
     Registry, TopicStanding, TopicStatus, UnreadableTopic, Why, text,
 };
 use tokio::sync::Mutex;
@@ -289,21 +289,16 @@ impl Desk {
     /// Acts, after somebody has agreed.
     async fn act(&self, act: Act) -> keylapse::Result<Done> {
         let topic = self.console.topic(&act.topic).await?;
-        let became = match &act.deed {
-            Deed::RunNow(row) => Became::of_run_now(topic.run_now(&row.key).await?),
-            Deed::Cancel(row) => Became::of_cancel(topic.cancel(&row.key).await?),
-            Deed::Replay(EntryRow { letter: Some(letter), .. }) => {
-                Became::of_replay(topic.replay(letter, false).await?)
-            }
-            Deed::Drop(EntryRow { letter: Some(letter), .. }) => {
-                Became::of_drop(topic.drop_letter(letter).await?)
-            }
-            Deed::Replay(_) | Deed::Drop(_) => Became::GONE,
-            Deed::Pause(reason) => topic.pause(reason).await.map(|()| Became::PAUSED)?,
-            Deed::Resume => topic.resume().await.map(|()| Became::RESUMED)?,
+        let done = match &act.deed {
+            Deed::RunNow(row) => topic.act(Action::RunNow, &row.key, None).await?,
+            Deed::Cancel(row) => topic.act(Action::Cancel, &row.key, None).await?,
+            Deed::Replay(row) => topic.act(Action::Replay, &row.key, row.letter.as_deref()).await?,
+            Deed::Drop(row) => topic.act(Action::Drop, &row.key, row.letter.as_deref()).await?,
+            Deed::Pause(reason) => topic.pause(reason).await?,
+            Deed::Resume => topic.resume().await?,
         };
-        let says = format!("{}: {}", act.key().unwrap_or(act.topic), became.says);
-        Ok(Done { was_done: became.was_done, says })
+        let of = done.key.map_or(done.topic, |key| short(&key, 60));
+        Ok(Done { was_done: done.was_done, says: format!("{of}: {}", done.says) })
     }
 }
 

@@ -16,10 +16,11 @@ use futures::future::BoxFuture;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
 
+
+use crate::act::Became;
+use crate::{Action, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 use crate::error::{Error, Result};
-use crate::time::When;
 use crate::wire::names::fnv1a;
-use crate::{Became, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 
 use self::pace::Pace;
 
@@ -27,24 +28,6 @@ use self::pace::Pace;
 const AT_A_TIME: usize = 32;
 /// Entries of one page.
 const PAGE: usize = 500;
-
-/// What is done to each entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Withdraw timers.
-    Cancel,
-    /// Make waiting timers due now.
-    RunNow,
-    /// Move waiting timers.
-    Reschedule(When),
-    /// Arm dead letters again, as the armings that they were.
-    Replay,
-    /// Arm dead letters again, as new armings.
-    ReplayAsNew,
-    /// Forget dead letters.
-    Drop,
-}
 
 /// An action on many entries, about to be taken: set options, then [`count`](Self::count) or [`run`](Self::run) it.
 #[must_use = "nothing is done until it is run"]
@@ -233,31 +216,15 @@ impl Plan<'_> {
     }
 
     async fn act_on(&self, entry: &Entry) -> Result<Became> {
-        let topic = self.topic;
-        Ok(match self.action {
-            Action::Cancel => Became::of_cancel(topic.cancel(&entry.key).await?),
-            Action::RunNow => Became::of_run_now(topic.run_now(&entry.key).await?),
-            Action::Reschedule(when) => Became::of_move(topic.reschedule(&entry.key, when).await?),
-            Action::Replay => Became::of_replay(topic.replay(entry, false).await?),
-            Action::ReplayAsNew => Became::of_replay(topic.replay(entry, true).await?),
-            Action::Drop => Became::of_drop(topic.drop_letter(entry).await?),
-        })
+        Ok(self.topic.become_of(self.action, &entry.key, Some(entry)).await?.0)
     }
 
     fn check(&self) -> Result<()> {
-        use EntryState::{Dead, Enrolled, Quarantined, Running, Waiting};
-        let fits = match self.action {
-            Action::Cancel => matches!(self.state, Waiting | Running | Quarantined),
-            Action::RunNow | Action::Reschedule(_) => matches!(self.state, Waiting | Quarantined),
-            Action::Replay | Action::ReplayAsNew | Action::Drop => self.state == Dead,
-        };
-        match fits && self.state != Enrolled {
-            true => Ok(()),
-            false => {
-                let state = self.state.as_str();
-                Err(Error::invalid(format!("{:?} is not for entries that are {state}", self.action)))
-            }
+        if Action::of(self.state).iter().any(|action| action.as_str() == self.action.as_str()) {
+            return Ok(());
         }
+        let state = self.state.as_str();
+        Err(Error::invalid(format!("{:?} is not for entries that are {state}", self.action)))
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::Cursor;
+use crate::act::Became;
 use crate::error::{Error, Result};
-use crate::{Became, Cursor};
 
 /// Failures that a report names.
 const NAMED: usize = 10;
@@ -22,7 +23,7 @@ pub struct BulkReport {
     pub skipped: u64,
     /// Entries of which the server refused it.
     pub failed: u64,
-    /// How many there were of each outcome: by [`Became::code`], and `failed`.
+    /// How many there were of each outcome: by [`Done::outcome`](crate::Done::outcome), and `failed`.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// The first ten failures.
     pub errors: Vec<String>,

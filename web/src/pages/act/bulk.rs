@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Form};
 use keylapse_console::words::short;
-use keylapse_console::{BulkEnd, BulkReport, counted, show_count, text};
+use keylapse_console::{Action, BulkEnd, BulkReport, counted, show_count, text};
 use serde::Deserialize;
 
 use crate::asking::{self, parse_when};
@@ -18,7 +18,6 @@ use crate::pages::notice;
 use crate::pages::topic::{filter_of, state_of};
 use crate::pages::trouble::Trouble;
 use crate::serve::Closing;
-use crate::verb::{NOW, Verb};
 
 /// Counting ends after so long.
 const COUNTING: Duration = Duration::from_secs(3);
@@ -42,7 +41,7 @@ pub(in crate::pages) struct Wanted {
 struct Page {
     frame: Frame,
     wanted: Wanted,
-    verb: Verb,
+    action: Action,
     words: String,
     shown: String,
     matched: u64,
@@ -75,7 +74,7 @@ pub(in crate::pages) async fn bulk(
     Form(wanted): Form<Wanted>,
 ) -> Result<Response, Trouble> {
     let many = read(&visit, &wanted).await?;
-    if many.verb == Verb::Reschedule && wanted.to.trim().is_empty() {
+    if is_reschedule(many.action) && wanted.to.trim().is_empty() {
         return Err(visit.refuse("say when: a span, such as 15m, or a time"));
     }
     let counted = count(&visit, &many).await?;
@@ -107,14 +106,17 @@ async fn count(visit: &Visit, many: &Many) -> Result<BulkReport, Trouble> {
 
 async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
     visit.may(&wanted.name)?;
-    let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
+    let mut action =
+        Action::try_from(wanted.verb.clone()).map_err(|error| visit.refuse(error.to_string()))?;
     let (state, filter) = (state_of(visit, &wanted.state)?, filter_of(visit, &wanted.filter)?);
-    let to = match wanted.to.trim() {
-        "" => NOW,
-        said => parse_when(said).map_err(|why| visit.refuse(why))?,
-    };
+    if !wanted.to.trim().is_empty() {
+        let when = parse_when(wanted.to.trim()).map_err(|why| visit.refuse(why))?;
+        if is_reschedule(action) {
+            action = Action::Reschedule(when);
+        }
+    }
     let topic = visit.ask(visit.shared.console.topic(&wanted.name)).await?;
-    Ok(Many { topic, state, filter, verb, to, limit: MOST, rate: 0, after: None })
+    Ok(Many { topic, state, filter, action, limit: MOST, rate: 0, after: None })
 }
 
 impl Many {
@@ -132,17 +134,21 @@ impl Many {
         let conditions = asking::conditions(&wanted.filter).unwrap_or_default();
         let conditions: String = conditions.iter().map(|one| format!(" {}", text::quoted(one))).collect();
         let name = text::quoted(self.topic.name());
-        match self.verb {
-            Verb::Replay => format!("keylapse dead replay {name}{conditions}"),
-            Verb::ReplayAsNew => format!("keylapse dead replay {name}{conditions} --as-new"),
-            Verb::Drop => format!("keylapse dead drop {name}{conditions}"),
-            verb => {
-                let to = if verb == Verb::Reschedule { " --to 15m" } else { "" };
+        match self.action {
+            Action::Replay => format!("keylapse dead replay {name}{conditions}"),
+            Action::ReplayAsNew => format!("keylapse dead replay {name}{conditions} --as-new"),
+            Action::Drop => format!("keylapse dead drop {name}{conditions}"),
+            action => {
+                let to = if is_reschedule(action) { " --to 15m" } else { "" };
                 let state = self.state.as_str();
-                format!("keylapse {} --in {name} --state {state}{conditions}{to}", verb.word())
+                format!("keylapse {} --in {name} --state {state}{conditions}{to}", action.as_str())
             }
         }
     }
+}
+
+fn is_reschedule(action: Action) -> bool {
+    matches!(action, Action::Reschedule(_))
 }
 
 fn fields(wanted: &Wanted) -> [(&'static str, &str); 3] {
@@ -152,13 +158,13 @@ fn fields(wanted: &Wanted) -> [(&'static str, &str); 3] {
 fn confirm(visit: &Visit, wanted: Wanted, many: &Many, counted: &BulkReport, remark: String) -> Response {
     let page = Page {
         frame: visit.frame("topics").still(),
-        verb: many.verb,
+        action: many.action,
         words: many.words(counted.matched),
         shown: show_count(counted.matched),
         matched: counted.matched,
         is_cut: counted.matched >= MOST && counted.cursor.is_some(),
         is_endless: counted.end != BulkEnd::Whole,
-        needs_time: many.verb == Verb::Reschedule,
+        needs_time: is_reschedule(many.action),
         remark,
         errors: Vec::new(),
         command: many.command(&wanted),
@@ -179,7 +185,7 @@ fn ended_early(visit: &Visit, wanted: Wanted, many: &Many, report: &BulkReport) 
     let errors = report.errors.iter().map(|error| short(error, 300)).collect();
     let page = Page {
         frame: visit.frame("topics").still(),
-        verb: many.verb,
+        action: many.action,
         words: many.words(report.matched),
         shown: String::new(),
         matched: 0,

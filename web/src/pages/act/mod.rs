@@ -9,13 +9,13 @@ pub(super) use self::timer::timer;
 pub(super) use self::topic::topic;
 
 use axum::response::{IntoResponse, Redirect, Response};
-use keylapse_console::Became;
+use keylapse_console::Done;
 
 use super::frame::{Visit, link};
 
 /// To a page that says what became of it.
-async fn back(visit: &Visit, topic: &str, path: &str, fields: &[(&str, &str)], became: Became) -> Response {
-    visit.shared.samples.changed(topic).await;
-    let fields = [fields, &[("did", became.code)]].concat();
+async fn back(visit: &Visit, path: &str, fields: &[(&str, &str)], done: &Done) -> Response {
+    visit.shared.samples.changed(&done.topic).await;
+    let fields = [fields, &[("did", done.outcome)]].concat();
     Redirect::to(&link(&visit.shared, path, &fields)).into_response()
 }

@@ -2,16 +2,15 @@
 
 use axum::Form;
 use axum::response::Response;
-use keylapse::{Result as Answered, When};
-use keylapse_console::{Became, Entry, KnownTopic, text};
+use keylapse::Result as Answered;
+use keylapse_console::{Action, Entry, KnownTopic, text};
 use serde::Deserialize;
 
 use super::back;
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::asking::parse_when;
 use crate::pages::frame::Visit;
 use crate::pages::trouble::Trouble;
-use crate::verb::{NOW, Verb};
 
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::pages) struct Wanted {
@@ -30,42 +29,22 @@ pub(in crate::pages) struct Wanted {
 
 pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
     visit.may(&wanted.topic)?;
-    let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
+    let action = Action::try_from(wanted.verb.clone()).map_err(|error| visit.refuse(error.to_string()))?;
     let key = text::unescape(&wanted.key).map_err(|error| visit.trouble(&error))?;
-    let to = match verb {
-        Verb::Reschedule => parse_when(wanted.to.trim()).map_err(|why| visit.refuse(why))?,
-        _ => NOW,
+    let action = match action {
+        Action::Reschedule(_) => {
+            Action::Reschedule(parse_when(wanted.to.trim()).map_err(|why| visit.refuse(why))?)
+        }
+        action => action,
     };
     let topic = visit.ask(visit.shared.console.topic(&wanted.topic)).await?;
-    let (act, meant) = (Act::upon(verb.word(), &topic, &key), wanted.clone());
+    let (act, meant) = (Act::upon(action.as_str(), &topic, &key), wanted.clone());
     let deed = async move {
-        let became = see_through(&topic, &key, verb, to, &meant).await?;
-        Ok(Did::one(became, became))
+        let letter = if action.is_for_letters() { letter(&topic, &key, &meant).await? } else { None };
+        topic.act(action, &key, letter.as_ref()).await
     };
-    let became = visit.act(act, deed).await?;
-    let topic = wanted.topic.as_str();
-    Ok(back(&visit, topic, "/timer", &[("topic", topic), ("key", &wanted.key)], became).await)
-}
-
-async fn see_through(
-    topic: &KnownTopic,
-    key: &[u8],
-    verb: Verb,
-    to: When,
-    wanted: &Wanted,
-) -> Answered<Became> {
-    Ok(match verb {
-        Verb::RunNow => Became::of_run_now(topic.run_now(key).await?),
-        Verb::Reschedule => Became::of_move(topic.reschedule(key, to).await?),
-        Verb::Cancel => Became::of_cancel(topic.cancel(key).await?),
-        Verb::Replay | Verb::ReplayAsNew | Verb::Drop => {
-            let Some(letter) = letter(topic, key, wanted).await? else { return Ok(Became::GONE) };
-            match verb {
-                Verb::Drop => Became::of_drop(topic.drop_letter(&letter).await?),
-                verb => Became::of_replay(topic.replay(&letter, verb == Verb::ReplayAsNew).await?),
-            }
-        }
-    })
+    let done = visit.act(act, deed).await?;
+    Ok(back(&visit, "/timer", &[("topic", &wanted.topic), ("key", &wanted.key)], &done).await)
 }
 
 /// The letter that was shown, if it is still there.

@@ -2,11 +2,10 @@
 
 use axum::Form;
 use axum::response::Response;
-use keylapse_console::Became;
 use serde::Deserialize;
 
 use super::back;
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::asking::{check_destination, check_reason};
 use crate::pages::frame::Visit;
 use crate::pages::trouble::Trouble;
@@ -23,9 +22,9 @@ pub(in crate::pages) struct Wanted {
 
 pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
     visit.may(&wanted.topic)?;
-    let (verb, became) = match wanted.verb.as_str() {
-        "pause" => ("pause", Became::PAUSED),
-        "resume" => ("resume", Became::RESUMED),
+    let verb = match wanted.verb.as_str() {
+        "pause" => "pause",
+        "resume" => "resume",
         "try-now" => return try_now(&visit, wanted).await,
         _ => return Err(visit.refuse("verb is pause, resume or try-now")),
     };
@@ -35,13 +34,12 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) ->
     let act = Act { verb, topic: topic.clone(), what: wanted.reason.clone() };
     let deed = async move {
         match verb {
-            "pause" => topic.pause(wanted.reason.trim()).await?,
-            _ => topic.resume().await?,
+            "pause" => topic.pause(wanted.reason.trim()).await,
+            _ => topic.resume().await,
         }
-        Ok(Did::one(became, ()))
     };
-    visit.act(act, deed).await?;
-    Ok(back(&visit, &name, "/topic", &[("name", &name)], became).await)
+    let done = visit.act(act, deed).await?;
+    Ok(back(&visit, "/topic", &[("name", &name)], &done).await)
 }
 
 /// A host that holds work back is called.
@@ -54,12 +52,8 @@ async fn try_now(visit: &Visit, wanted: Wanted) -> Result<Response, Trouble> {
     };
     let (status, topic) = visit.ask(look).await?;
     check_destination(&status, &destination).map_err(|why| visit.refuse(why))?;
-    let (act, became) = (Act::try_now(&topic, &destination), Became::ASKED);
-    let console = shared.console.clone();
-    let deed = async move {
-        console.try_now(topic.name(), &destination).await?;
-        Ok(Did::one(became, ()))
-    };
-    visit.act(act, deed).await?;
-    Ok(back(visit, &name, "/hosts", &[("topic", &name)], became).await)
+    let (act, console) = (Act::try_now(&topic, &destination), shared.console.clone());
+    let deed = async move { console.try_now(topic.name(), &destination).await };
+    let done = visit.act(act, deed).await?;
+    Ok(back(visit, "/hosts", &[("topic", &name)], &done).await)
 }
