@@ -1,16 +1,19 @@
-//! Pages of a topic's entries, over all its partitions, by time.
+//! Pages of a topic's entries, over all its partitions, by time; and where a page has ended.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
 use std::time::SystemTime;
 
-use crate::cursor::Cursor;
+use bytes::Bytes;
+
 use crate::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::MAX_PAYLOAD;
 use crate::time::{ServerTime, system_time};
 use crate::wire::page::PAGE_BYTES;
-use crate::wire::{MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
-use crate::{Filter, KnownTopic, running};
+use crate::wire::{Listing, MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
+use crate::{Filter, KnownTopic, text};
 
 /// Entries that a page has at most.
 const MAX_PAGE: usize = MAX_BATCH;
@@ -19,7 +22,9 @@ const LEAST: usize = 1 << 10;
 /// Entries that one call reads: each costs the server about 5 µs.
 const MAX_CHUNK: usize = 250;
 /// Entries that are looked at for one page, at most, where a filter leaves most of them out.
-pub(super) const LOOKED_AT: usize = 20_000;
+const LOOKED_AT: usize = 20_000;
+/// States of running attempts that one step goes through, roughly.
+const STEP: usize = 250;
 
 /// A page of entries.
 #[derive(Clone, Debug)]
@@ -38,12 +43,12 @@ pub struct Page {
 
 /// What is asked of a listing.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted<'a> {
-    pub(super) state: EntryState,
-    pub(super) filter: &'a Filter,
-    pub(super) count: usize,
+struct Wanted<'a> {
+    state: EntryState,
+    filter: &'a Filter,
+    count: usize,
     /// How much of the payloads.
-    pub(super) payload: Option<usize>,
+    payload: Option<usize>,
 }
 
 impl KnownTopic {
@@ -73,7 +78,7 @@ impl KnownTopic {
     ) -> Result<Page> {
         let wanted = Wanted { state, filter, count: count.clamp(1, MAX_PAGE), payload };
         match state {
-            EntryState::Running => running::page(self, &wanted, after).await,
+            EntryState::Running => running(self, &wanted, after).await,
             _ => Merge::new(self, &wanted, after).page().await,
         }
     }
@@ -214,5 +219,130 @@ impl<'a> Merge<'a> {
 impl Part {
     fn is_empty(&self) -> bool {
         self.more && self.read.is_empty()
+    }
+}
+
+/// Where a page has ended, and the next begins. As text it can be handed to anybody: `<ms>.<fraction>@<partition>/<name>`.
+///
+/// All that a topic holds has one order: by time, then by partition, then by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cursor {
+    score: f64,
+    partition: u32,
+    name: Bytes,
+}
+
+impl Cursor {
+    /// Behind an entry; none of running ones, whose pages are in the server's own order.
+    pub(super) fn behind(entry: &Entry) -> Option<Self> {
+        let Entry { score, partition, ref name, state, .. } = *entry;
+        (state != EntryState::Running).then(|| Self { score, partition, name: name.clone() })
+    }
+
+    /// Where a partition's next entry is.
+    fn place_in(&self, partition: u32) -> PageFrom {
+        match partition.cmp(&self.partition) {
+            std::cmp::Ordering::Less => PageFrom::Behind(self.score),
+            std::cmp::Ordering::Equal => PageFrom::After(self.score, self.name.clone()),
+            std::cmp::Ordering::Greater => PageFrom::At(self.score),
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}/{}", self.score, self.partition, text::escape(&self.name))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        read_cursor(text).ok_or_else(|| {
+            Error::invalid("this is no place at which a page has ended: take it as it was written")
+        })
+    }
+}
+
+fn read_cursor(text: &str) -> Option<Cursor> {
+    let (score, rest) = text.split_once('@')?;
+    let (partition, name) = rest.split_once('/')?;
+    let score: f64 = score.parse().ok().filter(|score: &f64| score.is_finite())?;
+    let partition = partition.parse().ok().filter(|partition| *partition < crate::wire::MAX_PARTITIONS)?;
+    Some(Cursor { score, partition, name: text::unescape(name).ok()?.into() })
+}
+
+/// A page of the attempts that run. In the index they stand among what waits, by the ends of their leases, so that finding
+/// them there could mean to go through all that is due soon. Only what was claimed has a state, and most of these run: the
+/// states are gone through.
+///
+/// Its entries are by time; pages have no order.
+async fn running(topic: &KnownTopic, wanted: &Wanted<'_>, after: Option<&Cursor>) -> Result<Page> {
+    let (mut partition, mut cursor) = after.map_or((0, 0), place);
+    let (mut entries, mut looked_at, mut now) = (Vec::new(), 0, ServerTime::default());
+    while partition < topic.parts().len() && entries.len() < wanted.count && looked_at < LOOKED_AT {
+        let at = &topic.parts()[partition];
+        let store = topic.console.store();
+        let step = |_| store.names_in(at, Listing::Running, cursor, STEP);
+        let (next, names) = topic.console.persist(step).await?;
+        looked_at += STEP;
+        for (key, look) in names.iter().zip(store.looks(at, &names).await) {
+            let Some(look) = look? else { continue };
+            now = now.max(look.stamp);
+            let entry = topic.entry_of(key, look, wanted.payload);
+            entries.extend(Some(entry).filter(|entry| is_wanted(entry, wanted, now)));
+        }
+        (partition, cursor) = if next == 0 { (partition + 1, 0) } else { (partition, next) };
+    }
+    entries.sort_by(|a, b| a.at_ms.cmp(&b.at_ms).then_with(|| a.key.cmp(&b.key)));
+    let next = (partition < topic.parts().len()).then(|| behind(partition, cursor));
+    Ok(Page { now: system_time(now.ms()), entries, next, looked_at })
+}
+
+/// Those in quarantine run, too, and are listed there.
+fn is_wanted(entry: &Entry, wanted: &Wanted<'_>, now: ServerTime) -> bool {
+    entry.state == EntryState::Running && wanted.filter.passes(entry, now.ms())
+}
+
+/// The server's own cursor stands in the place of the time. It is below the size of a table, and so exact.
+#[allow(clippy::cast_precision_loss)]
+fn behind(partition: usize, cursor: u64) -> Cursor {
+    Cursor {
+        score: cursor as f64,
+        partition: u32::try_from(partition).unwrap_or(u32::MAX),
+        name: Bytes::new(),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as above
+fn place(cursor: &Cursor) -> (usize, u64) {
+    (cursor.partition as usize, cursor.score as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_cursor_reads_back(score in 0.0..9e12, partition in 0..1024_u32, name: Vec<u8>) {
+            let cursor = Cursor { score, partition, name: name.into() };
+            prop_assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = text.parse::<Cursor>();
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_refused() {
+        for bad in ["", "1", "1@", "1@0", "x@0/a", "NaN@0/a", "inf@0/a", "1@1024/a", "1@-1/a", "1@0/\\q"] {
+            assert!(bad.parse::<Cursor>().is_err(), "{bad}");
+        }
     }
 }

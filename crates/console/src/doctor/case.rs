@@ -13,10 +13,10 @@ use crate::escape::plain;
 use crate::wire::canary_tags::tag_of;
 
 use super::codes::Code;
-use super::info::Info;
 use super::report::{Finding, Lateness};
 use super::rights::Refusal;
 use super::service::{Service, UNNAMED};
+use super::settings::Info;
 use super::time::Clocks;
 
 /// One server.

@@ -8,7 +8,6 @@
 mod case;
 mod codes;
 mod events;
-mod info;
 mod reach;
 mod report;
 mod rights;

@@ -14,8 +14,8 @@ use crate::wire::scripts::PEEK;
 
 use super::case::{Asked, Case, as_word};
 use super::codes;
-use super::info::Info;
 use super::service::{Site, is_here};
+use super::settings::Info;
 
 /// Whether it is worth asking further. One call of INFO, which is answered while data are loaded, too.
 pub(super) async fn answers(case: &mut Case) -> bool {

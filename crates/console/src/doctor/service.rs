@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use crate::connection::Endpoint;
 
-use super::info::Info;
+use super::settings::Info;
 
 /// Where the server is, as seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]

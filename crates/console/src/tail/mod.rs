@@ -2,7 +2,6 @@
 
 mod event;
 mod keeper;
-mod queue;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,8 +12,7 @@ use tokio::task::JoinSet;
 pub use self::event::{Missed, TailEvent, Tailed};
 
 use crate::error::Result;
-use crate::tail::keeper::Keeper;
-use crate::tail::queue::{Next, Receiver, queue};
+use crate::tail::keeper::{Keeper, Next, Receiver, queue};
 use crate::wire::PartitionNames;
 use crate::wire::calls::tail::Told;
 use crate::{Console, counted};

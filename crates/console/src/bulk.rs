@@ -3,26 +3,21 @@
 //! Counting and acting go through the same pages with the same filter, and a dry run differs from a real one only in
 //! the last step, so that what was counted is what is acted upon.
 
-mod pace;
-mod report;
-
-pub use self::report::{BulkEnd, BulkReport};
-
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::future::ready;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
-
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
 
 use crate::act::Became;
 use crate::{Action, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 use crate::error::{Error, Result};
 use crate::wire::names::fnv1a;
-
-use self::pace::Pace;
 
 /// Entries that are acted upon at a time.
 const AT_A_TIME: usize = 32;
@@ -232,5 +227,127 @@ impl std::fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Plan { topic, action, filter, .. } = &self.plan;
         write!(f, "Bulk({}, {action:?}, {filter})", topic.name())
+    }
+}
+
+/// No faster than was asked for, and no further once it is to stop.
+struct Pace<'a> {
+    each: Option<Duration>,
+    next: Instant,
+    /// Entries between two waits.
+    chunk: usize,
+    stop: BoxFuture<'a, ()>,
+}
+
+impl<'a> Pace<'a> {
+    /// With steps of at most so many entries.
+    fn new(rate: Option<u32>, most: usize, stop: BoxFuture<'a, ()>) -> Self {
+        // Ten steps a second, where the rate is above that.
+        let chunk = rate.map_or(most, |rate| (rate as usize / 10).clamp(1, most));
+        let each = rate.map(|rate| Duration::from_secs(1) / rate);
+        Self { each, next: Instant::now(), chunk, stop }
+    }
+
+    /// Waits until so many are in turn; false where it is to stop before.
+    async fn goes_on(&mut self, entries: usize) -> bool {
+        let turn = async {
+            if self.each.is_some() {
+                sleep_until(self.next).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut self.stop => return false,
+            () = turn => {}
+        }
+        let each = self.each.unwrap_or_default();
+        self.next = self.next.max(Instant::now()) + each * u32::try_from(entries).unwrap_or(u32::MAX);
+        true
+    }
+}
+
+/// Failures that a report names.
+const NAMED: usize = 10;
+
+/// What became of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BulkReport {
+    /// Entries that the filter let pass, up to the limit.
+    pub matched: u64,
+    /// Entries that the action was done to; in a dry run none.
+    pub done: u64,
+    /// Entries that were left alone: gone or changed meanwhile, or of no use for the action.
+    pub skipped: u64,
+    /// Entries of which the server refused it.
+    pub failed: u64,
+    /// How many there were of each outcome: by [`Done::outcome`](crate::Done::outcome), and `failed`.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// The first ten failures.
+    pub errors: Vec<String>,
+    /// How it has ended.
+    pub end: BulkEnd,
+    /// Where it has ended: to go on from there, if it was cut short.
+    #[serde(serialize_with = "cursor_as_text")]
+    pub cursor: Option<Cursor>,
+}
+
+#[allow(clippy::ref_option)] // as serde asks
+fn cursor_as_text<S: serde::Serializer>(
+    cursor: &Option<Cursor>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    cursor.as_ref().map(ToString::to_string).serialize(out)
+}
+
+/// How a bulk has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BulkEnd {
+    /// All that matches was gone through, or as much as the limit lets through.
+    #[default]
+    Whole,
+    /// It was [told to stop](Bulk::until).
+    Stopped,
+    /// A server was lost on the way: [`BulkReport::errors`] ends with why.
+    Lost,
+}
+
+impl BulkReport {
+    fn add(&mut self, became: Result<Became>) {
+        self.matched += 1;
+        let (count, code) = match became {
+            Ok(Became { was_done: true, code, .. }) => (&mut self.done, code),
+            Ok(Became { code, .. }) => (&mut self.skipped, code),
+            Err(error) => {
+                self.name(&error);
+                (&mut self.failed, "failed")
+            }
+        };
+        *count += 1;
+        *self.outcomes.entry(code).or_default() += 1;
+    }
+
+    /// Ends it where a server was lost.
+    fn lose(mut self, error: &Error) -> Self {
+        self.end = BulkEnd::Lost;
+        self.errors.truncate(NAMED - 1);
+        self.name(error);
+        self
+    }
+
+    fn name(&mut self, error: &Error) {
+        if self.errors.len() < NAMED {
+            self.errors.push(error.to_string());
+        }
+    }
+}
+
+impl std::fmt::Display for BulkReport {
+    /// The last line of a command: `matched=3 done=2 skipped=1 failed=0`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { matched, done, skipped, failed, .. } = self;
+        write!(f, "matched={matched} done={done} skipped={skipped} failed={failed}")
     }
 }
