@@ -21,7 +21,6 @@ mod asking;
 mod doctor;
 mod guard;
 mod health;
-mod many;
 mod metrics;
 mod pages;
 mod patience;

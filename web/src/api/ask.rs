@@ -117,3 +117,27 @@ pub(super) fn when(r#in: Option<&str>, at: Option<&str>, at_ms: Option<u64>) -> 
         )),
     }
 }
+
+/// `payload=1`, or nothing.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) enum Payloads {
+    #[default]
+    #[serde(rename = "0")]
+    Hidden,
+    #[serde(rename = "1")]
+    Wanted,
+}
+
+impl Payloads {
+    /// How many bytes of each are shown.
+    pub(super) fn bytes(self, shared: &Shared, most: usize) -> Result<Option<usize>, Fault> {
+        match self {
+            Self::Hidden => Ok(None),
+            Self::Wanted if shared.shows_payloads => Ok(Some(most)),
+            Self::Wanted => {
+                let why = "payloads are not shown here: the program was not told --show-payloads";
+                Err(Fault::new(StatusCode::FORBIDDEN, why))
+            }
+        }
+    }
+}

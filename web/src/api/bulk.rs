@@ -12,10 +12,10 @@ use keylapse_console::{Action, BulkEnd, BulkReport, EntryState};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::act::{MOST, Many, Place};
 use crate::api::Fault;
 use crate::api::ask::{self, Body, Path, bad};
 use crate::guard::Who;
-use crate::many::{MOST, Many, Place};
 use crate::serve::Closing;
 use crate::web::Shared;
 

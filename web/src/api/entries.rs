@@ -7,8 +7,7 @@ use keylapse_console::{Entry, EntryState, JournalEntry};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;
-use crate::api::ask::{self, From, Path, Query};
-use crate::api::payloads::Payloads;
+use crate::api::ask::{self, From, Path, Payloads, Query};
 use crate::time::ms_of;
 use crate::web::Shared;
 

@@ -38,8 +38,6 @@ mod ask;
 mod bulk;
 mod entries;
 mod fault;
-mod fitness;
-mod payloads;
 mod tail;
 mod timers;
 mod topics;
@@ -89,8 +87,8 @@ fn table() -> Vec<(For, &'static str, MethodRouter<Shared>)> {
         (Looking, "/topics/{topic}/destinations", get(topics::destinations)),
         (Acting, "/topics/{topic}/destinations/try", post(topics::try_now)),
         (Looking, "/listeners", get(topics::listeners)),
-        (Looking, "/doctor", get(fitness::doctor)),
-        (Looking, "/check", get(fitness::check)),
+        (Looking, "/doctor", get(topics::doctor)),
+        (Looking, "/check", get(topics::check)),
         (Looking, "/tail", get(tail::tail)),
     ]
 }

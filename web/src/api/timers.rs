@@ -13,8 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::act::Act;
 use crate::api::Fault;
-use crate::api::ask::{self, Body, MOST, Path, Query, bad};
-use crate::api::payloads::Payloads;
+use crate::api::ask::{self, Body, MOST, Path, Payloads, Query, bad};
 use crate::guard::Who;
 use crate::web::Shared;
 

@@ -1,18 +1,22 @@
-//! Who asks, and whether that is allowed to them.
+//! Who asks, from where, and whether that is allowed to them; and a line of the log for each action with who did it, and
+//! for each wrong token.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
+use tokio::time::sleep;
+use tracing::{info, warn};
 
-use crate::access::{Pass, Role, cookie_name};
+use crate::access::{Access, Pass, Role, cookie_name};
 use crate::api::Fault;
-use crate::guard::Origin;
-use crate::guard::host::said_host;
-use crate::guard::shown::{Refused, Showing};
+use crate::guard::guesses::Verdict;
+use crate::guard::said_host;
+use crate::serve::Seat;
 use crate::web::Shared;
 
 /// Who asks.
@@ -119,4 +123,155 @@ fn too_many() -> Response {
     let why = "too many wrong tokens have come from this address: try again in some seconds";
     let fault = Fault::named(StatusCode::TOO_MANY_REQUESTS, "too_many", why);
     ([(header::RETRY_AFTER, "10")], fault).into_response()
+}
+
+/// Why somebody does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Wrong,
+    /// It may be right.
+    TooMany,
+}
+
+/// One who may show a token.
+pub(crate) struct Showing {
+    shared: Shared,
+    pub(super) origin: Origin,
+    /// Not known within another program's server.
+    seat: Option<Seat>,
+}
+
+impl Showing {
+    pub(crate) fn of(shared: &Shared, parts: &Parts) -> Self {
+        let origin = Origin::of(parts, &shared.access);
+        Self { shared: shared.clone(), origin, seat: parts.extensions.get::<Seat>().cloned() }
+    }
+
+    /// Returns the pass of a token.
+    pub(crate) async fn token(&self, said: &[u8], by: &'static str) -> Result<Arc<Pass>, Refused> {
+        let pass = self.shared.access.pass_of(said);
+        match self.shared.guesses.judge(self.origin.address(), pass.as_ref().map(|pass| &*pass.name)) {
+            Verdict::Right => pass.ok_or(Refused::Wrong),
+            Verdict::Wrong(wait) => {
+                self.origin.was_wrong(by);
+                // One that has to wait keeps no place from others.
+                let _waiting = self.seat.as_ref().map(Seat::waiting);
+                sleep(wait).await;
+                Err(Refused::Wrong)
+            }
+            Verdict::Refused { is_news } => {
+                if is_news {
+                    self.origin.was_refused(by);
+                }
+                Err(Refused::TooMany)
+            }
+        }
+    }
+}
+
+const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The other end of the connection; not known within another program's server.
+    from: Option<SocketAddr>,
+    /// The client, as a proxy names it that is trusted.
+    forwarded: Option<IpAddr>,
+}
+
+impl Origin {
+    pub(super) fn of(parts: &Parts, access: &Access) -> Self {
+        let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
+        let forwarded = access.has_proxy().then(|| last(&parts.headers)).flatten();
+        Self { from, forwarded }
+    }
+
+    /// For the log.
+    pub(super) fn from(&self) -> String {
+        self.from.map(|from| from.to_string()).unwrap_or_default()
+    }
+
+    pub(super) fn forwarded(&self) -> Option<tracing::field::DisplayValue<IpAddr>> {
+        self.forwarded.map(tracing::field::display)
+    }
+
+    /// Whose it is: of IPv6 the network, as everybody has as many addresses there as he likes.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let address = self.forwarded.or(self.from.map(|from| from.ip()))?.to_canonical();
+        Some(match address {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address => address,
+        })
+    }
+}
+
+/// The address that the proxy has written itself: what stands before it comes from the client.
+fn last(headers: &HeaderMap) -> Option<IpAddr> {
+    let line = headers.get_all(FORWARDED).iter().next_back()?.to_str().ok()?;
+    line.rsplit(',').next()?.trim().parse().ok()
+}
+
+/// An action.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deed<'a> {
+    /// What was done: a verb of the API.
+    pub(crate) verb: &'static str,
+    pub(crate) topic: &'a str,
+    /// Upon what: a key, or a filter's words.
+    pub(crate) what: &'a str,
+    pub(crate) outcome: &'a str,
+    /// How many were acted upon.
+    pub(crate) count: u64,
+}
+
+impl Who {
+    /// Writes down that this was done.
+    pub(crate) fn did(&self, deed: Deed<'_>) {
+        let Deed { verb, topic, what, outcome, count } = deed;
+        let (by, name, from, forwarded) = (self.by, self.name(), self.origin.from(), self.origin.forwarded());
+        info!(target: "keylapse::audit", verb, topic, what, outcome, count, by, name, from, forwarded, "an action");
+    }
+}
+
+impl Origin {
+    pub(super) fn was_wrong(&self, by: &'static str) {
+        let (from, forwarded) = (self.from(), self.forwarded());
+        warn!(target: "keylapse::audit", by, from, forwarded, "a wrong token was shown");
+    }
+
+    pub(super) fn was_refused(&self, by: &'static str) {
+        let (from, forwarded) = (self.from(), self.forwarded());
+        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: the next of this address are refused, right or wrong");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn origin(lines: &[&str], has_proxy: bool) -> Origin {
+        let request = lines.iter().fold(Request::builder(), |request, line| request.header(FORWARDED, *line));
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        let from: SocketAddr = "10.0.0.1:4711".parse().unwrap();
+        parts.extensions.insert(ConnectInfo(from));
+        Origin::of(&parts, &Access::to_loopback().behind_proxy(has_proxy))
+    }
+
+    #[test]
+    fn a_proxy_is_believed_the_address_that_it_wrote_itself() {
+        for (lines, has_proxy, address) in [
+            (&["192.0.2.7"][..], false, "10.0.0.1"),
+            (&["192.0.2.7"], true, "192.0.2.7"),
+            (&["1.1.1.1, 192.0.2.7"], true, "192.0.2.7"),
+            (&["1.1.1.1", "192.0.2.7"], true, "192.0.2.7"),
+            (&["2001:db8:1:2:3:4:5:6"], true, "2001:db8:1:2::"),
+            (&["::ffff:192.0.2.7"], true, "192.0.2.7"),
+            (&["nobody"], true, "10.0.0.1"),
+            (&[], true, "10.0.0.1"),
+        ] {
+            assert_eq!(origin(lines, has_proxy).address(), Some(address.parse().unwrap()), "{lines:?}");
+        }
+    }
 }

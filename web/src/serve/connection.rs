@@ -1,12 +1,18 @@
-//! One client's connection.
+//! One client's connection, and the requests that arrive on it: as long as the body of one is waited for, its connection
+//! counts as idle, and gives way to others.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::{Extension, Router};
+use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,8 +26,7 @@ use tower::{Layer, ServiceExt};
 use tracing::debug;
 
 use crate::patience::Patience;
-use crate::serve::arriving::Underway;
-use crate::serve::seats::Seat;
+use crate::serve::seats::{Busy, Seat};
 
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
@@ -113,4 +118,57 @@ impl Connection {
 fn is_probe(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     ["livez", "readyz", "metrics"].contains(&last) && !path.contains("/api/")
+}
+
+/// A request, which is worked on once all of it has come.
+#[derive(Clone)]
+struct Underway {
+    seat: Seat,
+    busy: Arc<OnceLock<Busy>>,
+}
+
+/// The body of a request.
+struct Arriving {
+    body: Incoming,
+    of: Underway,
+}
+
+impl Underway {
+    fn begin(request: Request<Incoming>, seat: Seat) -> (Request, Self) {
+        let of = Self { seat, busy: Arc::default() };
+        if request.body().is_end_stream() {
+            of.has_come();
+        }
+        let arriving = |body| Body::new(Arriving { body, of: of.clone() });
+        (request.map(arriving), of)
+    }
+
+    /// All of it has, or as much as is wanted.
+    fn has_come(&self) {
+        self.busy.get_or_init(|| self.seat.busy());
+    }
+}
+
+impl hyper::body::Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.of.has_come();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

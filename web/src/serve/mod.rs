@@ -1,6 +1,5 @@
 //! Serves routes at an address, to a bounded number of connections.
 
-mod arriving;
 mod certificate;
 mod connection;
 mod seats;

@@ -11,8 +11,8 @@ use keylapse_console::words::short;
 use keylapse_console::{Action, BulkEnd, BulkReport, counted, show_count, text};
 use serde::Deserialize;
 
+use crate::act::{MOST, Many, Place};
 use crate::asking::{self, parse_when};
-use crate::many::{MOST, Many, Place};
 use crate::pages::frame::{Frame, Visit, answer, link};
 use crate::pages::notice;
 use crate::pages::topic::{filter_of, state_of};

@@ -1,18 +1,58 @@
-//! How the topics are, as gauges: read from Redis when somebody asks, whoever serves them.
+//! `/metrics`, for Prometheus: what the process records of itself, and how the topics are, as gauges and counters: read from
+//! Redis when somebody asks, whoever serves them.
 
+use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::extract::{Extension, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
 use keylapse_console::{AlarmKind, Console, Overview, Status, TopicStatus};
 use tokio::time::timeout;
 
-use crate::metrics::text::Page;
+use crate::api::Fault;
+use crate::guard::Who;
+use crate::health;
+use crate::recent::Recent;
+use crate::web::Shared;
+
+/// Text that somebody else renders.
+pub(crate) type Render = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// How the topics are, as it was rendered last.
+pub(crate) type Metrics = Recent<Arc<str>>;
+
+/// Prometheus waits for 10 s: it is to read in time that Redis does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn routes() -> Router<Shared> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+async fn metrics(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+) -> Result<impl IntoResponse, Fault> {
+    who.check_all()?;
+    let fleet = shared.metrics.get(async {
+        // A server that is away is not waited for as long as one with many topics.
+        let is_there = health::of_server(&shared).await.ready;
+        render(&shared.console, if is_there { PATIENCE } else { Duration::ZERO }).await
+    });
+    let fleet = fleet.await;
+    let mut text = shared.recorded.as_ref().map(|render| render()).unwrap_or_default();
+    text.push_str(&fleet);
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}
 
 /// Topics that are shown, the first by name. A gauge says how many are left out.
 const TOPICS: usize = 500;
 
 /// All of it. Where Redis does not answer, that is all that is said: nothing here is older than the answer.
-pub(super) async fn render(console: &Console, patience: Duration) -> Arc<str> {
+async fn render(console: &Console, patience: Duration) -> Arc<str> {
     let status = timeout(patience, console.status(TOPICS)).await;
     let mut page = Page::default();
     let is_up = matches!(status, Ok(Ok(_)));
@@ -134,4 +174,69 @@ fn states(held: &Overview) -> [(&'static str, u64); 5] {
         ("dead", held.dead),
         ("enrolled", held.enrolled),
     ]
+}
+
+/// A page of them.
+#[derive(Debug, Default)]
+struct Page(String);
+
+impl Page {
+    /// Begins a gauge: what is added next is of it.
+    fn gauge(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
+        self.begin(name, "gauge", help)
+    }
+
+    /// The same of a number that only grows.
+    fn counter(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
+        self.begin(name, "counter", help)
+    }
+
+    fn begin(&mut self, name: &'static str, kind: &str, help: &str) -> Gauge<'_> {
+        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Gauge { page: self, name }
+    }
+
+    fn into_text(self) -> String {
+        self.0
+    }
+}
+
+/// One of them, whose samples are added.
+struct Gauge<'a> {
+    page: &'a mut Page,
+    name: &'static str,
+}
+
+impl Gauge<'_> {
+    fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        let text = &mut self.page.0;
+        text.push_str(self.name);
+        for (place, (label, of)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            _ = write!(text, "{before}{label}=\"{}\"", escaped(of));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        _ = writeln!(text, "{end} {value}");
+    }
+}
+
+/// A label's value, as the format wants it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_label_ends_its_line_or_begins_another() {
+        let mut page = Page::default();
+        let mut gauge = page.gauge("keylapse_listeners", "Who listens.");
+        gauge.add(&[], 3);
+        gauge.add(&[("topic", "a\\\"b\nkeylapse_up 1"), ("state", "dead")], 0.5);
+        let text = "# HELP keylapse_listeners Who listens.\n# TYPE keylapse_listeners gauge\nkeylapse_listeners 3\n\
+                    keylapse_listeners{topic=\"a\\\\\\\"b\\nkeylapse_up 1\",state=\"dead\"} 0.5\n";
+        assert_eq!(page.into_text(), text);
+    }
 }
