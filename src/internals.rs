@@ -13,11 +13,11 @@ pub use crate::wire::calls::forward::Forwarding;
 pub use crate::wire::calls::tail::{Told, ToldOf};
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, CancelReply, Cargo, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End, Ending, Entry,
-    Followed, Group, Heads, Held, Holdings, Index, JournalBounds, LetterBounds, LetterPosition, Listing,
-    Look, MAX_BATCH, NewTimer, Op, OpCall, OpFlags, OpReply, QUARANTINE_AT, RawLetter, RepairStep, Repaired,
-    Repartitioning, Replay, Reported, Reshape, Scan, Settle, SettleReply, SettledAll, Shape, Standing,
-    StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names, record, scripts,
+    AckReply, CancelReply, Cargo, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End, Ending,
+    Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds, LetterBounds, LetterPosition,
+    Listing, Look, MAX_BATCH, NewTimer, Op, OpCall, OpFlags, OpReply, QUARANTINE_AT, RawLetter, RepairStep,
+    Repaired, Repartitioning, Replay, Reported, Reshape, Scan, Settle, SettleReply, SettledAll, Shape,
+    Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names, record, scripts,
 };
 
 pub use crate::wire::calls::{overview, page};
@@ -41,39 +41,4 @@ pub fn client_of(store: Store) -> Client {
 /// When the server cannot be reached.
 pub async fn check_settings(store: &Store) -> crate::Result<()> {
     store.check_settings(false).await
-}
-
-/// What these partitions, which there are, tell those who look on.
-///
-/// # Panics
-/// If nobody can look on there.
-pub async fn tail(
-    store: &Store,
-    partitions: &[names::PartitionNames],
-) -> (TailLine, mpsc::UnboundedReceiver<Overheard>) {
-    let Topology::One(server) = store.topology() else { panic!("of one server") };
-    let (heard, receiver) = mpsc::unbounded_channel();
-    let places: Vec<_> = (0..partitions.len()).collect();
-    let hear = move |one| drop(heard.send(one));
-    let line =
-        crate::events::tail::TailLine::open(&server.place().present(), partitions, &places, hear).await;
-    (line.expect("somebody can look on"), receiver)
-}
-
-/// What is heard about these partitions, which there are.
-///
-/// # Panics
-/// Without any.
-pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
-    let Topology::One(server) = store.topology() else { panic!("of one server") };
-    let namespace = &partitions[0].namespace;
-    let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[], false);
-    let canaries = Some(names::canary(namespace, 0));
-    let share = Share { partitions: (0..partitions.len()).collect(), canaries };
-    let (_, share) = tokio::sync::watch::channel(share);
-    let (server, prompts, rounds) = (server.clone(), Default::default(), Default::default());
-    let source = Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
-    let (stream, supervisor) = source.open();
-    tokio::spawn(supervisor);
-    stream.events
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::distribution::Distribution;
 use crate::source::LapseSource;
 use crate::wire::{Ending, RecentAttempts};
 
@@ -293,18 +292,12 @@ impl Recent {
             self.marks.pop_front();
         }
         let before = self.marks.front().map(|(_, totals)| totals.clone()).unwrap_or_default();
-        RecentAttempts {
-            handled: totals.handled.saturating_sub(before.handled),
-            failed: totals.failed.saturating_sub(before.failed),
-            lateness: less(&totals.lateness, &before.lateness),
-        }
+        let mut recent = RecentAttempts::default();
+        recent.handled = totals.handled.saturating_sub(before.handled);
+        recent.failed = totals.failed.saturating_sub(before.failed);
+        recent.lateness = totals.lateness.since(&before.lateness);
+        recent
     }
-}
-
-fn less(all: &Distribution, before: &Distribution) -> Distribution {
-    let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
-    let counts = all.counts.iter().zip(earlier).map(|(count, before)| count.saturating_sub(before)).collect();
-    Distribution { counts, sum: all.sum.saturating_sub(before.sum) }
 }
 
 #[cfg(test)]

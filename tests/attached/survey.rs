@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use keylapse_console::Console;
 use keylapse::{Attached, ErrorKind, Schedule};
+use keylapse_console::Console;
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{Notes, PATIENCE, Running, now, orders, orders_with_values, server};

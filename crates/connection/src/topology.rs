@@ -110,7 +110,6 @@ impl Topology {
     }
 
     /// The primaries that hold keys.
-    #[cfg(feature = "console")]
     pub async fn primaries(&self) -> Result<Vec<Server>> {
         match self {
             Self::One(server) => Ok(vec![server.clone()]),

@@ -182,6 +182,9 @@ impl TryFrom<String> for Action {
     }
 }
 
+/// Why no answer is missing in a match: a manifest names exactly one version of each crate of keylapse.
+const ONE_VERSION: &str = "the crates of keylapse have one version";
+
 impl KnownTopic {
     /// Arms a timer, as [`Schedule::arm`](keylapse::Schedule::arm) does. The payload is taken as it is.
     ///
@@ -206,6 +209,7 @@ impl KnownTopic {
             Arming::AfterRunning(_) => AFTER_RUNNING,
             Arming::Exists => HAS_TIMER,
             Arming::Superseded => SUPERSEDED,
+            _ => unreachable!("{ONE_VERSION}"),
         };
         let receipt = arming.receipt();
         let deadline_ms = receipt.map(|receipt| unix_ms(receipt.deadline));
@@ -243,6 +247,7 @@ impl KnownTopic {
             Rescheduled::Rescheduled(at) => (moved, Some(unix_ms(at))),
             Rescheduled::InFlight => (RUNNING, None),
             Rescheduled::NotArmed => (NOT_ARMED, None),
+            _ => unreachable!("{ONE_VERSION}"),
         })
     }
 
@@ -252,6 +257,7 @@ impl KnownTopic {
             Cancelled::Cancelled => CANCELLED,
             Cancelled::Claimed => TAKEN,
             Cancelled::InFlight => STOPPED,
+            _ => unreachable!("{ONE_VERSION}"),
         })
     }
 
@@ -277,6 +283,7 @@ impl KnownTopic {
                 Replayed::Exists => HAS_TIMER,
                 Replayed::Unreadable => UNREADABLE,
                 Replayed::Gone => GONE,
+                _ => unreachable!("{ONE_VERSION}"),
             })
         };
         became.map_err(|error| error.at_key(&letter.key))

@@ -15,9 +15,9 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use crate::act::Became;
-use crate::{Action, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 use crate::error::{Error, Result};
 use crate::wire::names::fnv1a;
+use crate::{Action, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 
 /// Entries that are acted upon at a time.
 const AT_A_TIME: usize = 32;

@@ -1,6 +1,5 @@
 //! One timer, dead letter or enrolled key, as it is shown; and what a topic has of one key.
 
-use keylapse::inside::TopicInside as _;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -278,9 +277,7 @@ impl KnownTopic {
 
     pub(super) async fn look(&self, key: &[u8]) -> Result<Option<Look>> {
         let (store, at) = (self.console.store(), self.partition_of(key));
-        self.console.persist(|_| store.look_if_made(at, key))
-            .await
-            .map_err(|error| error.at_key(key))
+        self.console.persist(|_| store.look_if_made(at, key)).await.map_err(|error| error.at_key(key))
     }
 
     /// A key of an attached topic, if it is enrolled.

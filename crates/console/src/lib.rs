@@ -242,8 +242,7 @@ impl Console {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn registry(&self) -> Result<Registry> {
-        let (entries, unreadable) =
-            self.persist(|_| self.store().registry(self.namespace())).await?;
+        let (entries, unreadable) = self.persist(|_| self.store().registry(self.namespace())).await?;
         let mut registry = Registry::default();
         entries.iter().for_each(|entry| registry.add(KnownTopic::new(self, entry)));
         let unreadable = unreadable.into_iter().map(|(name, why)| UnreadableTopic::new(&name, why));
@@ -321,7 +320,8 @@ impl KnownTopic {
     fn new(console: &Console, entry: &TopicEntry) -> Result<Self, UnreadableTopic> {
         let mut topic = Topic::raw_named(&entry.name, &entry.pattern)
             .map_err(|error| UnreadableTopic::new(entry.name.as_bytes(), error.to_string()))?;
-        topic = topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(keylapse::MAX_PAYLOAD);
+        topic =
+            topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(keylapse::MAX_PAYLOAD);
         // The programs that attach it say whether any prefix is allowed.
         topic.config_mut().attach = entry.attached.then(|| Policy { any_prefix: true, ..Policy::default() });
         topic.config_mut().max_delay = keylapse::MAX_DELAY;

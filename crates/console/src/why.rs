@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::alarms::{NAMED, words_of};
+use crate::error::Result;
 use crate::status::destinations;
+use crate::wire::{ListenerReport, Record};
 use crate::words::brief;
 use crate::{Console, Ending, Entry, EntryState, JournalEntry, KnownTopic, counted, text};
-use crate::error::Result;
-use crate::wire::{ListenerReport, Record};
 
 /// Letters and ends of a key that are shown.
 const SHOWN: usize = 10;

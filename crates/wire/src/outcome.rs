@@ -140,7 +140,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::wire::scripts;
+    use crate::scripts;
 
     #[test]
     fn each_outcome_has_a_word_and_a_byte_of_its_own() {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use keylapse_connection::{Cmd, Value, cmd};
 
-use keylapse::Client;
 use crate::connection::{Address, Endpoint, Endpoints, Place, Server};
-use crate::text::quoted;
 use crate::error::Result;
 use crate::escape::plain;
+use crate::text::quoted;
 use crate::wire::canary_tags::tag_of;
+use keylapse::Client;
 
 use super::codes::Code;
 use super::report::{Finding, Lateness};

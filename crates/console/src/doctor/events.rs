@@ -7,7 +7,7 @@ use keylapse_connection::cmd;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{Earshot, Voice};
+use crate::inside::hearing::{Earshot, Voice};
 use crate::wire::expired_channel;
 
 use super::case::{Case, answered};

@@ -26,9 +26,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use keylapse::Client;
 use crate::Console;
 use crate::error::{Error, Result};
+use keylapse::Client;
 
 use case::{Asked, Case};
 use topics::Topics;

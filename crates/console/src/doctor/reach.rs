@@ -7,10 +7,10 @@ use crate::connection::classify::{NO_DATABASE, is_of_no_database};
 use crate::connection::password::{OF_SENTINELS, OF_SERVERS};
 use crate::connection::probe::{NO_TLS, TLS};
 use crate::connection::{Endpoint, may_pass};
-use crate::{counted, show_count};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::wire::scripts::PEEK;
+use crate::{counted, show_count};
 
 use super::case::{Asked, Case, as_word};
 use super::codes;
@@ -22,7 +22,8 @@ pub(super) async fn answers(case: &mut Case) -> bool {
     let said = case.server.seat().call("asking a server about itself", &cmd("INFO")).await;
     match said {
         Ok(said) => {
-            case.info = Info::read(&keylapse_connection::from_redis_value::<String>(said).unwrap_or_default());
+            case.info =
+                Info::read(&keylapse_connection::from_redis_value::<String>(said).unwrap_or_default());
             true
         }
         Err(error) => is_no_matter(case, &error),

@@ -6,9 +6,9 @@ use keylapse_connection::cmd;
 
 use crate::connection::classify::is_of_unknown_command;
 use crate::counted;
-use crate::text::quoted;
 use crate::error::Result;
 use crate::escape::plain;
+use crate::text::quoted;
 use crate::wire::missing_flags;
 
 use super::case::Case;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::counted;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{Earshot, Voice};
+use crate::inside::hearing::{Earshot, Voice};
 
 use super::case::{Case, answered};
 use super::codes::{self, Code};

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use keylapse_connection::{Pipeline, Value, cmd, pipe};
 
-use keylapse::Client;
 use crate::connection::Seat;
-use crate::overview::overviews;
-use crate::{Overview, counted, show_count, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
+use crate::overview::overviews;
 use crate::pattern::Pattern;
 use crate::wire::{ListenerReport, PartitionNames, TopicEntry, WIRE_VERSION, listeners};
+use crate::{Overview, counted, show_count, text};
+use keylapse::Client;
 
 use super::codes::{self, Code};
 use super::report::Finding;

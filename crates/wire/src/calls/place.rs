@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::run::Call;
 use crate::time::ServerTime;
 
 /// The longest name of a server.
