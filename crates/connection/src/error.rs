@@ -93,6 +93,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
         Self(Arc::new(Inner {
@@ -108,24 +109,29 @@ impl Error {
 
     /// Marks a call that was sent and has no answer: the server may have
     /// executed it.
+    #[doc(hidden)]
     pub fn unanswered(self) -> Self {
         self.with(|inner| inner.maybe_done = true)
     }
 
+    #[doc(hidden)]
     pub fn with_code(self, code: Option<&str>) -> Self {
         self.with(|inner| inner.code = code.map(Into::into))
     }
 
     /// The error code with which the server has answered; none where it did not answer.
+    #[doc(hidden)]
     pub fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
     }
 
+    #[doc(hidden)]
     pub fn with_redirect(self, redirect: Option<Redirect>) -> Self {
         self.with(|inner| inner.redirect = redirect)
     }
 
     /// Where the server wants the call to be made instead; nothing was executed.
+    #[doc(hidden)]
     pub fn redirect(&self) -> Option<&Redirect> {
         self.0.redirect.as_ref()
     }
@@ -136,16 +142,19 @@ impl Error {
     }
 
     /// Whether the server may have executed the call.
+    #[doc(hidden)]
     pub fn maybe_done(&self) -> bool {
         self.0.maybe_done
     }
 
+    #[doc(hidden)]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
     /// Refuses the first of these rules that is not kept, in the name of what they are for.
     /// Costs nothing to speak of while all are: producers ask at each call.
+    #[doc(hidden)]
     pub fn unless_kept(of: fmt::Arguments<'_>, rules: &[(bool, &str)]) -> Result<()> {
         match rules.iter().find(|(kept, _)| !kept) {
             Some((_, rule)) => Err(Self::invalid(format!("{of}: {rule}"))),
@@ -154,6 +163,7 @@ impl Error {
     }
 
     /// Names the key that the error is about, unless one is named already.
+    #[doc(hidden)]
     pub fn at_key(self, key: &[u8]) -> Self {
         self.with(|inner| {
             inner.key.get_or_insert_with(|| key.to_vec());
@@ -161,6 +171,7 @@ impl Error {
     }
 
     /// Names the arming that was tried.
+    #[doc(hidden)]
     pub fn of_arming(self, id: ArmingId) -> Self {
         self.with(|inner| inner.arming = Some(id))
     }
@@ -195,16 +206,19 @@ impl Error {
     }
 
     /// Whether the server is away, or serves nobody for now.
+    #[doc(hidden)]
     pub fn is_away(&self) -> bool {
         self.is_of_the_line() || self.kind() == ErrorKind::Unavailable
     }
 
     /// Whether it is a replica's "no".
+    #[doc(hidden)]
     pub fn is_of_a_replica(&self) -> bool {
         matches!(self.code(), Some("READONLY" | "MASTERDOWN"))
     }
 
     /// Where one server takes the place of another, a replica's "no" passes: it was the primary until just now.
+    #[doc(hidden)]
     pub fn until_the_primary_is_known(mut self) -> Self {
         if self.is_of_a_replica() {
             Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;
@@ -213,6 +227,7 @@ impl Error {
     }
 
     /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.
+    #[doc(hidden)]
     pub fn is_of_the_line(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
     }

@@ -9,7 +9,7 @@ macro_rules! random_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub [u8; 8]);
+        pub struct $name(#[doc(hidden)] pub [u8; 8]);
 
         impl $name {
             /// A new id from the thread's random generator.

@@ -34,6 +34,7 @@ pub(super) enum Overlap {
 
 impl Pattern {
     /// Whether a key may match both, whatever the kinds of their segments: a no is sure.
+    #[doc(hidden)]
     pub fn may_overlap(&self, other: &Self) -> bool {
         let (mine, theirs) = (self.segments(), other.segments());
         for (mine, theirs) in mine.iter().zip(theirs) {

@@ -94,6 +94,7 @@ impl Destination {
     }
 
     /// Keeps the worst, within the limits of a report.
+    #[doc(hidden)]
     pub fn reported(mut all: Vec<Self>) -> Vec<Self> {
         all.sort_by(|one, other| (other.state, &one.name).cmp(&(one.state, &other.name)));
         all.truncate(REPORTED);

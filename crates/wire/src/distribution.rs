@@ -56,7 +56,9 @@ impl Times {
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Distribution {
     /// How many fell into each bucket; the last has no upper bound.
+    #[doc(hidden)]
     pub counts: Vec<u64>,
+    #[doc(hidden)]
     pub sum: Duration,
 }
 
@@ -79,11 +81,13 @@ impl From<Vec<u64>> for Distribution {
 }
 
 impl Distribution {
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
     /// With those of another listener.
+    #[doc(hidden)]
     pub fn add(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
@@ -91,6 +95,7 @@ impl Distribution {
     }
 
     /// Returns those that came after an earlier look at the same times.
+    #[doc(hidden)]
     pub fn since(&self, before: &Self) -> Self {
         let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
         let counts =

@@ -103,7 +103,7 @@ pub enum Treatment {
 
 /// How a key is written back for its retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteBack(pub Counting);
+pub struct WriteBack(#[doc(hidden)] pub Counting);
 
 /// Where the number of the attempt to come stands in a key that is written back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -274,6 +274,7 @@ impl DeadReason {
     }
 
     /// The reason of a word.
+    #[doc(hidden)]
     pub fn named(word: &str) -> Option<Self> {
         Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
     }

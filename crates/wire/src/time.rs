@@ -43,6 +43,7 @@ impl From<SystemTime> for When {
 
 impl When {
     /// The form the scripts take, in whole milliseconds, rounded up: never early.
+    #[doc(hidden)]
     pub fn resolve(self, longest: Duration) -> Result<WireWhen> {
         match self {
             Self::In(delay) if delay > longest => Err(Error::invalid(format!(

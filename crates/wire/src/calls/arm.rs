@@ -124,6 +124,7 @@ pub enum TriggerKey {
 pub struct Durably {
     replicas: u32,
     local_fsync: bool,
+    #[doc(hidden)]
     pub within_ms: u64,
 }
 

@@ -41,6 +41,7 @@ pub struct ListenerReport {
     pub version: String,
     /// When it was started, in ms since 1970, by the clock of its machine.
     #[serde(rename = "since")]
+    #[doc(hidden)]
     pub since_ms: u64,
     /// How many timers it holds: until their deadlines, while they run, and until their ends are settled.
     pub running: usize,
@@ -55,6 +56,7 @@ pub struct ListenerReport {
     pub topics: BTreeMap<String, TopicReport>,
     /// When it reported, in ms since 1970, by the server's clock.
     #[serde(rename = "at", skip_serializing)]
+    #[doc(hidden)]
     pub at_ms: u64,
     /// For how long it had been running, in ms.
     pub uptime_ms: u64,
@@ -133,6 +135,7 @@ impl ListenerReport {
     }
 
     /// Whether it counts as one that listens: it has reported within 15 s.
+    #[doc(hidden)]
     pub fn is_present(&self) -> bool {
         u128::from(self.age_ms) <= PRESENT.as_millis()
     }
@@ -145,6 +148,7 @@ impl ListenerReport {
 
     /// Returns whether this listener was started on the machine of the other one, after the last report of the other one, and
     /// serves each topic that the other one served.
+    #[doc(hidden)]
     pub fn replaces(&self, other: &Self) -> bool {
         // By the server's clock: that of the machine may be another.
         let is_later = self.at_ms.saturating_sub(self.uptime_ms) >= other.at_ms;
