@@ -1,26 +1,23 @@
-//! All lines of the crate.
+//! All lines of the crates.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use syn::visit::{self, Visit};
 use syn::{Generics, Ident, Item, ItemImpl, Type, TypePath};
 
-use crate::public_api::exports::{Exports, Name};
-use crate::public_api::modules::{self, Modules};
-use crate::public_api::names::{self, Found, attributes_of};
-use crate::public_api::{attributes, impls, items};
+use crate::public_api::names::{self, Exports, Found, Name, attributes_of};
+use crate::public_api::source::Modules;
+use crate::public_api::{lines, source};
 
-/// The crate, and how programs see it.
+/// The crates, and how programs see them.
 pub(crate) struct Listing {
     modules: Modules,
     exports: Exports,
 }
 
 impl Listing {
-    pub(crate) fn of(root: &Path) -> Self {
-        let modules = modules::of_crate(root);
-        let exports = Exports::of(&modules);
+    pub(crate) fn of<'a>(modules: Modules, listed: impl IntoIterator<Item = &'a str>) -> Self {
+        let exports = Exports::of(&modules, listed);
         Self { modules, exports }
     }
 
@@ -39,13 +36,13 @@ impl Listing {
             .extend(self.exports.of_others.iter().map(|(name, path)| line(name, &format!("pub use {path}"))));
         for (found, name, item) in self.items() {
             lines.extend(
-                items::lines(item).into_iter().map(|(more, text)| line(&name.with(&more, None), &text)),
+                lines::of_item(item).into_iter().map(|(more, text)| line(&name.with(&more, None), &text)),
             );
             let others = self.exports.of_items[&found].iter().skip(1);
             lines.extend(others.map(|other| line(other, &format!("pub use {}", name.path))));
             if let Some((ident, generics)) = declared(item) {
-                let derived = attributes::derived(attributes_of(item));
-                lines.extend(derived.iter().map(|what| line(name, &impls::derived(what, ident, generics))));
+                let derived = source::derived(attributes_of(item));
+                lines.extend(derived.iter().map(|what| line(name, &lines::derived(what, ident, generics))));
             }
         }
         for (module, feature, block) in self.impls() {
@@ -59,7 +56,7 @@ impl Listing {
         self.exports.of_items.iter().flat_map(|(found, public)| {
             let Found::Item(module, name) = found else { unreachable!("modules have no lines") };
             let same = move |item: &&Item| names::of_item(item).is_some_and(|(ident, ..)| ident == name);
-            let seen = |item: &&Item| attributes::is_seen(attributes_of(item));
+            let seen = |item: &&Item| source::is_seen(attributes_of(item));
             let items = self.modules[module].items.iter().filter(same).filter(seen);
             items.map(move |item| (found.clone(), &public[0], item))
         })
@@ -68,8 +65,8 @@ impl Listing {
     fn impls(&self) -> impl Iterator<Item = (&[String], Option<&'static str>, &ItemImpl)> {
         self.modules.iter().flat_map(|(path, module)| {
             module.items.iter().filter_map(move |item| match item {
-                Item::Impl(block) if attributes::is_seen(&block.attrs) => {
-                    Some((path.as_slice(), attributes::feature(&block.attrs).or(module.feature), block))
+                Item::Impl(block) if source::is_seen(&block.attrs) => {
+                    Some((path.as_slice(), source::needed(&block.attrs).or(module.feature), block))
                 }
                 _ => None,
             })
@@ -84,7 +81,7 @@ impl Listing {
             let of = |(more, needs, text): (String, Option<&'static str>, String)| {
                 line(&public[0].with(&more, needs.or(feature)), &text)
             };
-            return impls::inherent(block).into_iter().map(of).collect();
+            return lines::inherent(block).into_iter().map(of).collect();
         };
         // `From<OfOurOwn>` is nobody else's.
         let mut arguments = Mentioned { listing: self, module, public: Vec::new(), nameless: false };
@@ -101,7 +98,7 @@ impl Listing {
             (None, Some(Some(of_trait))) => Some(&of_trait[0]),
             (None, None) => arguments.public.into_iter().next(),
         };
-        place.map(|name| line(&name.with("", feature), &impls::of_trait(block))).into_iter().collect()
+        place.map(|name| line(&name.with("", feature), &lines::of_trait_impl(block))).into_iter().collect()
     }
 
     /// The item that a type is, whatever its arguments are.
@@ -128,7 +125,7 @@ fn declared(item: &Item) -> Option<(&Ident, &Generics)> {
     }
 }
 
-/// The crate's own names in a piece of source.
+/// The crates' own names in a piece of source.
 struct Mentioned<'a> {
     listing: &'a Listing,
     module: &'a [String],

@@ -1,4 +1,4 @@
-//! Macros by example, as far as this crate's items are made by them: rules are tried in order, and a
+//! Macros by example, as far as the crates' items are made by them: rules are tried in order, and a
 //! repetition takes as many turns as it can.
 
 use std::collections::HashMap;

@@ -1,21 +1,29 @@
 //! What programs can name of keylapse, one line each, in `docs/public-api.txt`.
 //!
-//! The list is read from the source, so that stable Rust is enough: modules, re-exports and the
-//! crate's own `macro_rules` are followed as the compiler does; types stand as the source spells
-//! them, and what is inherited from the compiler (`Send`, blanket implementations) is not listed.
+//! The list is read from the source, so that stable Rust is enough: modules, re-exports, also from one crate of the
+//! repository to another, and the crates' own `macro_rules` are followed as the compiler does; types stand as the source
+//! spells them, and what is inherited from the compiler (`Send`, blanket implementations) is not listed.
 
-mod attributes;
-mod difference;
-mod exports;
-mod impls;
-mod items;
+mod lines;
 mod listing;
 mod macro_rules;
-mod modules;
 mod names;
-mod spelling;
+mod source;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use self::listing::Listing;
+
+/// The crates that programs depend on, with their root files. All that they name is listed.
+const LISTED: [(&str, &str); 1] = [("keylapse", "src/lib.rs")];
+
+/// The crates whose items the others pass on. Only what is passed on is listed.
+const INNER: [(&str, &str); 3] = [
+    ("keylapse_pattern", "crates/pattern/src/lib.rs"),
+    ("keylapse_connection", "crates/connection/src/lib.rs"),
+    ("keylapse_wire", "crates/wire/src/lib.rs"),
+];
 
 const LIST: &str = "docs/public-api.txt";
 const BLESS: &str = "KEYLAPSE_BLESS";
@@ -23,18 +31,33 @@ const BLESS: &str = "KEYLAPSE_BLESS";
 #[test]
 fn the_public_api_is_the_one_that_is_written_down() {
     let root = Path::new(crate::REPOSITORY);
-    let found = listing::Listing::of(&root.join("src/lib.rs")).text();
+    let modules = source::read(root, LISTED.into_iter().chain(INNER));
+    let found = Listing::of(modules, LISTED.map(|(name, _)| name)).text();
     let list = root.join(LIST);
     if std::env::var_os(BLESS).is_some() {
         std::fs::write(&list, found).unwrap();
         return;
     }
     let written = std::fs::read_to_string(&list).unwrap_or_default();
-    let difference = difference::between(&written, &found);
+    let difference = difference(&written, &found);
     assert!(
         difference.is_empty(),
         "the public API is not what {LIST} says:\n{difference}\n\
          If that is meant, this writes it down, and CHANGELOG.md tells users:\n    \
          {BLESS}=1 cargo test -p keylapse-tests-published public_api"
     );
+}
+
+/// What was and is not (`-`), and what is and was not (`+`); empty where the lists are equal.
+fn difference(before: &str, now: &str) -> String {
+    let (old, new) = (lines_of(before), lines_of(now));
+    let gone = old.difference(&new).map(|line| (line, '-'));
+    let come = new.difference(&old).map(|line| (line, '+'));
+    let mut both: Vec<_> = gone.chain(come).collect();
+    both.sort();
+    both.iter().map(|(line, sign)| format!("{sign} {line}\n")).collect()
+}
+
+fn lines_of(text: &str) -> BTreeSet<&str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }

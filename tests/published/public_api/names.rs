@@ -1,10 +1,12 @@
-//! What a name stands for in a module.
+//! What a name stands for in a module, and which items programs can name, and how.
+
+use std::collections::BTreeMap;
 
 use syn::{Attribute, Ident, Item, ItemUse, Path, UseTree, Visibility};
 
-use crate::public_api::modules::Modules;
+use crate::public_api::source::{self, Modules};
 
-/// What a path of the crate leads to.
+/// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
     Module(Vec<String>),
@@ -47,6 +49,9 @@ pub(crate) fn brought(import: &ItemUse) -> Vec<(String, Vec<String>)> {
                 out.push((path[path.len() - 1].clone(), path.to_vec()));
             }
             UseTree::Name(part) => out.push((part.ident.to_string(), with(&part.ident))),
+            UseTree::Rename(part) if part.ident == "self" => {
+                out.push((part.rename.to_string(), path.to_vec()));
+            }
             UseTree::Rename(part) => out.push((part.rename.to_string(), with(&part.ident))),
             UseTree::Glob(_) => out.push(("*".to_owned(), path.to_vec())),
             UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, path, out)),
@@ -61,19 +66,25 @@ pub(crate) fn path_of(path: &Path) -> Vec<String> {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect()
 }
 
-/// What a path leads to from a module; nothing if it leads out of the crate.
+/// What a path leads to from a module; nothing if it leads to none of the crates.
 pub(crate) fn find(modules: &Modules, from: &[String], path: &[String]) -> Option<Found> {
     let (first, rest) = path.split_first()?;
     let start = match first.as_str() {
-        "crate" => Found::Module(Vec::new()),
+        "crate" => Found::Module(from[..1].to_vec()),
         "self" => Found::Module(from.to_vec()),
-        "super" => Found::Module(from[..from.len().checked_sub(1)?].to_vec()),
-        name => named(modules, from, name, |_| true)?,
+        "super" => Found::Module(from[..from.len() - 1].to_vec()),
+        name => named(modules, from, name, |_| true).or_else(|| root(modules, name))?,
     };
     match start {
         Found::Module(module) if !rest.is_empty() => find(modules, &module, rest),
         found => Some(found),
     }
+}
+
+/// The crate of this name.
+fn root(modules: &Modules, name: &str) -> Option<Found> {
+    let root = vec![name.to_owned()];
+    modules.contains_key(&root).then_some(Found::Module(root))
 }
 
 /// What a name stands for in a module, by its items and by those imports that count.
@@ -104,4 +115,69 @@ fn named(modules: &Modules, module: &[String], name: &str, counts: fn(&ItemUse) 
         Found::Module(from) => named(modules, &from, name, shared),
         Found::Item(..) => None,
     })
+}
+
+/// A name that programs can write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) path: String,
+    pub(crate) feature: Option<&'static str>,
+}
+
+/// The public names of the items, the shortest first, and of what the listed crates pass on from others.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    pub(crate) of_items: BTreeMap<Found, Vec<Name>>,
+    pub(crate) of_modules: Vec<Name>,
+    pub(crate) of_others: Vec<(Name, String)>,
+}
+
+impl Exports {
+    pub(crate) fn of<'a>(modules: &Modules, listed: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut exports = Self::default();
+        for name in listed.into_iter().map(str::to_owned) {
+            exports.walk(modules, &[name.clone()], &Name { path: name, feature: None });
+        }
+        for names in exports.of_items.values_mut() {
+            names.sort_by_key(|name| (name.path.matches("::").count(), name.path.clone()));
+        }
+        exports
+    }
+
+    fn walk(&mut self, modules: &Modules, module: &[String], at: &Name) {
+        self.of_modules.push(at.clone());
+        for item in &modules[module].items {
+            if let Item::Use(import) = item {
+                if is_public(&import.vis) && source::is_seen(&import.attrs) {
+                    for (name, path) in brought(import) {
+                        let found = find(modules, module, &path);
+                        let name = at.with(&format!("::{name}"), source::needed(&import.attrs));
+                        self.add(modules, name, found, &path);
+                    }
+                }
+            } else if let Some((name, visibility, attrs)) = of_item(item)
+                && is_public(visibility)
+                && source::is_seen(attrs)
+            {
+                let found = find(modules, module, &[name.to_string()]);
+                let feature = source::needed(attrs);
+                self.add(modules, at.with(&format!("::{name}"), feature), found, &[]);
+            }
+        }
+    }
+
+    fn add(&mut self, modules: &Modules, name: Name, found: Option<Found>, path: &[String]) {
+        match found {
+            Some(Found::Module(module)) => self.walk(modules, &module, &name),
+            Some(item) => self.of_items.entry(item).or_default().push(name),
+            None => self.of_others.push((name, path.join("::"))),
+        }
+    }
+}
+
+impl Name {
+    /// A name that begins with this one.
+    pub(crate) fn with(&self, more: &str, feature: Option<&'static str>) -> Self {
+        Self { path: format!("{}{more}", self.path), feature: feature.or(self.feature) }
+    }
 }
