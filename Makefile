@@ -338,11 +338,10 @@ fuzz: # Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
 mutants: # Change the code in one place at a time, and find what no test notices: hours for all
 	$(with_server) && scripts/mutants.py $(MUTANTS)
 
-# Published in this order, as keylapse can be only once the registry has the test server that its
-# feature `testing` needs: `cargo publish -p keylapse-testserver`, then `cargo publish -p keylapse`.
-# Cargo 1.90 and newer do both, in this order, where both are named.
-package: # Make both packages, build them as users would, and stop short of publishing
-	cargo publish --dry-run --allow-dirty -p keylapse-testserver -p keylapse
+# Cargo 1.90 or newer: it publishes each package that does not refuse it (`publish = false`), and first those that others
+# need. `cargo publish --workspace` does the same without stopping short.
+package: # Make all packages, build them as users would, and stop short of publishing
+	cargo publish --dry-run --allow-dirty --workspace
 
 book: # Build the guide in docs/ as a book, into target/book
 	scripts/book.sh

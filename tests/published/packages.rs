@@ -1,7 +1,7 @@
 //! What a program gets that depends on keylapse: nothing that only tests need.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::REPOSITORY;
@@ -9,6 +9,13 @@ use crate::cargo::run;
 
 /// The packages that the library consists of, and its test server.
 const PARTS: [&str; 4] = ["keylapse-pattern", "keylapse-connection", "keylapse-wire", "keylapse-testserver"];
+
+/// The library, and the programs and crates that are made with it.
+const WHOLES: [&str; 4] = ["keylapse", "keylapse-relay", "keylapse-web", "keylapse-cli"];
+
+fn published() -> impl Iterator<Item = &'static str> {
+    PARTS.into_iter().chain(WHOLES)
+}
 
 /// Runs a cargo command in the repository.
 fn cargo(args: &[&str]) -> Result<String, String> {
@@ -139,6 +146,58 @@ fn the_packages_of_parts_are_their_sources() {
     }
 }
 
+/// The manifests of the workspace, each with its folder.
+fn manifests() -> Vec<(PathBuf, String)> {
+    let root = Path::new(REPOSITORY);
+    let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, members) = workspace.split_once("members = [").unwrap();
+    let (members, _) = members.split_once(']').unwrap();
+    let folders = members.split('"').skip(1).step_by(2).map(|member| root.join(member));
+    folders
+        .map(|folder| {
+            let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            (folder, text)
+        })
+        .collect()
+}
+
+/// The value of a key of a manifest, whose line begins with it.
+fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
+    manifest
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))
+        .map(|text| text.trim_matches('"'))
+}
+
+/// `make package` and `cargo publish --workspace` take each package that does not refuse it.
+#[test]
+fn the_packages_that_can_be_published_are_those() {
+    let all = manifests();
+    let open = all.iter().filter(|(_, manifest)| value(manifest, "publish") != Some("false"));
+    let names: BTreeSet<_> = open.filter_map(|(_, manifest)| value(manifest, "name")).collect();
+    assert_eq!(names, published().collect());
+}
+
+/// A program gets the parts that were tested together.
+#[test]
+fn parts_have_the_version_of_the_library_and_are_needed_in_that_alone() {
+    let all = manifests();
+    let of = |name: &str| all.iter().find(|(_, manifest)| value(manifest, "name") == Some(name)).unwrap();
+    let version = value(&of("keylapse").1, "version").unwrap();
+    for name in PARTS {
+        let (folder, manifest) = of(name);
+        assert_eq!(value(manifest, "version"), Some(version), "{name}");
+        let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        assert!(readme.starts_with(&format!("# {name}\n")), "{name}: {readme}");
+    }
+    let exactly = format!("version = \"={version}\"");
+    for part in PARTS.into_iter().filter(|name| *name != "keylapse-testserver") {
+        let needs = all.iter().flat_map(|(_, manifest)| manifest.lines());
+        let needs: Vec<_> = needs.filter(|line| line.starts_with(&format!("{part} = "))).collect();
+        assert!(!needs.is_empty() && needs.iter().all(|need| need.contains(&exactly)), "{needs:#?}");
+    }
+}
+
 /// `make package` builds them, too.
 #[test]
 fn all_packages_can_be_made() {
@@ -150,7 +209,7 @@ fn all_packages_can_be_made() {
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let target = ["--target-dir", target.to_str().unwrap()];
-    let packages = PARTS.into_iter().chain(["keylapse"]).flat_map(|name| ["-p", name]);
+    let packages = published().flat_map(|name| ["-p", name]);
     let package = ["package", "--no-verify", "--allow-dirty", "--offline"].into_iter().chain(packages);
     cargo(&package.chain(target).collect::<Vec<_>>()).unwrap();
 }
