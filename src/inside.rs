@@ -136,7 +136,6 @@ pub mod hearing {
 
     use tokio::sync::{mpsc, watch};
 
-    use crate::connection::Topology;
     pub use crate::events::event;
     pub use crate::events::tail::{Overheard, TailLine};
     use crate::events::{Among, Decoder, Share, Source};
@@ -152,11 +151,11 @@ pub mod hearing {
         store: &Store,
         partitions: &[PartitionNames],
     ) -> (TailLine, mpsc::UnboundedReceiver<Overheard>) {
-        let Topology::One(server) = store.topology() else { panic!("of one server") };
+        let server = store.topology().only().expect("of one server");
         let (heard, receiver) = mpsc::unbounded_channel();
         let places: Vec<_> = (0..partitions.len()).collect();
         let hear = move |one| drop(heard.send(one));
-        let line = TailLine::open(&server.place().present(), partitions, &places, hear).await;
+        let line = TailLine::open(&server.present(), partitions, &places, hear).await;
         (line.expect("somebody can look on"), receiver)
     }
 
@@ -165,7 +164,7 @@ pub mod hearing {
     /// # Panics
     /// Without any.
     pub fn events(store: &Store, partitions: &[PartitionNames]) -> mpsc::Receiver<event::Event> {
-        let Topology::One(server) = store.topology() else { panic!("of one server") };
+        let server = store.topology().only().expect("of one server");
         let namespace = &partitions[0].namespace;
         let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[], false);
         let canaries = Some(names::canary(namespace, 0));

@@ -1,7 +1,7 @@
 //! What the tests of this repository know and nobody else should: names, records and calls of scripts. Not part
 //! of the library's promises; it changes at any time.
 
-pub use crate::connection::slot::slot_of;
+pub use crate::connection::slot_of;
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
 pub use crate::inside::hearing::{Overheard, TailLine, event, events, tail};
 pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};

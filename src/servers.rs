@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::client::Client;
-use crate::connection::{Draft, Endpoint, Endpoints, Password, SENTINEL_PORT, SERVER_PORT, Target, Tls};
+use crate::connection::{Endpoint, Endpoints, Password, SENTINEL_PORT, SERVER_PORT, Target, Tls};
 use crate::error::{Error, Result};
 
 /// Which servers, and how one gets into them: what a URL says, said in Rust.
@@ -26,7 +26,8 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 #[must_use = "each setting returns the changed servers"]
 pub struct Servers {
-    pub(crate) draft: Result<Draft>,
+    /// Not checked yet.
+    pub(crate) target: Result<Target>,
     /// Whether a URL has said that there is no TLS.
     plain: bool,
 }
@@ -58,64 +59,68 @@ impl Servers {
     /// What a URL says, as in [`Client::new`]. What is said besides takes the place of the URL's; but whether there is TLS
     /// is the URL's to say: `rediss://`.
     pub fn at(url: &str) -> Self {
-        let draft = Draft::of_url(url);
-        Self { plain: draft.as_ref().is_ok_and(|draft| draft.tls.is_none()), draft }
+        let target = Target::read(url);
+        Self { plain: target.as_ref().is_ok_and(|target| target.access.tls.is_none()), target }
     }
 
     /// The user. Default: the server's default user.
     pub fn user(self, name: &str) -> Self {
-        self.with(|draft| draft.login.user = Some(name.into()))
+        self.with(|target| target.access_mut().login.user = Some(name.into()))
     }
 
     /// The password. Default: that of the environment, as for [`Client::new`], or none.
     pub fn password(self, password: &str) -> Self {
-        self.with(|draft| draft.login.password = Some(Password::Said(password.into())))
+        self.with(|target| target.access_mut().login.password = Some(Password::Said(password.into())))
     }
 
     /// A file with the password, but for a line break at its end. It is read anew for each connection, so that a password
     /// that was rotated is picked up without a restart.
     pub fn password_file(self, path: impl Into<PathBuf>) -> Self {
-        self.with(|draft| draft.login.password = Some(Password::file(path, "Servers::password_file")))
+        self.with(|target| {
+            target.access_mut().login.password = Some(Password::file(path, "Servers::password_file"));
+        })
     }
 
     /// The database's number. Default: 0.
     pub fn database(self, number: u32) -> Self {
-        self.with(|draft| draft.db = number.into())
+        self.with(|target| target.access_mut().db = number.into())
     }
 
     /// The user at the sentinels, who is not that of the servers. Default: their default user.
     pub fn sentinel_user(self, name: &str) -> Self {
-        self.with(|draft| draft.sentinel_login.user = Some(name.into()))
+        self.with(|target| target.sentinel_access_mut().login.user = Some(name.into()))
     }
 
     /// The password at the sentinels, which is not that of the servers. Default: that of the environment, or none.
     pub fn sentinel_password(self, password: &str) -> Self {
-        self.with(|draft| draft.sentinel_login.password = Some(Password::Said(password.into())))
+        self.with(|target| {
+            target.sentinel_access_mut().login.password = Some(Password::Said(password.into()));
+        })
     }
 
     /// A file with the password at the sentinels, read anew for each connection.
     pub fn sentinel_password_file(self, path: impl Into<PathBuf>) -> Self {
         let file = Password::file(path, "Servers::sentinel_password_file");
-        self.with(|draft| draft.sentinel_login.password = Some(file))
+        self.with(|target| target.sentinel_access_mut().login.password = Some(file))
     }
 
     /// TLS, with all servers and sentinels. Default: none. Needs the feature `tls`.
     pub fn tls(self, tls: Tls) -> Self {
         if self.plain {
-            let draft = self.draft.and(Err(Error::invalid(
+            let target = self.target.and(Err(Error::invalid(
                 "TLS is set, and the server URL says that there is none: say rediss:// in place of redis://",
             )));
-            return Self { draft, ..self };
+            return Self { target, ..self };
         }
-        self.with(|draft| draft.tls = Some(tls))
+        self.with(|target| target.access_mut().tls = Some(tls))
     }
 
     fn of(endpoints: Result<Endpoints>) -> Self {
-        Self { draft: endpoints.map(Draft::of), plain: false }
+        Self { target: endpoints.map(Target::of), plain: false }
     }
 
-    fn with(self, say: impl FnOnce(&mut Draft)) -> Self {
-        Self { draft: self.draft.map(|mut draft| (say(&mut draft), draft).1), ..self }
+    fn with(self, say: impl FnOnce(&mut Target)) -> Self {
+        Self { target: self.target.map(|mut target| (say(&mut target), target).1), ..self }
     }
 }
 
@@ -139,15 +144,15 @@ impl TryFrom<Servers> for Client {
     type Error = Error;
 
     fn try_from(servers: Servers) -> Result<Self> {
-        Ok(Self::over_target(&Target::of(servers.draft?)?))
+        Ok(Self::over_target(&servers.target?.checked()?))
     }
 }
 
 impl fmt::Debug for Servers {
     /// Without users and passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.draft {
-            Ok(draft) => write!(f, "Servers({}, tls: {:?})", draft.endpoints, draft.tls),
+        match &self.target {
+            Ok(target) => write!(f, "Servers({}, tls: {:?})", target.endpoints, target.access.tls),
             Err(error) => write!(f, "Servers({error})"),
         }
     }
@@ -175,8 +180,8 @@ mod tests {
             (Servers::one("h").tls(Tls::new()), "rediss://h"),
             (Servers::at("rediss://h").tls(Tls::new()).user("u"), "rediss://u@h"),
         ] {
-            let said = servers.draft.unwrap();
-            assert_eq!(said, Draft::of_url(url).unwrap(), "{url}");
+            let said = servers.target.unwrap();
+            assert_eq!(said, Target::read(url).unwrap(), "{url}");
         }
     }
 
@@ -211,7 +216,7 @@ mod tests {
             .password("hunter2")
             .sentinel_user("someone")
             .sentinel_password("hunter2");
-        let shown = format!("{servers:?} {:?}", servers.draft);
+        let shown = format!("{servers:?} {:?}", servers.target);
         assert!(!shown.contains("hunter2") && !shown.contains("someone"), "{shown}");
     }
 }

@@ -186,10 +186,9 @@ impl Readers {
         key: impl Fn(&T) -> &Bytes,
     ) -> Vec<(mpsc::Sender<Request>, Vec<T>)> {
         let entries = lock(&self.0.all).clone();
-        let Topology::Cluster(cluster) = &self.0.topology else {
+        let Some(map) = self.0.topology.map() else {
             return entries.into_iter().next().map(|one| (one.requests, all)).into_iter().collect();
         };
-        let map = cluster.map().borrow().clone();
         let mut shares: Vec<Vec<T>> = entries.iter().map(|_| Vec::new()).collect();
         for one in all {
             let owner = map.owner(self.0.topology.slot_of(key(&one)));

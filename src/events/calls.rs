@@ -13,10 +13,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value, cmd};
+use keylapse_connection::{Pipeline, Value, cmd};
 
-use crate::connection::{Seat, classify};
+use crate::connection::{Server, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::event::{Question, Touch, Touched};
 use crate::policy::Capture;
@@ -38,14 +37,14 @@ const READING: &str = "reading keys";
 /// Where keys are read.
 pub(super) enum Reads {
     /// On the connection of the subscription: answers have their place among what is announced.
-    InStream(MultiplexedConnection),
+    InStream(Subscription),
     /// On that for calls, while there is no subscription.
-    Aside(Seat),
+    Aside(Server),
 }
 
 /// Makes a canary, unless one is alive: what its name says, behind that of the counter. The answer precedes the canary's
 /// event, which is announced a millisecond later at the earliest.
-pub(super) async fn make_canary(counter: String, connection: MultiplexedConnection) -> Result<String> {
+pub(super) async fn make_canary(counter: String, connection: Subscription) -> Result<String> {
     let (mut call, mut calls) = (script_call(&CANARY, &[&counter]), Pipeline::new());
     calls.add_command(call.arg(TTL_MS).clone());
     let made = Reads::InStream(connection).run(MAKING, &CANARY, &calls).await.remove(0)?;
@@ -53,10 +52,10 @@ pub(super) async fn make_canary(counter: String, connection: MultiplexedConnecti
 }
 
 /// Reads a canary once it is due, so that the server announces it: before or after the answer, by its version.
-pub(super) async fn release_canary(name: String, connection: MultiplexedConnection) -> Result<()> {
+pub(super) async fn release_canary(name: String, connection: Subscription) -> Result<()> {
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
-        if send(&connection, MAKING, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
+        if connection.call(MAKING, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
             break;
         }
     }
@@ -117,15 +116,8 @@ impl Reads {
     /// Each command's own answer, or the error of all.
     async fn send(&self, doing: &str, commands: &Pipeline) -> Vec<Result<Value>> {
         match self {
-            Self::InStream(connection) => {
-                let answers = connection.clone().send_packed_commands(commands, 0, commands.len()).await;
-                let read = |answer: Value| answer.extract_error().map_err(|error| classify(doing, &error));
-                match answers {
-                    Ok(answers) => answers.into_iter().map(read).collect(),
-                    Err(error) => vec![Err(classify(doing, &error)); commands.len()],
-                }
-            }
-            Self::Aside(seat) => seat.call_each(doing, commands).await,
+            Self::InStream(connection) => connection.call_each(doing, commands).await,
+            Self::Aside(server) => server.call_each(doing, commands).await,
         }
     }
 }
@@ -133,9 +125,4 @@ impl Reads {
 /// Returns whether a command was refused to a script, and not the script to the user.
 fn is_of_script(error: &Error) -> bool {
     error.kind() == ErrorKind::Permission && error.code() == Some("ERR")
-}
-
-pub(super) async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {
-    let answer = connection.clone().send_packed_command(command).await;
-    answer.and_then(Value::extract_error).map_err(|error| classify(doing, &error))
 }

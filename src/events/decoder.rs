@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use bytes::Bytes;
-use redis::{PushInfo, PushKind, Value};
+use keylapse_connection::{PushInfo, PushKind, Value};
 
 use crate::backlog::Item;
 use crate::destination::MAX_NAME as MAX_DESTINATION;

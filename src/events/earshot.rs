@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use keylapse_connection::{Cmd, Value};
 use tokio::sync::watch;
 
 use crate::backlog::Receiver;
-use crate::connection::Server;
+use crate::connection::{Server, Subscription};
 use crate::error::Result;
-use crate::events::calls::{release_canary, send};
+use crate::events::calls::release_canary;
 use crate::events::decoder::{Decoded, Decoder};
 use crate::events::open::{Opened, open};
 use crate::events::{Among, Event, Share, Source};
@@ -19,7 +18,7 @@ use crate::rounds::Rounds;
 
 /// A subscription that ends when it is dropped.
 pub struct Earshot {
-    connection: MultiplexedConnection,
+    connection: Subscription,
     pushed: Receiver<Decoded>,
     ordered: bool,
 }
@@ -27,7 +26,7 @@ pub struct Earshot {
 impl Earshot {
     /// Subscribes, within a deadline.
     pub async fn of(server: &Server, namespace: &str) -> Result<Self> {
-        let address = server.place().find().await?;
+        let address = server.find().await?;
         let source = Source {
             server: server.clone(),
             among: Among::Alone,
@@ -71,7 +70,7 @@ impl fmt::Debug for Earshot {
 
 /// Asks on a subscribed connection.
 #[derive(Clone, Debug)]
-pub struct Voice(MultiplexedConnection);
+pub struct Voice(Subscription);
 
 impl Voice {
     /// Sends a command.
@@ -79,7 +78,7 @@ impl Voice {
     /// # Errors
     /// When it is refused or has no answer.
     pub async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
-        send(&self.0, doing, command).await
+        self.0.call(doing, command).await
     }
 
     /// Reads a key of 1 ms once it is due.

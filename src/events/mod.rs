@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::connection::{Place, Server};
+use crate::connection::Server;
 use crate::events::supervisor::Supervisor;
 use crate::rounds::Rounds;
 use crate::wire::NodeId;
@@ -72,11 +72,6 @@ impl Source {
         let (events, receiver) = mpsc::channel(QUEUE);
         let (touches, asked) = mpsc::channel(TOUCHES);
         (EventStream { events: receiver, touches }, Supervisor::new(self, events).run(asked))
-    }
-
-    /// Where the server is found.
-    fn place(&self) -> &Place {
-        self.server.place()
     }
 
     /// Whether it is one of several that have keys at the same time.

@@ -1,17 +1,15 @@
 //! What a server is called, of which another may take the place: positions in its stream are named by that.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
+use keylapse_connection::{Value, cmd, from_redis_value};
 
-use crate::connection::Endpoint;
+use crate::connection::{Endpoint, Subscription};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::calls::send;
 use crate::log::debug;
 use crate::wire::{NodeId, fnv1a};
 
 /// Whether the node is who the cluster's map says listens there. Where the user may not ask, the map is believed.
-pub(super) async fn check_name(connection: &MultiplexedConnection, node: NodeId) -> Result<()> {
-    match send(connection, "asking a node for its name", cmd("CLUSTER").arg("MYID")).await {
+pub(super) async fn check_name(connection: &Subscription, node: NodeId) -> Result<()> {
+    match connection.call("asking a node for its name", cmd("CLUSTER").arg("MYID")).await {
         Ok(Value::BulkString(name)) if name == node.as_bytes() => Ok(()),
         Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster listens here by now")),
         Err(error) if error.code().is_some() => {
@@ -24,8 +22,8 @@ pub(super) async fn check_name(connection: &MultiplexedConnection, node: NodeId)
 
 /// The run of a server that sentinels name: it begins anew with each start. Where the user may not ask, its address has
 /// to do: two that are named one after the other have two.
-pub(super) async fn name_of_run(connection: &MultiplexedConnection, at: &Endpoint) -> Result<NodeId> {
-    let info = match send(connection, "asking a server for its run", cmd("INFO").arg("server")).await {
+pub(super) async fn name_of_run(connection: &Subscription, at: &Endpoint) -> Result<NodeId> {
+    let info = match connection.call("asking a server for its run", cmd("INFO").arg("server")).await {
         Ok(info) => info,
         Err(error) if error.code().is_some() => {
             debug!(%error, server = %at, "a server does not say which run it is: its address has to do");
@@ -33,7 +31,7 @@ pub(super) async fn name_of_run(connection: &MultiplexedConnection, at: &Endpoin
         }
         Err(error) => return Err(error),
     };
-    let text: String = redis::from_redis_value(info).unwrap_or_default();
+    let text: String = from_redis_value(info).unwrap_or_default();
     let run = text.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim);
     let named = run.and_then(|run| NodeId::new(run.as_bytes())).filter(NodeId::is_named);
     Ok(named.unwrap_or_else(|| by_address(at)))

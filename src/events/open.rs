@@ -1,20 +1,14 @@
 //! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd, pipe,
-};
+use keylapse_connection::{PushInfo, RedisResult, cmd, pipe};
 
 use crate::backlog::{self, Receiver, backlog};
-use crate::connection::{Address, classify};
+use crate::connection::{Address, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Source;
 use crate::events::decoder::{Decoded, Decoder};
@@ -32,13 +26,13 @@ pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// A subscribed connection and what comes out of it.
 pub(super) struct Opened {
     /// For canaries: where it can be, the very connection that is subscribed.
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: Subscription,
     /// Where wake-ups are subscribed to.
     ///
     /// A server that gives a slot away says `sunsubscribe` without being asked, and `redis` (1.8.1) takes that for the answer to
     /// whatever was asked first and is not answered: then each answer goes to the next question, until none is on its
     /// way. So where slots move it is a connection of its own, on which nothing else is asked.
-    pub(super) for_wake_ups: MultiplexedConnection,
+    pub(super) for_wake_ups: Subscription,
     pub(super) pushed: Receiver<Decoded>,
     /// The other end of `pushed`.
     pub(super) queue: backlog::Sender<Decoded>,
@@ -96,28 +90,16 @@ async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisRe
     }
 }
 
-/// HELLO is refused in many words: what is no matter of rights, of the database, or passes, is taken for that. Should it be
-/// another command, RESP2 gets the same answer.
-pub(super) fn lacks_resp3(error: &redis::RedisError) -> bool {
-    let refused = || matches!(classify("", error).kind(), ErrorKind::Unsupported | ErrorKind::Server);
-    error.kind() == RedisErrorKind::RESP3NotSupported
-        || error.code().is_some() && refused() && !error.to_string().contains("switch database")
-}
-
 async fn in_resp3(
     address: &Address,
     share: &Share,
     sender: Sender,
     slots_move: bool,
-) -> RedisResult<(MultiplexedConnection, MultiplexedConnection, Vec<Option<String>>, WakeUps)> {
+) -> RedisResult<(Subscription, Subscription, Vec<Option<String>>, WakeUps)> {
     let decoder = sender.decoder.clone();
     let connect = async || {
         let sender = sender.clone();
-        let hear = move |push| {
-            sender.hear(push);
-            Ok::<(), Infallible>(())
-        };
-        address.resp3().connect(&config().set_push_sender(hear)).await
+        Subscription::in_resp3(address, move |push| sender.hear(push)).await
     };
     let mut connection = connect().await?;
     connection.subscribe(&decoder.expired).await?;
@@ -129,8 +111,8 @@ async fn in_resp3(
         Some(_) => hear_changes(&mut connection, &decoder).await?,
         None => Vec::new(),
     };
-    let mut for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
-    let wake_ups = match hear_wake_ups(&mut for_wake_ups, &decoder, &share.partitions).await? {
+    let for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
+    let wake_ups = match hear_wake_ups(&for_wake_ups, &decoder, &share.partitions).await? {
         Ok(heard) => WakeUps::Of(heard),
         Err(error) => {
             // Better without wake-ups than without anything.
@@ -143,9 +125,8 @@ async fn in_resp3(
 
 /// Has the server say when it empties its data set, as each load begins with that: what expires while it loads, it drops
 /// without a word. Clients that are tracked are told so. With OPTIN no key is tracked, and it costs nothing.
-async fn hear_reloads(address: &Address, connection: &MultiplexedConnection) -> RedisResult<()> {
-    let command = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
-    let answer = connection.clone().send_packed_command(&command).await?.extract_error().map(drop);
+async fn hear_reloads(address: &Address, connection: &Subscription) -> RedisResult<()> {
+    let answer = connection.ask(cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN")).await.map(drop);
     if let Some(error) = refusal("CLIENT TRACKING", answer)? {
         info!(server = %address, %error, "loads of the data set are not noticed: keys that expire in one count as deleted");
     }
@@ -155,7 +136,7 @@ async fn hear_reloads(address: &Address, connection: &MultiplexedConnection) -> 
 /// Wake-ups of these partitions: of which they are heard now, or why they are refused. In a cluster some may be held
 /// elsewhere by now. One channel a command: those of two slots are refused, though one server may have both.
 pub(super) async fn hear_wake_ups(
-    connection: &mut MultiplexedConnection,
+    connection: &Subscription,
     decoder: &Decoder,
     partitions: &[usize],
 ) -> RedisResult<Result<BTreeSet<usize>>> {
@@ -166,7 +147,7 @@ pub(super) async fn hear_wake_ups(
     for partition in partitions {
         commands.add_command(cmd("SSUBSCRIBE").arg(&decoder.wake[*partition]).clone());
     }
-    let answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
+    let answers = connection.ask_each(&commands).await?;
     let mut heard = BTreeSet::new();
     for (partition, answer) in partitions.iter().zip(answers) {
         match answer.extract_error() {
@@ -183,7 +164,7 @@ pub(super) async fn hear_wake_ups(
 /// are granted: they are heard last, or not at all. For each topic, why it is refused. Asked again, what is granted
 /// already stays.
 pub(super) async fn hear_changes(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Subscription,
     decoder: &Decoder,
 ) -> RedisResult<Vec<Option<String>>> {
     let Some((canaries, topics)) = decoder.patterns.split_last() else { return Ok(Vec::new()) };
@@ -209,28 +190,14 @@ fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
 }
 
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
-async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedConnection> {
-    let connection = address.connect(&config()).await?;
-    let (mut sink, messages) = address.connect_pubsub().await?.split();
-    sink.subscribe(&sender.decoder.expired).await?;
-    tokio::spawn(async move {
-        let _subscribed = sink; // dropping it would end the subscription
-        // A session that has ended is told from an idle one by its queue.
-        let mut messages = pin!(messages.take_until(sender.queue.closed()));
-        while let Some(message) = messages.next().await {
-            let data = [message.get_channel_name().as_bytes(), message.get_payload_bytes()];
-            let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
-            sender.hear(PushInfo { kind: PushKind::Message, data });
-        }
-        sender.queue.push_always(Decoded::Disconnected);
-    });
-    Ok(connection)
-}
-
-pub(super) fn config() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(OPEN_WITHIN))
-        .set_response_timeout(Some(OPEN_WITHIN))
+async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<Subscription> {
+    let (channel, queue) = (sender.decoder.expired.clone(), sender.queue.clone());
+    // A session that has ended is told from an idle one by its queue.
+    let ended = queue.clone();
+    let closed = async move { ended.closed().await };
+    let hear = move |push| sender.hear(push);
+    let end = move || queue.push_always(Decoded::Disconnected);
+    Subscription::in_resp2(address, &channel, hear, closed, end).await
 }
 
 /// Fills the bounded queue, and counts what does not fit.
@@ -264,6 +231,8 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
+    use keylapse_connection::{PushKind, Value};
+
     use super::*;
 
     #[tokio::test]

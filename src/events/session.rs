@@ -53,7 +53,7 @@ const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// For each attached topic, why its changes are not heard.
-type Resubscribed = redis::RedisResult<Vec<Option<String>>>;
+type Resubscribed = keylapse_connection::RedisResult<Vec<Option<String>>>;
 
 pub(super) struct Session<'a> {
     supervisor: &'a Supervisor,
@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
         let source = &supervisor.source;
         let mut shares = source.share.clone();
         let share = shares.borrow_and_update().clone();
-        let server = source.place().find().await?;
+        let server = source.server.find().await?;
         let opened = open(&server, source, &share).await?;
         match source.among {
             Among::Alone => {}
@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
                     let joined = joined.expect("a subscription that ends");
                     self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
                 }
-                () = self.supervisor.source.place().left(&self.server) => return Ok(self.ended()),
+                () = self.supervisor.source.server.left(&self.server) => return Ok(self.ended()),
                 () = wake(urgent_at, self.next_canary, every, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
@@ -374,14 +374,13 @@ mod tests {
     use tokio::task::unconstrained;
 
     use super::*;
-    use crate::connection::Topology;
     use crate::events::{Decoder, Question, Source};
     use crate::testing::TestBed;
 
     /// On this test bed, with a share of nothing.
     fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
         let (events, passed) = mpsc::channel(10);
-        let Topology::One(server) = bed.client().store.topology().clone() else { panic!("one server") };
+        let server = bed.client().store.topology().only().expect("one server").clone();
         let decoder = Decoder::new("keylapse", 0, &[], attached, false);
         let (_share, share) = watch::channel(Share::default());
         let (prompts, rounds) = (Arc::default(), Rounds::default());

@@ -84,12 +84,12 @@ impl Supervisor {
     /// Whether it is the subscription's own trouble. Where the server is lost, calls find that out as soon,
     /// and it is said already.
     fn is_news(&self, error: &Error, in_vain: usize) -> bool {
-        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.source.place().outage().is_lost()
+        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.source.server.outage().is_lost()
     }
 
     /// Where it is at present, for the log.
     fn server(&self) -> Address {
-        self.source.place().present()
+        self.source.server.present()
     }
 
     /// One session, to its end; and what kind of gap follows.
@@ -117,7 +117,7 @@ impl Supervisor {
                 done = &mut until => break done,
                 Some(touch) = touches.recv(), if reading.len() < TOUCHES => {
                     asked.insert(touch.id);
-                    let reads = Reads::Aside(self.source.server.seat());
+                    let reads = Reads::Aside(self.source.server.clone());
                     reading.spawn(reads.touch(touch, self.source.is_of_several()));
                 }
                 Some(Ok(touched)) = reading.join_next() => {

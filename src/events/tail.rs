@@ -2,17 +2,15 @@
 //! that.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::mem;
 
 use bytes::Bytes;
-use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind, Value};
+use keylapse_connection::{PushInfo, PushKind, Value};
 
-use crate::connection::{Address, classify};
+use crate::connection::{Address, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::Decoder;
-use crate::events::open::{OPEN_WITHIN, config, hear_wake_ups, lacks_resp3};
+use crate::events::open::{OPEN_WITHIN, hear_wake_ups};
 use crate::wire::PartitionNames;
 use crate::wire::calls::tail::LETTER;
 
@@ -28,7 +26,7 @@ pub enum Overheard {
 /// A subscribed connection. When it is dropped, nothing more is heard.
 #[derive(Debug)]
 pub struct TailLine {
-    _connection: MultiplexedConnection,
+    _connection: Subscription,
     /// The places of the partitions that are heard. Others are held elsewhere by now.
     pub heard: BTreeSet<usize>,
 }
@@ -63,17 +61,16 @@ async fn subscribe(
         if let Some(heard) = overheard(&hearing, push) {
             hear(heard);
         }
-        Ok::<(), Infallible>(())
     };
-    let connected = address.resp3().connect(&config().set_push_sender(push)).await;
-    let mut connection = connected.map_err(|error| match lacks_resp3(&error) {
-        true => Error::new(
-            ErrorKind::Unsupported,
-            format!("{address} does not speak RESP3, without which no partition can be heard"),
-        ),
-        false => classify("looking on", &error),
-    })?;
-    let heard = hear_wake_ups(&mut connection, &decoder, places).await;
+    let connection =
+        Subscription::in_resp3(address, push).await.map_err(|error| match lacks_resp3(&error) {
+            true => Error::new(
+                ErrorKind::Unsupported,
+                format!("{address} does not speak RESP3, without which no partition can be heard"),
+            ),
+            false => classify("looking on", &error),
+        })?;
+    let heard = hear_wake_ups(&connection, &decoder, places).await;
     let heard = heard.map_err(|error| classify("looking on", &error))??;
     Ok(TailLine { _connection: connection, heard })
 }

@@ -1,6 +1,6 @@
 //! A pushed message as it comes over the wire: what the subscription makes of it, and where it leads.
 
-use redis::{PushInfo, PushKind, Value, parse_redis_value};
+use keylapse_connection::{PushInfo, PushKind, Value, parse_redis_value};
 
 use crate::escape::Escaped;
 use crate::events::{Decoded, Decoder, Event};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Value, parse_redis_value};
+use keylapse_connection::{Value, parse_redis_value};
 
 use crate::error::Result;
 use crate::fuzzing::assert_fit_for_a_log;

@@ -1,8 +1,7 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
 use crate::client::Client;
-use crate::connection::draft::Login;
-use crate::connection::{Address, Draft, Target};
+use crate::connection::{Address, Login, Target};
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::servers::Servers;
 
@@ -25,7 +24,7 @@ struct Read {
 }
 
 fn read(url: &str) -> Read {
-    let (draft, target) = (Draft::of_url(url), Target::parse(url));
+    let (draft, target) = (Target::read(url), Target::parse(url));
     let mut shown = format!("{draft:?} {target:?} {:?} {:?}", Client::new(url), Servers::at(url));
     assert_fit_for_a_log(&shown, 100_000);
     assert!(target.is_err() || draft.is_ok());
@@ -33,7 +32,7 @@ fn read(url: &str) -> Read {
         assert!(!target.endpoints.all().is_empty());
         shown += &addresses(&target);
     }
-    let secrets = draft.ok().map(|draft| [draft.login, draft.sentinel_login]);
+    let secrets = draft.ok().map(|draft| [draft.access.login.clone(), draft.sentinel_access.login.clone()]);
     Read { secrets, shown }
 }
 
@@ -45,8 +44,8 @@ fn addresses(target: &Target) -> String {
             let address = Address::at(endpoint.clone(), access.clone());
             shown += &format!("{address} {address:?} {access:?}");
             assert_eq!(address.db(), access.db);
-            assert_eq!(address.resp3().login(), address.login());
-            assert_eq!(address.anonymous().login(), (None, None));
+            assert_eq!(address.resp3().access().login, address.access().login);
+            assert_eq!(address.anonymous().access().login, Login::default());
         }
     }
     assert_fit_for_a_log(&shown, 1_000_000);

@@ -19,7 +19,7 @@ use tracing::dispatcher::{Dispatch, set_default};
 use tracing::subscriber::NoSubscriber;
 
 use crate::attached::{AttachedRoles, Hearing, Peers, topic};
-use crate::connection::{Server, Topology, retry};
+use crate::connection::{Server, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::events::{Among, Decoder, EventStream, Source};
@@ -184,7 +184,7 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
     match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
         // The partition parks and reports; the others run.
         Err((error, _)) if error.kind() != ErrorKind::WrongType => {
-            Err(runtime.client.store.explained(error).await)
+            Err(runtime.client.store.topology().explained(error).await)
         }
         _ => Ok(()),
     }
@@ -244,12 +244,11 @@ impl Roles {
             self.scanners.clone_from(&attached.scanners);
             attached
         });
-        match topology {
-            Topology::One(server) => self.listen_to(runtime, server, decoder, attached.as_ref()),
-            Topology::Cluster(cluster) => {
-                let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder, attached);
-                self.keeping.spawn(keeper.run());
-            }
+        if let Some(server) = topology.only() {
+            self.listen_to(runtime, server, decoder, attached.as_ref());
+        } else if let Some(cluster) = topology.cluster() {
+            let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder, attached);
+            self.keeping.spawn(keeper.run());
         }
     }
 
@@ -265,7 +264,7 @@ impl Roles {
         runtime.add_node(&node);
         let (share, rounds) = (node.share.subscribe(), client.rounds());
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
-        let peers = attached.and_then(|_| Peers::successors(node.place()));
+        let peers = attached.and_then(|_| Peers::successors(server));
         let among = if peers.is_some() { Among::Successors } else { Among::Alone };
         let source =
             Source { server: server.clone(), among, slots_move: false, decoder, share, prompts, rounds };

@@ -182,7 +182,7 @@ impl NodeKeeper {
     fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: Share) {
         let server = self.cluster.server(endpoint);
         let holds_slots = share.canaries.is_some();
-        let node = NodeState::new(server.place().clone(), name, share.clone());
+        let node = NodeState::new(server.clone(), name, share.clone());
         let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
         let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());

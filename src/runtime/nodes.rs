@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-#[cfg(test)]
-use crate::connection::Topology;
-use crate::connection::{Address, Place, Server};
+use crate::connection::{Address, Server};
 use crate::events::{Event, Gap, Share};
 use crate::lock::lock;
 use crate::runtime::{EventMode, Known, Runtime};
@@ -18,7 +16,7 @@ use crate::wire::names::canary;
 
 /// One server: the only one, or one of a cluster's primaries.
 pub(crate) struct NodeState {
-    place: Place,
+    server: Server,
     /// Its name among several.
     name: NodeId,
     /// What it has of the work.
@@ -40,9 +38,9 @@ struct Heard {
 }
 
 impl NodeState {
-    pub(crate) fn new(place: Place, name: NodeId, share: Share) -> Arc<Self> {
+    pub(crate) fn new(server: Server, name: NodeId, share: Share) -> Arc<Self> {
         Arc::new(Self {
-            place,
+            server,
             name,
             share: watch::Sender::new(share),
             calm: watch::Sender::default(),
@@ -56,20 +54,14 @@ impl NodeState {
     pub(crate) fn only(server: &Server, runtime: &Runtime) -> Arc<Self> {
         let canaries = Some(canary(&runtime.client.namespace, 0));
         let share = Share { partitions: (0..runtime.partitions.len()).collect(), canaries };
-        Self::new(server.place().clone(), NodeId::NONE, share)
+        Self::new(server.clone(), NodeId::NONE, share)
     }
 
     /// The same of a listener on a test bed.
     #[cfg(test)]
     pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
-        let Topology::One(server) = runtime.client.store.topology() else {
-            panic!("a test bed is one server")
-        };
+        let server = runtime.client.store.topology().only().expect("a test bed is one server");
         Self::only(server, runtime)
-    }
-
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
     }
 
     /// Nothing, where there is one.
@@ -79,7 +71,7 @@ impl NodeState {
 
     /// Where it is at present.
     pub(crate) fn address(&self) -> Address {
-        self.place.present()
+        self.server.present()
     }
 
     /// Notes what an event says of its subscription.

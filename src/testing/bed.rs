@@ -127,11 +127,7 @@ impl TestBed {
         let streams = server.clone();
         // Not by a URL, for which the environment might have a password.
         let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
-        let nowhere = Target {
-            endpoints: Endpoints::One(endpoint),
-            access: Arc::default(),
-            sentinel_access: Arc::default(),
-        };
+        let nowhere = Target::of(Endpoints::One(endpoint));
         let client = <Client as ClientInside>::of_store(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
         let client = if virtual_time { client.in_virtual_time(pulse.clone()) } else { client };

@@ -49,6 +49,7 @@ mod linux {
     }
 
     /// Wakes one task at moments of this clock.
+    #[derive(Debug)]
     pub struct Alarm(Option<AsyncFd<OwnedFd>>);
 
     impl Alarm {
@@ -57,6 +58,7 @@ mod linux {
             deprecated,
             reason = "what replaces it is newer than the oldest tokio we take; an OwnedFd is sound in both"
         )]
+        /// An alarm; in virtual time it is tokio's.
         pub fn new(virtual_time: bool) -> Self {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let open = || AsyncFd::new(timerfd_create(TimerfdClockId::Boottime, flags)?);
@@ -96,13 +98,17 @@ mod other {
         Duration::ZERO
     }
 
+    /// Wakes one task at moments of this clock.
+    #[derive(Debug)]
     pub struct Alarm;
 
     impl Alarm {
+        /// An alarm: it is tokio's.
         pub fn new(_virtual_time: bool) -> Self {
             Self
         }
 
+        /// Returns at this moment, or a little later.
         pub async fn wait(&self, until: Instant) {
             tokio::time::sleep(until.saturating_duration_since(now())).await;
         }

@@ -3,9 +3,12 @@
 //! Answers are read by their codes only: the texts differ between Redis and Valkey and
 //! between versions.
 
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
 use redis::RedisError;
 
-use crate::carried::carried;
 use crate::error::{Error, ErrorKind, Redirect};
 use crate::escape::{plain, text_of};
 
@@ -123,7 +126,7 @@ fn redirect(error: &RedisError) -> Option<Redirect> {
 
 /// The same for a connection that never stood: a server without room says so and
 /// hangs up, and mostly only the latter is seen.
-pub fn classify_refusal(doing: &str, error: &RedisError) -> Error {
+pub(super) fn classify_refusal(doing: &str, error: &RedisError) -> Error {
     if !error.is_connection_dropped() || error.is_connection_refusal() {
         return classify(doing, error);
     }
@@ -183,6 +186,22 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
     } else {
         (ErrorKind::Server, "")
     }
+}
+
+/// An error of ours as one of `redis`, whose connections return no others.
+pub(super) fn carry(error: Error) -> RedisError {
+    io::Error::other(error).into()
+}
+
+/// What [`carry`] was given.
+pub(super) fn carried(error: &RedisError) -> Option<&Error> {
+    io_error(error)?.get_ref()?.downcast_ref()
+}
+
+/// The error of a stream. `source` of an `io::Error` would lead past it.
+pub(super) fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let shared = error.source()?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+    shared.downcast_ref()
 }
 
 #[cfg(test)]
@@ -252,5 +271,13 @@ mod tests {
             let error = told(other).await;
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", other.escape_ascii());
         }
+    }
+
+    #[test]
+    fn what_goes_through_redis_comes_out_as_it_was() {
+        let error = Error::invalid("x");
+        assert_eq!(carried(&carry(error.clone())), Some(&error));
+        assert!(carried(&io::Error::other("x").into()).is_none());
+        assert!(carried(&(redis::ErrorKind::Client, "x").into()).is_none());
     }
 }

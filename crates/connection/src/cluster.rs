@@ -2,33 +2,27 @@
 //!
 //! Not `redis`' cluster client: it repeats calls by itself, and our scripts want to be told that they are repeated.
 
-mod batch;
 mod discovery;
-mod standing;
-mod watching;
 
-pub use self::standing::Standing;
-
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::join_all;
+use redis::{Cmd, Value, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::access::Access;
-use crate::address::Address;
-use crate::cluster_map::ClusterMap;
-use crate::endpoint::Endpoint;
+use crate::address::{Access, Address, Endpoint};
+use crate::cluster_map::{ClusterMap, SLOTS};
 use crate::error::{Error, ErrorKind, Redirect, Result};
-use crate::lock::lock;
 use crate::log::debug;
-use crate::place::Place;
-use crate::server::{Seat, Server};
-use crate::slot::SLOTS;
+use crate::panics::lock;
+use crate::server::Server;
+use crate::topology::Layout;
 use crate::trust::believed;
 
 /// For so long a call is sent on by nodes that know better, or is tried again while its keys are on their way: that is a
@@ -58,6 +52,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// A cluster of which these nodes are known. Nothing is connected before it is needed.
     pub fn new(seeds: Vec<Endpoint>, access: Arc<Access>, answer_within: Duration) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -73,11 +68,6 @@ impl Cluster {
             refreshed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
         })
-    }
-
-    /// From now on the losses and returns of nodes are said.
-    pub fn report(&self) {
-        self.reported.store(true, Ordering::Relaxed);
     }
 
     /// What is known at present, and news of it.
@@ -96,38 +86,135 @@ impl Cluster {
         self.suspected.notified().await;
     }
 
+    /// Returns whether something has shown that the map is old.
     pub fn is_suspect(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
     }
 
-    /// Makes a call at the owner of a slot. Where nodes send it on it follows; nothing was executed then.
-    ///
-    /// A call that the owner has not answered when another owns the slot counts as unanswered.
-    pub async fn at<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
-        self.from(self.owner(slot).await?.seat(), slot, call).await
+    /// The answer to a call, or that there is none any more.
+    async fn believed<T>(
+        &self,
+        slot: u16,
+        server: &Server,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let endpoint = server.present().endpoint();
+        let mut map = self.map();
+        let left = async {
+            // Who follows a redirect may be where the map does not say yet.
+            let _ = map.wait_for(|map| map.owner(slot) == Some(&endpoint)).await;
+            let _ = map.wait_for(|map| map.owner(slot).is_some_and(|owner| *owner != endpoint)).await;
+        };
+        let doubt = || {
+            lock(&self.doubted).insert(endpoint.clone(), Instant::now());
+            self.suspect();
+        };
+        believed(server.trust(), &endpoint, left, doubt, call).await
     }
 
-    /// The same on the connections for calls that wait.
-    pub async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
-        self.from(self.owner(slot).await?.seat().waiting(), slot, call).await
+    /// The server that owns a slot. Asks for the map if nobody is known to, or it is said to be old.
+    async fn owner(&self, slot: u16) -> Result<Server> {
+        let known = |cluster: &Self| cluster.map.borrow().owner(slot).cloned();
+        let mut owner = known(self);
+        if owner.is_none() || self.is_suspect() {
+            let refreshed = self.refresh_if_old(owner.is_none()).boxed().await;
+            owner = known(self);
+            if owner.is_none() {
+                refreshed?;
+            }
+        }
+        let none = || {
+            let message = format!("no node of the cluster serves slot {slot} at present");
+            Error::new(ErrorKind::Unavailable, message)
+        };
+        owner.map(|owner| self.server(&owner)).ok_or_else(none)
     }
 
-    async fn from<T, F>(&self, mut seat: Seat, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    /// Where a node has sent a call.
+    fn follow(&self, redirect: &Redirect, from: &Server) -> Result<Server> {
+        let asked = from.present().endpoint();
+        if redirect.slot >= SLOTS {
+            let message =
+                format!("{asked} sends calls of slot {} to another, and no cluster has that", redirect.slot);
+            return Err(Error::new(ErrorKind::Server, message));
+        }
+        let Some(to) = Endpoint::announced(&redirect.to, &asked) else {
+            let message = format!("{asked} sends calls of slot {} to what is no address", redirect.slot);
+            return Err(Error::new(ErrorKind::Server, message));
+        };
+        let server = from.or(self.server(&to));
+        if redirect.once {
+            return Ok(server.asking());
+        }
+        debug!(slot = redirect.slot, from = %asked, %to, "the slot has moved");
+        self.suspect();
+        self.map.send_modify(|map| *map = Arc::new(map.with_owner(redirect.slot, &to)));
+        Ok(server)
+    }
+
+    /// A server of the cluster.
+    pub fn server(&self, endpoint: &Endpoint) -> Server {
+        let mut servers = lock(&self.servers);
+        let new = || {
+            let address = Address::at(endpoint.clone(), self.access.clone());
+            if self.reported.load(Ordering::Relaxed) {
+                address.outage.report();
+            }
+            Server::at(address, self.answer_within)
+        };
+        servers.entry(endpoint.clone()).or_insert_with(new).clone()
+    }
+
+    async fn one(&self, doing: &str, (slot, command): &(u16, Cmd)) -> Result<Value> {
+        self.at(*slot, false, |server| async move { server.call(doing, command).await }).await
+    }
+
+    /// These of the commands, in one request.
+    async fn together(
+        &self,
+        doing: &str,
+        owner: &Endpoint,
+        commands: &[(u16, Cmd)],
+        places: &[usize],
+    ) -> Vec<Result<Value>> {
+        let mut pipeline = pipe();
+        for place in places {
+            pipeline.add_command(commands[*place].1.clone());
+        }
+        let (server, first) = (self.server(owner), commands[places[0]].0);
+        let sent = async { Ok(server.call_each(doing, &pipeline).await) };
+        let answers = self.believed(first, &server, sent).await;
+        let answers = answers.unwrap_or_else(|error| vec![Err(error); places.len()]);
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.code().is_none())) {
+            self.suspect();
+        }
+        let settled = places.iter().zip(answers).map(|(place, answer)| async move {
+            match answer {
+                Err(error) if error.redirect().is_some() || error.code() == Some("TRYAGAIN") => {
+                    self.one(doing, &commands[*place]).await
+                }
+                answer => answer,
+            }
+        });
+        join_all(settled).await
+    }
+}
+
+/// Each server has some of the slots.
+impl Layout for Cluster {
+    /// Follows nodes that send a call on; nothing was executed then. A call that the owner has not answered when another owns
+    /// the slot counts as unanswered.
+    async fn at<T, F>(&self, slot: u16, waits: bool, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
+        let mut server = self.owner(slot).await?.waiting(waits);
         let until = Instant::now() + ON_THE_WAY;
         for turn in 0_u32.. {
-            let answer = self.made_at(slot, &seat, call(seat.clone())).await;
+            let answer = self.believed(slot, &server, call(server.clone())).await;
             let Err(error) = &answer else { return answer };
             match error.redirect() {
-                Some(redirect) => seat = self.follow(redirect, &seat)?,
+                Some(redirect) => server = self.follow(redirect, &server)?,
                 // Some of the slot's keys are there, and some are not.
                 None if error.code() == Some("TRYAGAIN") => {}
                 None => {
@@ -150,85 +237,69 @@ impl Cluster {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// The answer to a call, or that there is none any more.
-    async fn made_at<T>(&self, slot: u16, seat: &Seat, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let endpoint = seat.server().place().present().endpoint();
-        let mut map = self.map();
-        let left = async {
-            // Who follows a redirect may be where the map does not say yet.
-            let _ = map.wait_for(|map| map.owner(slot) == Some(&endpoint)).await;
-            let _ = map.wait_for(|map| map.owner(slot).is_some_and(|owner| *owner != endpoint)).await;
-        };
-        let doubt = || {
-            lock(&self.doubted).insert(endpoint.clone(), Instant::now());
-            self.suspect();
-        };
-        believed(seat.trust(), &endpoint, left, doubt, call).await
+    /// What is sent on is sent again by itself.
+    async fn each(&self, doing: &str, commands: Vec<(u16, Cmd)>) -> Vec<Result<Value>> {
+        let commands = &commands;
+        let owners = by_owner(commands.iter().map(|(slot, _)| self.map.borrow().owner(*slot).cloned()));
+        let requests = owners.into_iter().map(|(owner, places)| async move {
+            let answers = match owner {
+                None => join_all(places.iter().map(|place| self.one(doing, &commands[*place]))).await,
+                Some(owner) => self.together(doing, &owner, commands, &places).await,
+            };
+            places.into_iter().zip(answers).collect::<Vec<_>>()
+        });
+        let mut answers: Vec<_> = join_all(requests).await.into_iter().flatten().collect();
+        answers.sort_by_key(|(place, _)| *place);
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// The server that owns a slot. Asks for the map if nobody is known to, or it is said to be old.
-    async fn owner(&self, slot: u16) -> Result<Server> {
-        let known = |cluster: &Self| cluster.map.borrow().owner(slot).cloned();
-        let mut owner = known(self);
-        if owner.is_none() || self.is_suspect() {
-            let refreshed = self.refresh_if_old(owner.is_none()).boxed().await;
-            owner = known(self);
-            if owner.is_none() {
-                refreshed?;
-            }
-        }
-        let none = || {
-            let message = format!("no node of the cluster serves slot {slot} at present");
-            Error::new(ErrorKind::Unavailable, message)
-        };
-        owner.map(|owner| self.server(&owner)).ok_or_else(none)
+    async fn members(&self) -> Result<Vec<(Server, Option<u16>)>> {
+        let map = self.known_map().await?;
+        let lowest: HashMap<_, _> = map.owners().into_iter().collect();
+        let members = map.members().map(|member| &member.endpoint);
+        Ok(members.map(|at| (self.server(at), lowest.get(at).copied())).collect())
     }
 
-    /// Where a node has sent a call.
-    fn follow(&self, redirect: &Redirect, from: &Seat) -> Result<Seat> {
-        let asked = from.server().place().present().endpoint();
-        if redirect.slot >= SLOTS {
-            let message =
-                format!("{asked} sends calls of slot {} to another, and no cluster has that", redirect.slot);
-            return Err(Error::new(ErrorKind::Server, message));
-        }
-        let Some(to) = Endpoint::announced(&redirect.to, &asked) else {
-            let message = format!("{asked} sends calls of slot {} to what is no address", redirect.slot);
-            return Err(Error::new(ErrorKind::Server, message));
-        };
-        let seat = from.at(self.server(&to));
-        if redirect.once {
-            return Ok(seat.asking());
-        }
-        debug!(slot = redirect.slot, from = %asked, %to, "the slot has moved");
-        self.suspect();
-        self.map.send_modify(|map| *map = Arc::new(map.with_owner(redirect.slot, &to)));
-        Ok(seat)
+    async fn primaries(&self) -> Result<Vec<(Server, u16)>> {
+        let map = self.known_map().await?;
+        Ok(map.owners().into_iter().map(|(owner, lowest)| (self.server(owner), lowest)).collect())
     }
 
-    /// A server of the cluster.
-    pub fn server(&self, endpoint: &Endpoint) -> Server {
-        let mut servers = lock(&self.servers);
-        let new = || {
-            let address = Address::at(endpoint.clone(), self.access.clone());
-            if self.reported.load(Ordering::Relaxed) {
-                address.outage.report();
-            }
-            Server::new(&Place::Fixed(address), self.answer_within)
-        };
-        servers.entry(endpoint.clone()).or_insert_with(new).clone()
+    fn known_primaries(&self) -> Vec<Server> {
+        let map = self.map.borrow().clone();
+        map.primaries().map(|member| self.server(&member.endpoint)).collect()
     }
 
-    /// All that calls were made to, and whose connections are kept.
-    pub fn servers(&self) -> Vec<Server> {
+    fn called(&self) -> Vec<Server> {
         lock(&self.servers).values().cloned().collect()
     }
 
-    /// All nodes.
-    pub async fn members(&self) -> Result<Vec<Server>> {
-        let map = self.known_map().await?;
-        Ok(map.members().map(|member| self.server(&member.endpoint)).collect())
+    async fn holders(&self, slots: &[u16]) -> Result<Vec<(Address, Vec<usize>)>> {
+        self.refresh().await?;
+        let map = self.map.borrow().clone();
+        let owners = by_owner(slots.iter().map(|slot| map.owner(*slot)));
+        let held =
+            owners.into_iter().filter_map(|(owner, places)| Some((self.server(owner?).present(), places)));
+        Ok(held.collect())
     }
+
+    async fn moved(&self, held: &[(Endpoint, u16)]) {
+        let is_elsewhere = |map: &Arc<ClusterMap>| {
+            held.iter().any(|(at, slot)| map.owner(*slot).is_some_and(|owner| owner != at))
+        };
+        let _ = self.map().wait_for(is_elsewhere).await; // the sender is ours
+    }
+
+    fn report(&self) {
+        self.reported.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Places in a list, by who has them.
+fn by_owner<T: Ord>(owners: impl Iterator<Item = T>) -> BTreeMap<T, Vec<usize>> {
+    let mut places = BTreeMap::<_, Vec<_>>::new();
+    owners.enumerate().for_each(|(place, owner)| places.entry(owner).or_default().push(place));
+    places
 }
 
 impl fmt::Debug for Cluster {

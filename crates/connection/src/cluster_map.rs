@@ -1,4 +1,4 @@
-//! Who owns which slot of a cluster, as one of its nodes sees it.
+//! In which of a cluster's 16,384 slots a key lies, and who owns which, as one of its nodes sees it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 
 use redis::Value;
 
-use crate::endpoint::Endpoint;
-use crate::slot::SLOTS;
+use crate::address::Endpoint;
 
 /// More nodes than any cluster has (the specification's advice is 1,000 at most): an answer is forged or broken.
 const MOST_NODES: usize = 10_000;
@@ -15,19 +14,59 @@ const MOST_NODES: usize = 10_000;
 const LONGEST_ID: usize = 64;
 const NOBODY: u16 = u16::MAX;
 
+/// How many slots there are.
+pub const SLOTS: u16 = 16_384;
+
+/// Returns the slot of a key: CRC16 of the key or of its hash tag, as the
+/// [cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/) has it. What stands between its first `{` and the next `}` decides alone, unless that is nothing.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS
+}
+
+/// The part of a key that decides where it lies, where that is not the whole.
+pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let from = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[from..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &key[from..from + length])
+}
+
+/// CRC-16/XMODEM: polynomial 0x1021, no reflection, from 0.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+const TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
 /// A node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
+    /// The name that its cluster gives it.
     pub id: String,
+    /// Where it listens.
     pub endpoint: Endpoint,
 }
 
 /// Nodes that hold the same slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shard {
+struct Shard {
     /// None while it has failed.
     pub primary: Option<Member>,
+    /// Nodes that copy the primary.
     pub replicas: Vec<Member>,
+    /// The ranges of slots that they hold.
     pub slots: Vec<RangeInclusive<u16>>,
     /// Primaries of it that have failed. A replica may have replaced one.
     pub failed: Vec<Member>,
@@ -43,6 +82,18 @@ impl Shard {
     fn place(&self) -> (Option<u16>, Option<&Member>, &[Member]) {
         (self.slots.first().map(|range| *range.start()), self.primary.as_ref(), &self.replicas)
     }
+}
+
+/// What another node says of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is a primary, of whatever slots.
+    Primary,
+    /// It is a replica, or has failed and no slots are its own any more: it was replaced if it was a primary before, unless
+    /// who says so is late.
+    Replica,
+    /// It is not known, or has failed and nobody has its slots.
+    Unknown,
 }
 
 /// All of a cluster.
@@ -120,10 +171,6 @@ impl ClusterMap {
     /// Primaries that have failed and may return.
     pub fn failed(&self) -> impl Iterator<Item = &Member> {
         self.shards.iter().flat_map(|shard| &shard.failed)
-    }
-
-    pub(super) fn shards(&self) -> &[Shard] {
-        &self.shards
     }
 
     /// All nodes, whether they have failed or not.
@@ -215,6 +262,22 @@ impl ClusterMap {
             }
         }
         Self::checked(shards)
+    }
+
+    /// What it says of a node.
+    pub(super) fn standing_of(&self, name: &str) -> Standing {
+        let mut standing = Standing::Unknown;
+        for shard in &self.shards {
+            if shard.primary.as_ref().is_some_and(|primary| primary.id == name) {
+                return Standing::Primary;
+            }
+            let has_failed = shard.failed.iter().any(|failed| failed.id == name);
+            let is_replaced = has_failed && (shard.primary.is_some() || shard.slots.is_empty());
+            if is_replaced || shard.replicas.iter().any(|replica| replica.id == name) {
+                standing = Standing::Replica;
+            }
+        }
+        standing
     }
 
     /// A map that names nobody is no answer: a node that has just been made knows of none.

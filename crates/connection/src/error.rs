@@ -37,6 +37,7 @@ struct Inner {
 pub struct Redirect {
     /// For this call alone: the slot is on its way there.
     pub once: bool,
+    /// The slot that the call is about.
     pub slot: u16,
     /// As the node has written it.
     pub to: Box<str>,
@@ -93,6 +94,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// An error of this kind, with a message for people.
     #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
@@ -114,6 +116,7 @@ impl Error {
         self.with(|inner| inner.maybe_done = true)
     }
 
+    /// Adds the code with which the server has answered.
     #[doc(hidden)]
     pub fn with_code(self, code: Option<&str>) -> Self {
         self.with(|inner| inner.code = code.map(Into::into))
@@ -125,6 +128,7 @@ impl Error {
         self.0.code.as_deref()
     }
 
+    /// Adds where the server wants the call to be made instead.
     #[doc(hidden)]
     pub fn with_redirect(self, redirect: Option<Redirect>) -> Self {
         self.with(|inner| inner.redirect = redirect)
@@ -147,6 +151,7 @@ impl Error {
         self.0.maybe_done
     }
 
+    /// An error of a setting or an argument that can never work.
     #[doc(hidden)]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)

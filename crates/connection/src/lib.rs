@@ -1,70 +1,71 @@
 //! Where the servers are, connections to them, and what their errors mean.
 //!
-//! One seam for every topology: [`Topology`]. Whoever makes a call says which slot it is about, and gets a [`Seat`] at the
-//! server that holds it. A single server has all slots, one that sentinels name is found anew for each connection, and a
-//! cluster's nodes say who owns which.
+//! One seam for every topology: [`Topology`]. A caller names the slot that a call is about, and gets the [`Server`] that
+//! holds it. A single server has all slots, sentinels name the present one for each connection, and a cluster's nodes say
+//! who owns which.
+//!
+//! From a URL to a socket:
+//!
+//! - [`Target`], with [`Endpoints`]: what a URL or a program says, read and checked;
+//! - [`Address`]: one server's [`Endpoint`], and the [`Access`] that all of one kind share;
+//! - [`Server`]: calls there, on connections that are renewed, wherever it is found;
+//! - [`Topology`]: all of them;
+//! - [`Subscription`]: a connection on which messages are passed on.
+//!
+//! This crate owns the error type of all crates of keylapse, [`Error`], and the advice in its messages. It alone depends on
+//! `redis`; the others take that crate's commands and values from here.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, missing_debug_implementations)]
 
-pub mod access;
-pub mod address;
+mod address;
 pub mod boottime;
-mod carried;
-pub mod classify;
+mod classify;
 mod cluster;
 mod cluster_map;
-pub mod draft;
-pub mod endpoint;
 pub mod error;
-mod home;
 pub mod id;
 pub mod limits;
-pub mod lock;
 pub mod log;
-pub mod log_throttle;
-pub mod node;
-pub mod outage;
+mod login;
+mod node;
 pub mod panics;
-pub mod password;
-mod place;
-pub mod probe;
-mod read_file;
-pub mod retry;
+mod retry;
 mod sentinel;
 mod server;
-pub mod slot;
 mod socket;
-pub mod stream;
-pub mod target;
-pub mod tls;
+mod stream;
+mod subscription;
+mod target;
+mod tls;
 mod topology;
 mod trust;
 mod url;
 
-/// The command and value types of `redis` that the other crates use.
+/// The types and functions of `redis` that other crates take from here: this crate alone depends on it.
 pub use redis::{
-    Arg, Cmd, Pipeline, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd, from_redis_value,
-    from_redis_value_ref, pipe,
+    Arg, Cmd, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd,
+    from_redis_value, from_redis_value_ref, parse_redis_value, pipe,
 };
 
 pub use keylapse_pattern::{self as pattern, escape};
 
-pub use self::address::Address;
-pub use self::classify::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, classify};
-pub use self::cluster::{Cluster, Standing};
-pub use self::cluster_map::ClusterMap;
-pub use self::draft::Draft;
-pub use self::endpoint::Endpoint;
+pub use self::address::{Access, Address, Endpoint};
+pub use self::classify::{
+    DESTROYING_ADVICE, NO_DATABASE, REPARTITIONING_ADVICE, classify, is_of_no_database, is_of_unknown_command,
+};
+pub use self::cluster::Cluster;
+pub use self::cluster_map::{ClusterMap, SLOTS, Standing, hash_tag, slot_of};
 pub use self::error::{Error, ErrorKind, Result};
-pub use self::home::Home;
-pub use self::node::Node;
-pub use self::password::Password;
-pub use self::place::Place;
+pub use self::login::{Login, OF_SENTINELS, OF_SERVERS, Password};
 pub use self::retry::{RetryDelays, insist, may_pass, persist, refused, retry};
 pub use self::sentinel::Sentinels;
-pub use self::server::{Seat, Server};
-pub use self::stream::Streams;
+pub use self::server::Server;
+pub use self::socket::{NO_TLS, TLS};
+pub use self::stream::{Home, Streams};
+pub use self::subscription::{Subscription, lacks_resp3};
 pub use self::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};
 pub use self::tls::Tls;
 pub use self::topology::Topology;
+/// The names under which other crates know the locks and the throttle of the log.
+#[doc(no_inline)]
+pub use self::{log as log_throttle, panics as lock};

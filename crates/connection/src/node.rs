@@ -14,22 +14,22 @@ use crate::address::Address;
 use crate::classify::{classify, classify_in, classify_refusal, is_of_database};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::MAX_ARGUMENTS;
-use crate::lock::lock;
-use crate::place::Place;
+use crate::panics::lock;
+use crate::server::Place;
 
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A shared connection. Not `redis`' ConnectionManager: that one gives up
 /// after six tries, and keeps a connection on which everything times out.
-pub struct Node {
+pub(crate) struct Node {
     line: Arc<Line>,
     requests: AtomicU64,
 }
 
 /// The connection, or how there came to be none.
 struct Line {
-    place: Place,
+    place: Arc<dyn Place>,
     answer_within: Duration,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
@@ -72,28 +72,28 @@ struct Live {
 }
 
 impl Node {
-    pub fn new(place: Place, answer_within: Duration) -> Self {
+    pub(crate) fn new(place: Arc<dyn Place>, answer_within: Duration) -> Self {
         let (current, connecting, refused, hung_up) = Default::default();
         let line = Arc::new(Line { place, answer_within, current, connecting, refused, hung_up });
         Self { line, requests: AtomicU64::new(0) }
     }
 
-    pub fn place(&self) -> &Place {
-        &self.line.place
+    pub(crate) fn place(&self) -> &dyn Place {
+        &*self.line.place
     }
 
     /// Where it is at present.
-    pub fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         self.line.place.present()
     }
 
     /// How many requests (pipelines count once) have been sent.
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
     /// Sends one command. An error of the server is an [`Err`] with its code.
-    pub async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
         debug_assert!(is_short(command), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
-    pub async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
+    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// Sends several commands in one request; an error of the server is the answer to its own command alone.
-    pub async fn call_each(&self, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
+    pub(crate) async fn call_each(&self, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let all = |error: Error| vec![Err(error); pipeline.len()];
         let mut live = match self.live().await {
@@ -142,7 +142,7 @@ impl Node {
             // Where the connection is to live, as its first caller may be polled no more. Boxed, as it is rare and
             // large: every call would carry the room for it, and the names of its types, of which the compiler bears only
             // so many in a future.
-            None => self.address().home().run(self.line.clone().open()).boxed().await,
+            None => self.address().access().home.run(self.line.clone().open()).boxed().await,
         }
     }
 
@@ -164,7 +164,7 @@ impl Node {
         let given_up = matches!(error.code(), None | Some("READONLY" | "MASTERDOWN"))
             && lock(&self.line.current).take_if(|live| live.number == sent.number).is_some();
         let hung_up = error.is_connection_dropped();
-        let error = self.line.place.read(classify_in(self.address().db(), sent.doing, error));
+        let error = self.read(classify_in(self.address().db(), sent.doing, error));
         if error.code().is_some() {
             self.answered();
             return error;
@@ -180,6 +180,11 @@ impl Node {
             lost(&self.address(), &error);
         }
         error.unanswered()
+    }
+
+    /// What an error says there: where another server may take this one's place, that of a replica passes.
+    fn read(&self, error: Error) -> Error {
+        if self.line.place.sentinels().is_some() { error.until_the_primary_is_known() } else { error }
     }
 
     fn answered(&self) {
@@ -228,7 +233,7 @@ impl Line {
         let address = self.place.find().await?;
         let moves = self.place.moves();
         let connection = self.connect_to(&address).await.inspect_err(|error| lost(&address, error))?;
-        match self.place.is_at(&address) {
+        match self.place.is_at(&address.endpoint) {
             true => Ok((connection, moves)),
             false => {
                 Err(Error::new(ErrorKind::Unreachable, format!("{address} is not the primary any more")))

@@ -1,11 +1,15 @@
 //! Panics of code that is not ours: of handlers, of their values, of whoever reads the log. None of them may end
-//! what keeps timers.
+//! what keeps timers, nor lock it up.
 
 use std::any::Any;
+use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+
+use tokio::sync::Notify;
 
 use crate::escape::text_of;
 
@@ -23,6 +27,7 @@ pub fn message(panic: Box<dyn Any + Send>) -> String {
     text
 }
 
+/// Returns the text that a panic carries.
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
@@ -31,7 +36,14 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
 /// A future whose panics stay within: when it runs, and when it is dropped.
 pub struct Contained<F>(Option<F>);
 
+impl<F> fmt::Debug for Contained<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contained(…)")
+    }
+}
+
 impl<F> Contained<F> {
+    /// The same future; its panics are its errors.
     pub fn new(future: F) -> Self {
         Self(Some(future))
     }
@@ -60,6 +72,23 @@ impl<F: Future + Unpin> Future for Contained<F> {
 impl<F> Drop for Contained<F> {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Takes a lock. That somebody panicked while holding it is no reason for everybody else to fail.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns once this holds of what lies under the lock. Whoever changes that tells those who wait.
+pub async fn until<T>(mutex: &Mutex<T>, changed: &Notify, holds: impl Fn(&T) -> bool) {
+    loop {
+        // Before the check: so it hears of each later change.
+        let changed = changed.notified();
+        if holds(&lock(mutex)) {
+            return;
+        }
+        changed.await;
     }
 }
 

@@ -103,6 +103,8 @@ impl Default for RetryDelays {
 }
 
 impl RetryDelays {
+    /// Returns how long to wait before the next try.
+    #[allow(clippy::should_implement_trait, reason = "there is always a next, so that it is no Option")]
     pub fn next(&mut self) -> Duration {
         let wait = self.0.mul_f64(rand::random_range(0.5..1.0));
         self.0 = (self.0 * 2).min(LONGEST_WAIT);

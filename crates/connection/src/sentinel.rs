@@ -1,12 +1,11 @@
 //! Sentinels: who is the primary at present.
 
 mod asking;
-mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -17,19 +16,14 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::Node;
-use crate::access::Access;
-use crate::address::Address;
-use crate::endpoint::Endpoint;
+use crate::address::{Access, Address, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
-use crate::log::{debug, info, warn};
-use crate::log_throttle::LogThrottle;
-use crate::outage::Outage;
-use crate::place::Place;
-use crate::sentinel::asking::{ASKED_WITHIN, Support};
-use crate::sentinel::watch::watch;
-use crate::trust::SILENCE;
+use crate::log::{LogThrottle, debug, info, warn};
+use crate::node::Node;
+use crate::panics::lock;
+use crate::sentinel::asking::{ASKED_WITHIN, Support, watch};
+use crate::server::Place;
+use crate::trust::{Outage, SILENCE, Trust, believed};
 
 /// What a server says of itself sooner than this was true when the sentinels named it, or just after.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -41,6 +35,7 @@ const MOST: usize = 100;
 
 /// The sentinels of one primary, and where it was found last.
 pub struct Sentinels {
+    this: Weak<Self>,
     /// What they call it.
     name: String,
     /// How one gets into the servers.
@@ -60,8 +55,14 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    pub fn new(name: String, sentinels: &[Endpoint], access: Arc<Access>, own_access: Arc<Access>) -> Self {
-        let all = Self {
+    pub(crate) fn new(
+        name: String,
+        sentinels: &[Endpoint],
+        access: Arc<Access>,
+        own_access: Arc<Access>,
+    ) -> Arc<Self> {
+        let all = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             name,
             access,
             own_access,
@@ -72,48 +73,27 @@ impl Sentinels {
             moves: AtomicU64::default(),
             disagreement: LogThrottle::default(),
             watcher: Mutex::default(),
-        };
+        });
         all.learn(sentinels.iter().cloned());
         all
     }
 
-    /// Where the primary was found last; before that, whom to ask.
-    pub fn present(&self) -> Address {
-        let endpoint = self.present.borrow().clone();
-        match endpoint {
-            Some(endpoint) => self.at(&endpoint),
-            None => self.at(lock(&self.known).keys().next().expect("there is a sentinel")),
-        }
-    }
-
-    pub fn outage(&self) -> &Arc<Outage> {
-        &self.outage
-    }
-
-    pub fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Relaxed)
-    }
-
-    pub fn is_at(&self, endpoint: &Endpoint) -> bool {
-        self.present.borrow().as_ref() == Some(endpoint)
-    }
-
-    /// When the primary is elsewhere.
-    pub async fn left(&self, endpoint: &Endpoint) {
-        let mut present = self.present.subscribe();
-        let _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await; // the sender is ours
+    /// The answer to a call of the primary, unless another server has taken its place since, or it was silent for so long that
+    /// it may have been replaced: then it is asked whether it is one still, before it is asked for anything else.
+    pub(crate) async fn believed<T>(
+        &self,
+        trust: Option<&Trust>,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let doubt = || _ = self.moves.fetch_add(1, Ordering::Relaxed);
+        believed(trust, &self.present().endpoint(), self.replaced(), doubt, call).await
     }
 
     /// When another server has taken the place of the one that is known, or of the first that will be.
-    pub async fn replaced(&self) {
+    async fn replaced(&self) {
         let mut present = self.present.subscribe();
         let known = present.wait_for(Option::is_some).await.ok().and_then(|known| known.clone());
         let _ = present.wait_for(|present| *present != known).await; // the sender is ours
-    }
-
-    /// The primary was silent for long: whether it is one still is asked before it is asked for anything else.
-    pub fn doubt(&self) {
-        self.moves.fetch_add(1, Ordering::Relaxed);
     }
 
     fn at(&self, endpoint: &Endpoint) -> Address {
@@ -166,7 +146,7 @@ impl Sentinels {
 
     fn lost(&self, address: &Address, error: &Error) {
         if error.is_of_the_line() {
-            self.outage().failed(address, error);
+            self.outage.failed(address, error);
         }
     }
 
@@ -200,7 +180,7 @@ impl Sentinels {
         let mut known = lock(&self.known);
         for endpoint in sentinels {
             if known.len() < MOST {
-                let place = Place::Fixed(self.sentinel(&endpoint));
+                let place = Arc::new(self.sentinel(&endpoint));
                 known.entry(endpoint).or_insert_with(|| Arc::new(Node::new(place, ASKED_WITHIN)));
             }
         }
@@ -208,7 +188,7 @@ impl Sentinels {
 
     /// A stale sentinel may name a server that is a replica by now, or gone.
     async fn verify(&self, address: &Address) -> Result<()> {
-        let node = Node::new(Place::Fixed(address.clone()), VERIFIED_WITHIN);
+        let node = Node::new(Arc::new(address.clone()), VERIFIED_WITHIN);
         let role = match timeout(VERIFIED_WITHIN, node.call("asking for the role", &cmd("ROLE"))).await {
             Ok(Err(error)) if error.kind() == ErrorKind::Permission => return Ok(()),
             Ok(answer) => answer,
@@ -246,11 +226,10 @@ impl Sentinels {
 
     /// Has somebody notice when another server becomes the primary: the old one takes writes for some time, and loses
     /// them. It lives as long as this, on the runtime that needed it first, or next.
-    pub fn keep_watching(self: &Arc<Self>) {
+    fn keep_watching(&self) {
         let mut watcher = lock(&self.watcher);
         if watcher.as_ref().is_none_or(JoinHandle::is_finished) {
-            let watched = Arc::downgrade(self);
-            *watcher = Some(tokio::spawn(watch(watched)));
+            *watcher = Some(tokio::spawn(watch(self.this.clone())));
         }
     }
 
@@ -266,6 +245,44 @@ impl Sentinels {
                 self.find_among(named, asked).boxed().await.map(|_| agree)
             }
         }
+    }
+}
+
+/// The primary, wherever it is.
+impl Place for Sentinels {
+    /// Before it was found, whom to ask.
+    fn present(&self) -> Address {
+        let endpoint = self.present.borrow().clone();
+        match endpoint {
+            Some(endpoint) => self.at(&endpoint),
+            None => self.at(lock(&self.known).keys().next().expect("there is a sentinel")),
+        }
+    }
+
+    fn outage(&self) -> &Arc<Outage> {
+        &self.outage
+    }
+
+    fn find(&self) -> BoxFuture<'_, Result<Address>> {
+        self.keep_watching();
+        self.find_primary()
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    fn is_at(&self, endpoint: &Endpoint) -> bool {
+        self.present.borrow().as_ref() == Some(endpoint)
+    }
+
+    fn left<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, ()> {
+        let mut present = self.present.subscribe();
+        async move { _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await }.boxed()
+    }
+
+    fn sentinels(&self) -> Option<Arc<Sentinels>> {
+        self.this.upgrade()
     }
 }
 

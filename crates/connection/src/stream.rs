@@ -1,7 +1,7 @@
 //! Connections, over sockets or over streams that the application opens, with TLS or without.
 
-use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::{fmt, io};
 
 use futures::future::BoxFuture;
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -10,15 +10,13 @@ use redis::{
     RedisError, RedisResult,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, Runtime};
 
-use crate::access::Access;
-use crate::address::Address;
-use crate::carried::carry;
-use crate::classify::{classify, is_cut_off};
-use crate::endpoint::Endpoint;
+use crate::address::{Access, Address, Endpoint};
+use crate::classify::{carry, classify, is_cut_off};
 use crate::error::{Error, ErrorKind, Result};
+use crate::socket;
 use crate::tls::Context;
-use crate::{probe, socket};
 
 /// Anything that carries a connection: a tunnel, a TLS session.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -37,6 +35,7 @@ impl Streams {
         Self::new(move || std::future::ready(Err::<tokio::net::TcpStream, _>(io::Error::other(reason))))
     }
 
+    /// Streams that this function opens, one for each connection.
     pub fn new<F, S>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -48,6 +47,20 @@ impl Streams {
         }))
     }
 }
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Streams(…)")
+    }
+}
+
+impl PartialEq for Streams {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Streams {}
 
 /// What files say now: how to log in, and how TLS is spoken.
 struct Prepared {
@@ -132,12 +145,12 @@ impl Address {
         }
         tokio::select! {
             session = session => session.map(Some).map_err(carry),
-            () = probe::turns_out_plain(&self.endpoint) => Err(carry(Error::new(
+            () = socket::turns_out_plain(&self.endpoint) => Err(carry(Error::new(
                 ErrorKind::Tls,
                 format!(
                     "{}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way to it is \
                      safe",
-                    probe::NO_TLS
+                    socket::NO_TLS
                 ),
             ))),
         }
@@ -152,12 +165,12 @@ impl Address {
     async fn explain(&self, error: RedisError) -> RedisError {
         let cut = error.is_connection_dropped() && !error.is_connection_refusal();
         let odd = error.kind() == RedisErrorKind::Parse && !is_cut_off(&error);
-        if error.code().is_some() || !(cut || odd) || !probe::speaks_tls(&self.endpoint).await {
+        if error.code().is_some() || !(cut || odd) || !socket::speaks_tls(&self.endpoint).await {
             return error;
         }
         carry(Error::new(
             ErrorKind::Tls,
-            format!("{}: say rediss:// in place of redis:// (in Rust: Servers::tls)", probe::TLS),
+            format!("{}: say rediss:// in place of redis:// (in Rust: Servers::tls)", socket::TLS),
         ))
     }
 }
@@ -166,4 +179,51 @@ impl Address {
 /// session stands.
 fn explained(error: RedisError, tls: Option<&Context>) -> RedisError {
     tls.and_then(|tls| tls.explain(&error)).map_or(error, carry)
+}
+
+/// Which runtime opens connections and reads them.
+///
+/// A connection is read by a task. Were that one of a program's runtimes, all other callers would wait while that runtime
+/// is blocked, or driven by nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// The one on which a connection is first needed: a listener has a thread of its own, and tests have a clock.
+    #[default]
+    Opener,
+    /// One thread for all connections of this process that no listener has.
+    OwnThread,
+}
+
+/// None where the system has no thread for it.
+static OWN: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("keylapse-connections")
+        .enable_all()
+        .build()
+        .ok()
+});
+
+impl Home {
+    /// Does this work there, to its end, also when nobody waits for it.
+    pub async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let Some(own) = self.own() else { return work.await };
+        match own.spawn(work).await {
+            Ok(done) => done,
+            // The runtime is never shut down, and no handle to its tasks is kept, so that it has panicked.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Starts a task there.
+    pub fn spawn(self, task: impl Future<Output = ()> + Send + 'static) {
+        match self.own() {
+            Some(own) => own.spawn(task),
+            None => tokio::spawn(task),
+        };
+    }
+
+    fn own(self) -> Option<&'static Runtime> {
+        (self == Self::OwnThread).then_some(OWN.as_ref()).flatten()
+    }
 }

@@ -1,56 +1,120 @@
 //! The servers that keep the timers, however many there are: the one seam for every topology.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, pipe};
+use redis::{Cmd, Value};
 
-use crate::address::Address;
+use crate::address::{Address, Endpoint};
+use crate::classify::is_of_unknown_command;
 use crate::cluster::Cluster;
-use crate::error::Result;
-use crate::place::Place;
+use crate::cluster_map::{ClusterMap, slot_of};
+use crate::error::{Error, Result};
 use crate::sentinel::Sentinels;
-use crate::server::{Seat, Server};
-use crate::slot::slot_of;
+use crate::server::Server;
 use crate::target::{Endpoints, Target};
+
+/// How slots lie on servers. A topology is a file that implements this.
+pub(crate) trait Layout {
+    /// Makes a call where a slot is, and again where that is sent on; if `waits`, on a connection for calls that wait.
+    async fn at<T, F>(&self, slot: u16, waits: bool, call: impl Fn(Server) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>;
+
+    /// Sends commands, each about one slot, in one request to each server.
+    async fn each(&self, doing: &str, commands: Vec<(u16, Cmd)>) -> Vec<Result<Value>>;
+
+    /// All servers that are known, each with the lowest slot that it holds; none of a replica.
+    async fn members(&self) -> Result<Vec<(Server, Option<u16>)>>;
+
+    /// The servers that hold slots, each with the lowest.
+    async fn primaries(&self) -> Result<Vec<(Server, u16)>>;
+
+    /// The primaries as far as they are known, without asking.
+    fn known_primaries(&self) -> Vec<Server>;
+
+    /// Those to which calls were made, and whose connections are kept.
+    fn called(&self) -> Vec<Server>;
+
+    /// Asks who holds these slots now, given by their places in the list. Those that nobody holds are left out.
+    async fn holders(&self, slots: &[u16]) -> Result<Vec<(Address, Vec<usize>)>>;
+
+    /// Returns when one of these slots is held elsewhere.
+    async fn moved(&self, held: &[(Endpoint, u16)]);
+
+    /// From now on the losses and returns of servers are logged.
+    fn report(&self);
+}
 
 /// The servers, with the connections to them.
 #[derive(Clone)]
-pub enum Topology {
+pub struct Topology(Kind);
+
+#[derive(Clone)]
+enum Kind {
     /// One at a time holds everything.
     One(Server),
     /// Each holds some of the slots.
     Cluster(Arc<Cluster>),
 }
 
+/// Asks the one that it is.
+macro_rules! of_layout {
+    ($topology:expr, $layout:ident => $answer:expr) => {
+        match &$topology.0 {
+            Kind::One($layout) => $answer,
+            Kind::Cluster($layout) => $answer,
+        }
+    };
+}
+
 impl Topology {
+    /// The servers that were said. Nothing is connected before it is needed.
     pub fn new(target: &Target, answer_within: Duration) -> Self {
-        let one = |place| Self::One(Server::new(&place, answer_within));
-        match &target.endpoints {
+        let access = target.access.clone();
+        Self(match &target.endpoints {
             Endpoints::One(endpoint) => {
-                one(Place::Fixed(Address::at(endpoint.clone(), target.access.clone())))
+                Kind::One(Server::at(Address::at(endpoint.clone(), access), answer_within))
             }
             Endpoints::Sentinel { sentinels, master } => {
-                let (access, own) = (target.access.clone(), target.sentinel_access.clone());
-                one(Place::Primary(Arc::new(Sentinels::new(master.clone(), sentinels, access, own))))
+                let own = target.sentinel_access.clone();
+                let sentinels = Sentinels::new(master.clone(), sentinels, access, own);
+                Kind::One(Server::found_by(sentinels, answer_within))
             }
-            Endpoints::Cluster(seeds) => {
-                Self::Cluster(Cluster::new(seeds.clone(), target.access.clone(), answer_within))
-            }
-        }
+            Endpoints::Cluster(seeds) => Kind::Cluster(Cluster::new(seeds.clone(), access, answer_within)),
+        })
     }
 
-    /// Has what becomes of the connections said in the log: somebody waits for them.
+    /// From now on the losses and returns of servers are logged: somebody waits for them.
     pub fn report(&self) {
-        match self {
-            Self::One(server) => server.place().outage().report(),
-            Self::Cluster(cluster) => cluster.report(),
+        of_layout!(self, layout => layout.report());
+    }
+
+    /// The server, where one at a time has everything.
+    pub fn only(&self) -> Option<&Server> {
+        match &self.0 {
+            Kind::One(server) => Some(server),
+            Kind::Cluster(_) => None,
         }
     }
 
-    /// Whether keys lie on several servers, so that no call may name two of them.
+    /// The cluster, where it is one.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match &self.0 {
+            Kind::One(_) => None,
+            Kind::Cluster(cluster) => Some(cluster),
+        }
+    }
+
+    /// Returns the owners of the slots, where there are several servers.
+    pub fn map(&self) -> Option<Arc<ClusterMap>> {
+        self.cluster().map(|cluster| cluster.map().borrow().clone())
+    }
+
+    /// Returns whether keys lie on several servers, so that no call may name two of them.
     pub fn are_many(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        self.cluster().is_some()
     }
 
     /// The slot of a key, where there are several servers.
@@ -58,120 +122,104 @@ impl Topology {
         if self.are_many() { slot_of(key) } else { 0 }
     }
 
-    /// Makes a call where a slot is. It is told where, and made again where that is sent on.
-    pub async fn at<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    /// Makes a call where a slot is. The call gets the server, and is made again at another where that is sent on.
+    ///
+    /// # Errors
+    /// That of the call, or that nobody holds the slot.
+    pub async fn at<T, F>(&self, slot: u16, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        match self {
-            Self::One(server) => made_at(&server.seat(), call).await,
-            Self::Cluster(cluster) => cluster.at(slot, call).await,
-        }
+        of_layout!(self, layout => layout.at(slot, false, call).await)
     }
 
-    /// The same on a connection for calls that wait.
-    pub async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    /// Makes a call where a slot is, on a connection for calls that wait.
+    ///
+    /// # Errors
+    /// As for [`at`](Self::at).
+    pub async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        match self {
-            Self::One(server) => made_at(&server.seat().waiting(), call).await,
-            Self::Cluster(cluster) => cluster.at_waiting(slot, call).await,
-        }
+        of_layout!(self, layout => layout.at(slot, true, call).await)
     }
 
     /// Sends commands, each about one slot, in one request to each server; an error of a server is the answer to its own
     /// command alone.
     pub async fn each(&self, doing: &str, commands: Vec<(u16, Cmd)>) -> Vec<Result<Value>> {
-        match self {
-            Self::One(server) => {
-                let mut pipeline = pipe();
-                for (_, command) in commands {
-                    pipeline.add_command(command);
-                }
-                let (seat, count) = (server.seat(), pipeline.len());
-                let sent = async { Ok(seat.call_each(doing, &pipeline).await) };
-                let answers = server.place().believed(seat.trust(), sent).await;
-                answers.unwrap_or_else(|error| vec![Err(error); count])
-            }
-            Self::Cluster(cluster) => cluster.each(doing, &commands).await,
-        }
+        of_layout!(self, layout => layout.each(doing, commands).await)
     }
 
     /// A slot of each primary.
+    ///
+    /// # Errors
+    /// When nobody says who the primaries are.
     pub async fn slots(&self) -> Result<Vec<u16>> {
-        match self {
-            Self::One(_) => Ok(vec![0]),
-            Self::Cluster(cluster) => {
-                let map = cluster.known_map().await?;
-                Ok(map.owners().into_iter().map(|(_, lowest)| lowest).collect())
-            }
-        }
+        let primaries = of_layout!(self, layout => layout.primaries().await)?;
+        Ok(primaries.into_iter().map(|(_, lowest)| lowest).collect())
     }
 
     /// The primaries that hold keys.
+    ///
+    /// # Errors
+    /// When nobody says who they are.
     pub async fn primaries(&self) -> Result<Vec<Server>> {
-        match self {
-            Self::One(server) => Ok(vec![server.clone()]),
-            Self::Cluster(cluster) => {
-                let map = cluster.known_map().await?;
-                Ok(map.owners().into_iter().map(|(owner, _)| cluster.server(owner)).collect())
-            }
-        }
+        let primaries = of_layout!(self, layout => layout.primaries().await)?;
+        Ok(primaries.into_iter().map(|(server, _)| server).collect())
     }
 
-    /// All that are known, replicas of a cluster's primaries too.
-    pub async fn all(&self) -> Result<Vec<Server>> {
-        match self {
-            Self::One(server) => Ok(vec![server.clone()]),
-            Self::Cluster(cluster) => cluster.members().await,
-        }
-    }
-
-    /// The same, each with the lowest slot that it holds; none of a replica. One server has all.
+    /// All that are known, replicas of a cluster's primaries too, each with the lowest slot that it holds; none of a
+    /// replica. One server has all.
+    ///
+    /// # Errors
+    /// When nobody says which servers there are.
     pub async fn servers(&self) -> Result<Vec<(Server, Option<u16>)>> {
-        let cluster = match self {
-            Self::One(server) => return Ok(vec![(server.clone(), Some(0))]),
-            Self::Cluster(cluster) => cluster,
-        };
-        let map = cluster.known_map().await?;
-        let lowest: std::collections::HashMap<_, _> = map.owners().into_iter().collect();
-        let members = map.members().map(|member| &member.endpoint);
-        Ok(members.map(|at| (cluster.server(at), lowest.get(at).copied())).collect())
+        of_layout!(self, layout => layout.members().await)
     }
 
-    /// Whether some answer, and none is known not to.
+    /// Asks who holds these slots now, given by their places in the list. Those that nobody holds are left out.
+    ///
+    /// # Errors
+    /// When nobody says who holds them.
+    pub async fn holders(&self, slots: &[u16]) -> Result<Vec<(Address, Vec<usize>)>> {
+        of_layout!(self, layout => layout.holders(slots).await)
+    }
+
+    /// Returns when one of these slots is held elsewhere.
+    pub async fn moved(&self, held: &[(Endpoint, u16)]) {
+        of_layout!(self, layout => layout.moved(held).await);
+    }
+
+    /// Returns whether some answer, and none is known not to. There may be primaries that nothing has been asked of.
     pub fn answer(&self) -> bool {
-        match self {
-            Self::One(server) => server.place().outage().answers(),
-            Self::Cluster(cluster) => {
-                let map = cluster.map().borrow().clone();
-                let all: Vec<_> = map.primaries().map(|member| cluster.server(&member.endpoint)).collect();
-                // There may be primaries that nothing has been asked of.
-                all.iter().any(|server| server.place().outage().answers())
-                    && !all.iter().any(|server| server.place().outage().is_lost())
-            }
-        }
+        let primaries = of_layout!(self, layout => layout.known_primaries());
+        let outages = || primaries.iter().map(Server::outage);
+        outages().any(|one| one.answers()) && !outages().any(|one| one.is_lost())
     }
 
     /// Something has shown that slots are held by others than was known.
     pub fn suspect(&self) {
-        if let Self::Cluster(cluster) = self {
+        if let Some(cluster) = self.cluster() {
             cluster.suspect();
         }
     }
 
+    /// Returns how many requests (pipelines count once) have been sent.
     pub fn requests(&self) -> u64 {
-        match self {
-            Self::One(server) => server.requests(),
-            Self::Cluster(cluster) => cluster.servers().iter().map(Server::requests).sum(),
+        of_layout!(self, layout => layout.called()).iter().map(Server::requests).sum()
+    }
+
+    /// Returns the same error, or a better one where a sentinel was taken for a server: it has none of the commands.
+    pub async fn explained(&self, error: Error) -> Error {
+        match self.only() {
+            Some(server) if is_of_unknown_command(&error) => server.as_sentinel().await.unwrap_or(error),
+            _ => error,
         }
     }
 }
 
-async fn made_at<T, F>(seat: &Seat, call: impl Fn(Seat) -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    seat.server().place().believed(seat.trust(), call(seat.clone())).await
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        of_layout!(self, layout => layout.fmt(f))
+    }
 }

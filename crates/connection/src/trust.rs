@@ -1,4 +1,4 @@
-//! Whether an answer can be believed to be a primary's.
+//! Whether a server answers, and whether an answer can be believed to be a primary's.
 //!
 //! A primary that hangs for longer than its cluster waits, or its sentinels, is replaced. When it goes on it takes what has
 //! waited in its sockets, and answers, until it learns that it is a replica by now; then it throws all of that away
@@ -6,14 +6,16 @@
 //! again, as a repeat, of whoever is the primary by then.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::address::{Address, Endpoint};
 use crate::boottime;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
+use crate::log::{info, warn};
+use crate::panics::lock;
 
 /// Nobody is replaced within this time: `cluster-node-timeout` is 15 s by default and `down-after-milliseconds` 30 s, and
 /// both are of no use below this.
@@ -24,7 +26,7 @@ const LEFT_BEHIND: Duration = Duration::from_millis(250);
 
 /// What is on its way to one server, and how long nothing has come back.
 #[derive(Debug, Default)]
-pub struct Trust(Mutex<Progress>);
+pub(crate) struct Trust(Mutex<Progress>);
 
 #[derive(Debug, Default)]
 struct Progress {
@@ -38,13 +40,13 @@ struct Progress {
 
 /// A call that waits for its answer.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     trust: &'a Trust,
     at: Instant,
 }
 
 impl Trust {
-    pub fn asks(&self) -> Asked<'_> {
+    pub(crate) fn asks(&self) -> Asked<'_> {
         // The server may be suspended together with this program, and be replaced by one that is not.
         let (at, mut progress) = (boottime::now(), lock(&self.0));
         if progress.waiting == 0 {
@@ -87,7 +89,7 @@ pub(super) async fn believed<T>(
 
 impl Asked<'_> {
     /// Whether the answer that has just come can be believed.
-    pub fn is_believed(&self) -> bool {
+    fn is_believed(&self) -> bool {
         let (now, mut progress) = (boottime::now(), lock(&self.trust.0));
         let silence = progress.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         progress.since = Some(now);
@@ -101,6 +103,77 @@ impl Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         lock(&self.trust.0).waiting -= 1;
+    }
+}
+
+/// What is known of one server. All who use an [`Address`] share it.
+#[derive(Debug, Default)]
+pub struct Outage {
+    /// Whether the last thing that it did was to answer. Read by every call; the lock is for changes.
+    answers: AtomicBool,
+    /// Whether somebody who waits for it, a listener, wants to read of it. Producers are told by errors.
+    reported: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether it ever answered.
+    known: bool,
+    since: Option<Instant>,
+}
+
+impl Outage {
+    /// From now on losses and returns are said.
+    pub fn report(&self) {
+        self.reported.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the last that was asked of it was answered.
+    pub fn answers(&self) -> bool {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is known not to answer.
+    pub fn is_lost(&self) -> bool {
+        !self.answers() && lock(&self.state).since.is_some()
+    }
+
+    /// It cannot be reached, or has not answered in time. Said once, however often it is tried.
+    pub(super) fn failed(&self, server: &Address, error: &Error) {
+        if self.is_lost() {
+            return;
+        }
+        let known = {
+            let mut state = lock(&self.state);
+            self.answers.store(false, Ordering::Relaxed);
+            if state.since.replace(Instant::now()).is_some() {
+                return;
+            }
+            state.known
+        };
+        match (self.reported.load(Ordering::Relaxed), known) {
+            (false, _) => lock(&self.state).since = None,
+            (true, true) => warn!(%server, %error, "the server is lost; waiting for it"),
+            (true, false) => warn!(%server, %error, "waiting for the server"),
+        }
+    }
+
+    /// It has answered, if only by an error.
+    pub(super) fn answered(&self, server: &Address) {
+        if self.answers() {
+            return;
+        }
+        let (since, known) = {
+            let mut state = lock(&self.state);
+            self.answers.store(true, Ordering::Relaxed);
+            (state.since.take(), std::mem::replace(&mut state.known, true))
+        };
+        match since.map(|since| since.elapsed()) {
+            Some(away) if known => info!(%server, ?away, "the server is back"),
+            Some(away) => info!(%server, ?away, "the server is there"),
+            None => {}
+        }
     }
 }
 

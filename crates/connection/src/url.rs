@@ -3,11 +3,10 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::draft::{Draft, Login};
-use crate::endpoint::Endpoint;
+use crate::address::Endpoint;
 use crate::error::{Error, Result};
-use crate::password::Password;
-use crate::target::{Endpoints, SENTINEL_PORT, SERVER_PORT};
+use crate::login::{Login, Password};
+use crate::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};
 use crate::tls::Tls;
 
 const SCHEMES: &str = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel://, \
@@ -66,7 +65,7 @@ const NAMES: [&str; 30] = [
     "client_name",
 ];
 
-pub(super) fn read(url: &str) -> Result<Draft> {
+pub(super) fn read(url: &str) -> Result<Target> {
     let url = url.trim();
     let unknown = || Error::invalid(format!("the server URL begins with no scheme that is known: {SCHEMES}"));
     let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
@@ -77,14 +76,14 @@ pub(super) fn read(url: &str) -> Result<Draft> {
         ));
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut draft = match (kind, rest.strip_prefix("//")) {
+    let mut target = match (kind, rest.strip_prefix("//")) {
         (Kind::Unix, _) => unix(rest)?,
         (_, None) => return Err(of_url("has no `//` after its scheme")),
         (_, Some(rest)) => tcp(kind, rest).map_err(|error| with_hint(error, rest, query))?,
     };
-    draft.tls = tls.then(Tls::default);
-    read_query(&mut draft, kind, query)?;
-    Ok(draft)
+    target.access_mut().tls = tls.then(Tls::default);
+    read_query(&mut target, kind, query)?;
+    Ok(target)
 }
 
 /// An `@` behind the host is mostly that of a login, in which something stands that ends it too early.
@@ -118,17 +117,17 @@ fn scheme_of(scheme: &str) -> Option<(Kind, bool)> {
     }
 }
 
-fn unix(rest: &str) -> Result<Draft> {
+fn unix(rest: &str) -> Result<Target> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     let path = decode(path).ok_or_else(|| of_url("has a path that is not UTF-8"))?;
     if !path.starts_with('/') || path.contains('\0') {
         return Err(of_url("has no absolute path: unix:///path/of/the.sock is expected"));
     }
-    Ok(Draft::of(Endpoints::One(Endpoint::Unix(path.into()))))
+    Ok(Target::of(Endpoints::One(Endpoint::Unix(path.into()))))
 }
 
 /// `[user[:password]@]host[,host…][/path]`
-fn tcp(kind: Kind, rest: &str) -> Result<Draft> {
+fn tcp(kind: Kind, rest: &str) -> Result<Target> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (read_login(login)?, hosts),
@@ -153,7 +152,9 @@ fn tcp(kind: Kind, rest: &str) -> Result<Draft> {
             Endpoints::One(server.map_err(|problem| of_url(&format!("names no server: {problem}")))?)
         }
     };
-    Ok(Draft { login, db: read_db(db)?, ..Draft::of(endpoints) })
+    let mut target = Target::of(endpoints);
+    (target.access_mut().login, target.access_mut().db) = (login, read_db(db)?);
+    Ok(target)
 }
 
 fn read_login(text: &str) -> Result<Login> {
@@ -195,21 +196,20 @@ fn read_db(text: &str) -> Result<i64> {
     number.map(i64::from).ok_or_else(|| of_url("has a database that is no number"))
 }
 
-fn read_query(draft: &mut Draft, kind: Kind, query: &str) -> Result<()> {
+fn read_query(target: &mut Target, kind: Kind, query: &str) -> Result<()> {
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
     for (index, parameter) in parameters.enumerate() {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let value = decode_form(value).ok_or_else(|| of_url("has a query that is not UTF-8"))?;
         let said = || (!value.is_empty()).then(|| value.as_str().into());
+        let password = || said().map(Password::Said);
         match (name, kind) {
-            ("protocol", _) => draft.resp3 = read_protocol(&value)?,
-            ("db", Kind::Unix) => draft.db = read_db(&value)?,
-            ("user", Kind::Unix) => draft.login.user = said(),
-            ("pass", Kind::Unix) => draft.login.password = said().map(Password::Said),
-            ("sentinel_user", Kind::Sentinel) => draft.sentinel_login.user = said(),
-            ("sentinel_password", Kind::Sentinel) => {
-                draft.sentinel_login.password = said().map(Password::Said);
-            }
+            ("protocol", _) => target.access_mut().resp3 = read_protocol(&value)?,
+            ("db", Kind::Unix) => target.access_mut().db = read_db(&value)?,
+            ("user", Kind::Unix) => target.access_mut().login.user = said(),
+            ("pass", Kind::Unix) => target.access_mut().login.password = password(),
+            ("sentinel_user", Kind::Sentinel) => target.sentinel_access_mut().login.user = said(),
+            ("sentinel_password", Kind::Sentinel) => target.sentinel_access_mut().login.password = password(),
             _ => return Err(unknown_parameter(name, index, kind)),
         }
     }

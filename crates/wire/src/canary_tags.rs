@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::connection::slot::{SLOTS, slot_of};
+use crate::connection::{SLOTS, slot_of};
 
 /// The least number that lies in a slot, as the hash tag `canary/<number>`.
 pub fn tag_of(slot: u16) -> u32 {

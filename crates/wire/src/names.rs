@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::connection::slot::{hash_tag, slot_of};
+use crate::connection::{hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 

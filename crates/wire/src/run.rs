@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use futures::future::join_all;
 use keylapse_connection::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
-use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, Seat};
+use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, Server};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{DESTROYING, NAMES, REPARTITIONING, WIRE_VERSION};
 use crate::reply::{Reply, number};
@@ -56,7 +56,7 @@ impl Store {
     /// Sends one command about this key.
     pub(super) async fn send(&self, doing: &str, key: &[u8], command: &Cmd) -> Result<Value> {
         let slot = self.0.topology.slot_of(key);
-        self.0.topology.at(slot, |seat| async move { seat.call(doing, command).await }).await
+        self.0.topology.at(slot, |server| async move { server.call(doing, command).await }).await
     }
 
     /// Sends several about this partition in one request. An error among the answers is that of all.
@@ -66,7 +66,7 @@ impl Store {
         at: &PartitionNames,
         commands: &Pipeline,
     ) -> Result<Vec<Value>> {
-        self.0.topology.at(at.slot, |seat| async move { seat.call_all(doing, commands).await }).await
+        self.0.topology.at(at.slot, |server| async move { server.call_all(doing, commands).await }).await
     }
 
     /// Asks about a partition without a script, in one request.
@@ -232,23 +232,23 @@ impl Call<'_> {
 
     /// Runs the script where its keys lie.
     pub(super) async fn run_once(&self) -> Result<Value> {
-        self.store.0.topology.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
+        self.store.0.topology.at(self.slot, |server| async move { self.run_on(&server).await }).await
     }
 
     /// Runs the script there. NOSCRIPT means that nothing was executed: then its text goes along, and the server keeps it.
     /// Not by SCRIPT LOAD, which is one more request, and which some proxies refuse.
-    pub(super) async fn run_on(&self, seat: &Seat) -> Result<Value> {
+    pub(super) async fn run_on(&self, server: &Server) -> Result<Value> {
         let (name, script) = (self.script.name, self.store.variant(self.script));
         let mut command = Cow::Borrowed(&self.command);
-        let mut answer = seat.call(name, &command).await;
+        let mut answer = server.call(name, &command).await;
         // Who may only read the keys may do so in a script that promises no more.
         if self.script.reads_only && code_of(&answer) == Some("NOPERM") {
             command = Cow::Owned(behind("EVALSHA_RO", &script.sha, &self.command));
-            answer = seat.call(name, &command).await;
+            answer = server.call(name, &command).await;
         }
         if code_of(&answer) == Some("NOSCRIPT") {
             let by = if matches!(command, Cow::Owned(_)) { "EVAL_RO" } else { "EVAL" };
-            answer = seat.call(name, &behind(by, &script.text, &self.command)).await;
+            answer = server.call(name, &behind(by, &script.text, &self.command)).await;
         }
         answer
     }

@@ -25,14 +25,14 @@ impl Store {
     /// missing notification flags only when asked to: they are the operator's.
     pub async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
         // Replicas too: one may be the primary next. One that is away keeps nobody from being looked at.
-        let all = self.0.topology.all().await?;
-        let checks = all.iter().map(|server| self.check_settings_of(server, manage_notifications));
+        let all = self.0.topology.servers().await?;
+        let checks = all.iter().map(|(server, _)| self.check_settings_of(server, manage_notifications));
         join_all(checks).await.into_iter().collect()
     }
 
     async fn check_settings_of(&self, server: &Server, manage_notifications: bool) -> Result<()> {
         let Some(settings) = read_settings(server).await? else { return Ok(()) };
-        let address = server.place().present();
+        let address = server.present();
         let seen = lock(&self.0.settings).insert(address.endpoint(), settings.clone());
         let should_log = seen.as_ref() != Some(&settings);
         if should_log {
@@ -58,7 +58,7 @@ impl Store {
 async fn read_settings(server: &Server) -> Result<Option<Settings>> {
     let mut get = cmd("CONFIG");
     get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
-    match server.seat().call("reading settings", &get).await {
+    match server.call("reading settings", &get).await {
         Ok(value) => Ok(Some(keylapse_connection::from_redis_value(value).unwrap_or_default())),
         Err(error) if error.code().is_some() => {
             debug!(%error, "settings cannot be read; the canary will tell whether events flow");
@@ -70,8 +70,8 @@ async fn read_settings(server: &Server) -> Result<Option<Settings>> {
 
 async fn add_flags(server: &Server, flags: &str, missing: &str) -> Result<()> {
     let set = cmd("CONFIG").arg("SET").arg(FLAGS).arg(format!("{flags}{missing}")).clone();
-    server.seat().call("switching expired events on", &set).await?;
-    info!(server = %server.place().present(), flags, added = missing, "expired events switched on, as asked");
+    server.call("switching expired events on", &set).await?;
+    info!(server = %server.present(), flags, added = missing, "expired events switched on, as asked");
     Ok(())
 }
 

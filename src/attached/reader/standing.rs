@@ -16,7 +16,7 @@ use crate::attached::reader::{StreamReader, identity};
 use crate::attached::request::{Request, Sent, Taken};
 use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
-use crate::connection::{Cluster, Endpoint, Place, RetryDelays, Sentinels, Standing};
+use crate::connection::{Cluster, Endpoint, RetryDelays, Sentinels, Server, Standing};
 use crate::error::Result;
 use crate::events::Answer;
 use crate::log::{debug, info, warn};
@@ -58,9 +58,8 @@ impl Peers {
     }
 
     /// Those of a server that sentinels name.
-    pub(crate) fn successors(place: &Place) -> Option<Self> {
-        let Place::Primary(sentinels) = place else { return None };
-        let who = Who::Sentinels(sentinels.clone(), place.present().endpoint().to_string());
+    pub(crate) fn successors(server: &Server) -> Option<Self> {
+        let who = Who::Sentinels(server.sentinels()?, server.present().endpoint().to_string());
         Some(Self { who, was_primary: true, is_first: true })
     }
 

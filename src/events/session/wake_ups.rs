@@ -15,7 +15,7 @@ use crate::log::warn;
 /// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
 const JOIN_AGAIN: Duration = Duration::from_millis(250);
 /// Of which partitions wake-ups are heard besides, or why they are refused.
-pub(super) type Joined = redis::RedisResult<Result<BTreeSet<usize>>>;
+pub(super) type Joined = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
 
 impl Session<'_> {
     /// The server holds a partition no more; unless it does again by now, which it is asked.
@@ -51,8 +51,8 @@ impl Session<'_> {
             return; // what is missing then is seen when that has ended
         }
         let (asked, decoder) = (self.unheard(), self.supervisor.source.decoder.clone());
-        let mut connection = self.opened.for_wake_ups.clone();
-        joining.spawn(async move { hear_wake_ups(&mut connection, &decoder, &asked).await });
+        let connection = self.opened.for_wake_ups.clone();
+        joining.spawn(async move { hear_wake_ups(&connection, &decoder, &asked).await });
     }
 
     /// More wake-ups are heard from now on. What they would have said before has to be looked for.

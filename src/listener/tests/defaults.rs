@@ -85,19 +85,23 @@ fn client() -> [Row; 4] {
 }
 
 fn servers() -> [Row; 9] {
-    let said = Servers::sentinel(["h"], "m").draft.expect("sentinels");
+    let said = Servers::sentinel(["h"], "m").target.expect("sentinels");
     let tls = format!("{:?}", Tls::new());
     [
-        ("user", "the server's default user", said.login.user.is_none()),
+        ("user", "the server's default user", said.access.login.user.is_none()),
         (
             "password",
             "that of the environment, as for [`Client::new`], or none",
-            said.login.password.is_none(),
+            said.access.login.password.is_none(),
         ),
-        ("database", "0", said.db == 0),
-        ("sentinel_user", "their default user", said.sentinel_login.user.is_none()),
-        ("sentinel_password", "that of the environment, or none", said.sentinel_login.password.is_none()),
-        ("tls", "none", said.tls.is_none()),
+        ("database", "0", said.access.db == 0),
+        ("sentinel_user", "their default user", said.sentinel_access.login.user.is_none()),
+        (
+            "sentinel_password",
+            "that of the environment, or none",
+            said.sentinel_access.login.password.is_none(),
+        ),
+        ("tls", "none", said.access.tls.is_none()),
         ("ca_file", "the platform's", tls.contains("ca_file: None")),
         ("client_certificate", "none", tls.contains("client: None")),
         ("server_name", "the host", tls.contains("server_name: None")),

@@ -1,23 +1,25 @@
-//! Who owns what: asked of any node, when something has shown that the map is old.
+//! Who owns what: asked of any node, when something has shown that the map is old. Nodes that come or go unnoticed by calls
+//! show by CLUSTER INFO, which one node is asked for again and again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use redis::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::address::Endpoint;
 use crate::cluster::Cluster;
-use crate::cluster_map::ClusterMap;
-use crate::endpoint::Endpoint;
+use crate::cluster_map::{ClusterMap, Standing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
 use crate::log::info;
+use crate::panics::lock;
 
 /// Nodes that are asked for the map at the same time.
 const ASKED_AT_ONCE: usize = 3;
@@ -33,7 +35,12 @@ const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// A node that was silent has learnt by then whether it was replaced.
 const DOUBTED_FOR: Duration = Duration::from_secs(10);
 
+/// The fields of CLUSTER INFO that change with the nodes and their slots. Most others count messages.
+const SIGNS: [&str; 4] =
+    ["cluster_known_nodes:", "cluster_size:", "cluster_slots_ok:", "cluster_current_epoch:"];
+
 const ASKING: &str = "asking for the cluster's map";
+const ASKING_NEWS: &str = "asking a node for news of its cluster";
 
 /// What a node says of its cluster.
 pub(super) struct Told {
@@ -192,14 +199,14 @@ impl Cluster {
     }
 
     async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<Told> {
-        let (seat, mut questions) = (self.server(endpoint).seat(), pipe());
+        let (server, mut questions) = (self.server(endpoint), pipe());
         for what in ["SHARDS", "INFO"] {
             questions.cmd("CLUSTER").arg(what);
         }
-        let answers = seat.call_each(ASKING, &questions).await;
+        let answers = server.call_each(ASKING, &questions).await;
         let [shards, info] = <[_; 2]>::try_from(answers).expect("each question has an answer");
         let owners = async || {
-            let answer = seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await?;
+            let answer = server.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await?;
             Ok::<_, Error>(ClusterMap::read_slots(&answer, endpoint))
         };
         let map = match shards {
@@ -233,6 +240,67 @@ impl Cluster {
         }
         Ok(map)
     }
+
+    /// What another node says of this one now. One that has no others beside it is what it is. Who says that it was
+    /// replaced says by whom: that map is the present one.
+    ///
+    /// # Errors
+    /// When no other node answers.
+    pub async fn standing_of(&self, name: &str, endpoint: &Endpoint) -> Result<Standing> {
+        if self.map().borrow().members().all(|member| member.id == name) {
+            return Ok(Standing::Primary);
+        }
+        let Ok(told) = self.ask_anyone_but(Some(endpoint)).boxed().await else {
+            let message = format!("no other node of the cluster says what {endpoint} is");
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        };
+        let standing = told.map.standing_of(name);
+        if standing == Standing::Replica {
+            self.learn(told.map);
+        }
+        Ok(standing)
+    }
+
+    /// Asks one node again and again, and suspects the map whenever the answer is another than before. For ever.
+    pub async fn watch(&self, every: Duration) -> Infallible {
+        let (mut asked, mut before) = (None, None);
+        loop {
+            asked = asked.filter(|endpoint| self.is_member(endpoint)).or_else(|| self.any_member());
+            let signs = match &asked {
+                Some(endpoint) => self.signs_of(endpoint).await,
+                None => Ok(None),
+            };
+            match signs {
+                Ok(signs) if before == signs => {}
+                Ok(signs) => {
+                    before = signs;
+                    self.suspect();
+                }
+                // Another is asked, and what that one says is news.
+                Err(_) => (asked, before) = (None, None),
+            }
+            tokio::time::sleep(every).await;
+        }
+    }
+
+    /// None where the node does not say: a right may be missing.
+    async fn signs_of(&self, endpoint: &Endpoint) -> Result<Option<Vec<String>>> {
+        match self.server(endpoint).call(ASKING_NEWS, cmd("CLUSTER").arg("INFO")).await {
+            Ok(answer) => Ok(redis::from_redis_value::<String>(answer).ok().map(|info| signs_in(&info))),
+            Err(error) if error.code().is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_member(&self, endpoint: &Endpoint) -> bool {
+        self.map.borrow().members().any(|member| member.endpoint == *endpoint)
+    }
+
+    fn any_member(&self) -> Option<Endpoint> {
+        let map = self.map.borrow().clone();
+        let members: Vec<_> = map.members().map(|member| &member.endpoint).collect();
+        members.choose(&mut rand::rng()).map(|endpoint| (*endpoint).clone())
+    }
 }
 
 fn no_map(endpoint: &Endpoint) -> Error {
@@ -244,6 +312,11 @@ fn no_map(endpoint: &Endpoint) -> Error {
 fn epoch_in(info: &Value) -> Option<u64> {
     let info = redis::from_redis_value_ref::<String>(info).ok()?;
     info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:")?.trim().parse().ok())
+}
+
+fn signs_in(info: &str) -> Vec<String> {
+    let is_sign = |line: &&str| SIGNS.iter().any(|sign| line.starts_with(sign));
+    info.lines().filter(is_sign).map(str::to_owned).collect()
 }
 
 /// Whoever answers there cannot be asked for a cluster.

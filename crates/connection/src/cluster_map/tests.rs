@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cluster::Standing;
+use crate::cluster_map::Standing;
 
 fn bulk(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -197,5 +197,28 @@ proptest! {
         for map in [ClusterMap::read_shards(&answer, &asked(), tls), ClusterMap::read_slots(&answer, &asked())] {
             prop_assert!(map.is_none_or(|map| map.owner(slot).is_none_or(|owner| owner.to_string().ends_with(char::is_numeric))));
         }
+    }
+}
+
+/// The check value is that of the specification, the slots are what `CLUSTER KEYSLOT` answers.
+#[test]
+fn slots_are_those_of_the_servers() {
+    assert_eq!(crc16(b"123456789"), 0x31C3);
+    for (key, slot) in [("foo", 12_182), ("bar", 5061), ("", 0), ("{user1000}.following", 3443)] {
+        assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+    }
+}
+
+#[test]
+fn the_first_tag_decides_unless_it_is_empty() {
+    for (key, like) in [
+        ("keylapse:{orders/0}:due", "orders/0"),
+        ("a{b}{c}", "b"),
+        ("a{{b}}c", "{b"),
+        ("a{}{b}", "a{}{b}"),
+        ("a{b", "a{b"),
+        ("}a{b}", "b"),
+    ] {
+        assert_eq!(slot_of(key.as_bytes()), slot_of(like.as_bytes()), "{key}");
     }
 }

@@ -1,19 +1,24 @@
-//! One session of TLS over a stream.
+//! One session of TLS over a stream; and where there is none, why, and what to do about it.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use redis::RedisError;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::carried::io_error;
-use crate::endpoint::Endpoint;
+use crate::address::Endpoint;
+use crate::classify::io_error;
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::{plain, text_of};
+use crate::login::read_file;
+use crate::socket::NO_TLS;
 use crate::stream::Stream;
-use crate::tls::Tls;
-use crate::tls::config::config;
-use crate::tls::failure::Failure;
+use crate::tls::{ClientFiles, Tls};
 
 /// How a session is begun, by what the files say at this moment.
 pub(crate) struct Context {
@@ -78,4 +83,227 @@ impl Tls {
             _ => Ok(()),
         }
     }
+}
+
+/// The settings of one session. The provider is ours alone: what other parts of the program have installed for the
+/// process neither matters nor is changed.
+fn config(tls: &Tls) -> Result<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("TLS cannot be set up: {error}")))?
+        .with_root_certificates(roots(tls.ca_file.as_deref())?);
+    let Some(ClientFiles { certificate, key }) = &tls.client else { return Ok(config.with_no_client_auth()) };
+    let chain = certificates(certificate, "client certificate")?;
+    config.with_client_auth_cert(chain, private_key(key)?).map_err(|error| {
+        let (key, certificate) = (shown(key), shown(certificate));
+        refused(match error {
+            rustls::Error::InconsistentKeys(_) => format!(
+                "the private key in {key} is not that of the first certificate in {certificate}: they have to be \
+                 replaced together"
+            ),
+            error => format!("the client certificate in {certificate} or its key in {key} is of no use: {error}"),
+        })
+    })
+}
+
+fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = ca_file else { return platform_roots(roots) };
+    for certificate in certificates(path, "CA file")? {
+        roots.add(certificate).map_err(|error| {
+            refused(format!("the CA file {} has a malformed certificate: {error}", shown(path)))
+        })?;
+    }
+    Ok(roots)
+}
+
+fn platform_roots(mut roots: RootCertStore) -> Result<RootCertStore> {
+    let found = rustls_native_certs::load_native_certs();
+    // Of a platform's certificates some are always too old to be read.
+    let (usable, _) = roots.add_parsable_certificates(found.certs);
+    if usable > 0 {
+        return Ok(roots);
+    }
+    let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+    Err(refused(format!(
+        "no certificate of a CA was found, neither by SSL_CERT_FILE and SSL_CERT_DIR nor where this platform keeps \
+         them ({}): install its CA certificates, set SSL_CERT_FILE, or give Tls::ca_file",
+        plain(&errors.join("; "), 300)
+    )))
+}
+
+fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let bytes = read(path, what)?;
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| {
+        refused(format!("the {what} {} is malformed: {}", shown(path), plain(&error.to_string(), 200)))
+    })?;
+    if all.is_empty() {
+        return Err(refused(format!("the {what} {} holds no certificate in PEM", shown(path))));
+    }
+    Ok(all)
+}
+
+/// The parser's own error is left out: it quotes what it cannot read, and that may be of the key.
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(&read(path, "private key")?).map_err(|_| {
+        refused(format!(
+            "the private key {} is malformed: a key in PEM is expected (PKCS#8, PKCS#1 or SEC1) that is not encrypted",
+            shown(path)
+        ))
+    })
+}
+
+fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
+    read_file(path).map_err(|error| refused(format!("the {what} {} cannot be read: {error}", shown(path))))
+}
+
+fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy(), 255)
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Tls, message)
+}
+
+/// What was tried, as far as advice depends on it.
+#[derive(Clone, Copy)]
+struct Failure {
+    has_ca_file: bool,
+    has_certificate: bool,
+}
+
+impl Failure {
+    /// The handshake failed.
+    fn during_handshake(self, error: &io::Error) -> Error {
+        if let Some(error) = of_tls(error) {
+            return self.because_of(error);
+        }
+        let said = plain(&text_of(error), 200);
+        let message = format!(
+            "the server hung up in the TLS handshake ({said}): is this its TLS port, and has it reached its maxclients?"
+        );
+        Error::new(ErrorKind::Unreachable, message)
+    }
+
+    /// The session stood, and broke before anything was answered.
+    fn afterwards(self, error: &io::Error) -> Option<Error> {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        if let Some(error) = of_tls(error) {
+            return Some(self.because_of(error));
+        }
+        // Its alert may have been overtaken by the end of the connection.
+        let cut = matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
+        (cut && !self.has_certificate).then(|| {
+            Error::new(
+                ErrorKind::Unreachable,
+                "the server hung up right after the TLS handshake: does it ask for a client certificate \
+                 (Tls::client_certificate), or has it reached its maxclients?",
+            )
+        })
+    }
+
+    fn because_of(self, error: &rustls::Error) -> Error {
+        Error::new(
+            ErrorKind::Tls,
+            match error {
+                rustls::Error::InvalidCertificate(problem) => self.certificate(problem),
+                rustls::Error::AlertReceived(alert) => self.alert(*alert),
+                rustls::Error::InvalidMessage(_) => {
+                    format!("{NO_TLS}: give the server's TLS port (`tls-port`)")
+                }
+                error => format!("TLS failed: {}", plain(&error.to_string(), 200)),
+            },
+        )
+    }
+
+    /// The server's certificate is not accepted.
+    fn certificate(self, problem: &CertificateError) -> String {
+        use CertificateError as C;
+        match problem {
+            C::Expired => expired(""),
+            C::ExpiredContext { time, not_after } => {
+                expired(&format!(" {} ago", span(time.as_secs().saturating_sub(not_after.as_secs()))))
+            }
+            C::NotValidYet | C::NotValidYetContext { .. } => {
+                "the server's certificate is not valid yet: is this machine's clock right?".to_owned()
+            }
+            C::UnknownIssuer | C::BadSignature => format!(
+                "the server's certificate is signed by no CA that is trusted here: {} the certificate of its CA",
+                match self.has_ca_file {
+                    true => "the file of Tls::ca_file has to hold",
+                    false => "give Tls::ca_file, or SSL_CERT_FILE in the environment, a file with",
+                }
+            ),
+            C::NotValidForNameContext { expected, presented } => wrong_name(expected, presented),
+            C::NotValidForName => {
+                "the server's certificate has another name: set Tls::server_name".to_owned()
+            }
+            C::Revoked => "the server's certificate was revoked: give the server a new one".to_owned(),
+            other => format!("the server's certificate is not accepted: {}", plain(&other.to_string(), 200)),
+        }
+    }
+
+    /// The server does not accept us.
+    fn alert(self, alert: AlertDescription) -> String {
+        use AlertDescription as A;
+        match alert {
+            A::CertificateRequired | A::HandshakeFailure | A::NoCertificate | A::BadCertificate
+                if !self.has_certificate =>
+            {
+                "the server asks for a client certificate, and there is none: give Tls::client_certificate, or set \
+                 tls-auth-clients no"
+                    .to_owned()
+            }
+            A::UnknownCA | A::DecryptError if self.has_certificate => {
+                "the server does not know the CA of our client certificate: its tls-ca-cert-file has to hold it".to_owned()
+            }
+            A::CertificateExpired => {
+                "the server says that our client certificate has expired: renew it; the files are read again at the \
+                 next connection"
+                    .to_owned()
+            }
+            A::ProtocolVersion => {
+                "the server speaks neither TLS 1.2 nor 1.3: see its tls-protocols".to_owned()
+            }
+            other => format!("the server ended TLS by an alert: {other:?}"),
+        }
+    }
+}
+
+fn expired(since: &str) -> String {
+    format!("the server's certificate has expired{since}: renew it there, or set this machine's clock right")
+}
+
+/// Seconds, for people.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn wrong_name(expected: &ServerName<'_>, presented: &[String]) -> String {
+    let shown = plain(&expected.to_str(), 255);
+    let presented = plain(&presented.join(", "), 300);
+    let advice = match presented.is_empty() {
+        true => "it names nobody; it needs a subjectAltName",
+        false => "connect to one of the names that it has, or set Tls::server_name to one",
+    };
+    // Who gives an address may not have chosen it.
+    let announced = match expected {
+        ServerName::IpAddress(_) => {
+            "; if others have named the address, have them announce names: nodes by cluster-announce-hostname and \
+             cluster-preferred-endpoint-type hostname, sentinels by sentinel announce-hostnames yes"
+        }
+        _ => "",
+    };
+    format!("the server's certificate is not that of {shown}, but of [{presented}]: {advice}{announced}")
+}
+
+/// The error of TLS in one of a stream.
+fn of_tls(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }

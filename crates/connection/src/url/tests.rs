@@ -1,23 +1,22 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::target::Target;
 use crate::{Address, Endpoints as E};
 
 /// What is read of a URL, without the environment.
 fn shown(url: &str) -> String {
-    let draft = read(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-    let (kind, master) = match &draft.endpoints {
+    let target = read(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    let (kind, master) = match &target.endpoints {
         E::One(_) => ("one", ""),
         E::Cluster(_) => ("cluster", ""),
         E::Sentinel { master, .. } => ("sentinel", &**master),
     };
-    let tls = if draft.tls.is_some() { " tls" } else { "" };
-    format!("{kind} {} {master}/{}{tls}", draft.endpoints, draft.db)
+    let tls = if target.access.tls.is_some() { " tls" } else { "" };
+    format!("{kind} {} {master}/{}{tls}", target.endpoints, target.access.db)
 }
 
 fn refusal(url: &str) -> String {
-    let error = read(url).and_then(Draft::check).map(|_| panic!("{url} was read")).unwrap_err();
+    let error = read(url).and_then(Target::checked).map(|_| panic!("{url} was read")).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{url}");
     error.to_string()
 }
@@ -127,13 +126,13 @@ fn passwords_of_any_characters_are_read_as_they_were_meant() {
         ("100%25", "100%"),
     ] {
         for url in ["redis://user:{}@h", "redis+cluster://user:{}@h,h", "rediss+sentinel://user:{}@h/m"] {
-            let draft = read(&url.replace("{}", written)).unwrap();
-            assert_eq!(draft.login.password, Some(Password::Said(meant.into())), "{written}");
-            assert_eq!(draft.login.user.as_deref(), Some("user"));
+            let target = read(&url.replace("{}", written)).unwrap();
+            assert_eq!(target.access.login.password, Some(Password::Said(meant.into())), "{written}");
+            assert_eq!(target.access.login.user.as_deref(), Some("user"));
         }
     }
-    let draft = read("redis+sentinel://h/m?sentinel_user=s&sentinel_password=%2B%26").unwrap();
-    assert_eq!(draft.sentinel_login.password, Some(Password::Said("+&".into())));
+    let target = read("redis+sentinel://h/m?sentinel_user=s&sentinel_password=%2B%26").unwrap();
+    assert_eq!(target.sentinel_access.login.password, Some(Password::Said("+&".into())));
 }
 
 #[test]
@@ -188,16 +187,16 @@ proptest! {
             format!("?sentinel_user={}&sentinel_password={}", escaped(user), escaped(word))
         });
         let (user, query) = (user.unwrap_or_default(), query.unwrap_or_default());
-        let draft = read(&format!("{scheme}://{user}{hosts}/{master}{db}{query}")).unwrap();
+        let target = read(&format!("{scheme}://{user}{hosts}/{master}{db}{query}")).unwrap();
 
-        prop_assert_eq!(draft.endpoints.to_string(), hosts);
-        prop_assert_eq!((draft.db, draft.tls.is_some()), (i64::from(db), tls));
-        for (said, read) in [(&login, &draft.login), (&sentinel.filter(|_| kind == 2), &draft.sentinel_login)] {
+        prop_assert_eq!(target.endpoints.to_string(), hosts);
+        prop_assert_eq!((target.access.db, target.access.tls.is_some()), (i64::from(db), tls));
+        for (said, read) in [(&login, &target.access.login), (&sentinel.filter(|_| kind == 2), &target.sentinel_access.login)] {
             prop_assert_eq!(read.user.as_deref(), said.as_ref().map(|(user, _)| &**user));
             let password = said.as_ref().map(|(_, word)| Password::Said(word.as_str().into()));
             prop_assert_eq!(&read.password, &password);
         }
-        let read = match draft.endpoints {
+        let read = match target.endpoints {
             E::One(_) | E::Cluster(_) => String::new(),
             E::Sentinel { master, .. } => format!("{}/", escaped(&master)),
         };

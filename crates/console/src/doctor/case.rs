@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use keylapse_connection::{Cmd, Value, cmd};
 
-use crate::connection::{Address, Endpoint, Endpoints, Place, Server};
+use crate::connection::{Address, Endpoint, Endpoints, Server};
 use crate::error::Result;
 use crate::escape::plain;
 use crate::text::quoted;
@@ -66,12 +66,12 @@ pub(super) enum Asked {
 
 impl Case {
     fn new(client: &Client, server: Server, slot: Option<u16>, run: u32) -> Self {
-        let address = server.place().present();
+        let address = server.present();
         let of_cluster = client.store().topology().are_many();
         Self {
             name: address.endpoint().to_string(),
             cli: cli(&address),
-            user: address.user().unwrap_or("default").to_owned(),
+            user: address.access().login.user.as_deref().unwrap_or("default").to_owned(),
             namespace: client.prefix().to_string(),
             db: address.db(),
             asked: if of_cluster { Asked::Node } else { Asked::Server },
@@ -94,7 +94,7 @@ impl Case {
     pub(super) async fn known(client: &Client) -> Result<Vec<Self>> {
         let (run, mut cases) = (rand::random(), Vec::new());
         for (server, slot) in client.store().topology().servers().await? {
-            server.place().find().await?;
+            server.find().await?;
             cases.push(Self::new(client, server, slot, run));
         }
         Ok(cases)
@@ -120,7 +120,7 @@ impl Case {
         let target = client.store().target();
         let Endpoints::Sentinel { master, .. } = &target.endpoints else { return None };
         let ask = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
-        let named = self.server.seat().call("asking a sentinel", &ask).await.ok()?;
+        let named = self.server.call("asking a sentinel", &ask).await.ok()?;
         let (host, port) = keylapse_connection::from_redis_value::<(String, u16)>(named).ok()?;
         let endpoint = Endpoint::of(&host, port, &self.address().endpoint())?;
         Some(Self::new(client, fixed(client, endpoint, Asked::Server), Some(0), 0))
@@ -171,7 +171,7 @@ impl Case {
 
 impl Case {
     pub(super) fn address(&self) -> Address {
-        self.server.place().present()
+        self.server.present()
     }
 
     pub(super) fn is_over_tls(&self) -> bool {
@@ -219,7 +219,7 @@ impl Case {
 
     /// What the server says to a command. The outer error means that it says nothing, and the examination ends.
     pub(super) async fn ask(&self, doing: &str, command: &Cmd) -> Result<Result<Value>> {
-        answered(self.server.seat().call(doing, command).await)
+        answered(self.server.call(doing, command).await)
     }
 
     /// The same to several, sent in one request.
@@ -228,7 +228,7 @@ impl Case {
         doing: &str,
         commands: &keylapse_connection::Pipeline,
     ) -> Result<Vec<Result<Value>>> {
-        self.server.seat().call_each(doing, commands).await.into_iter().map(answered).collect()
+        self.server.call_each(doing, commands).await.into_iter().map(answered).collect()
     }
 }
 
@@ -271,7 +271,7 @@ pub(super) fn as_word(url: &str) -> String {
 fn fixed(client: &Client, endpoint: Endpoint, asked: Asked) -> Server {
     let target = client.store().target();
     let access = if asked == Asked::Sentinel { &target.sentinel_access } else { &target.access };
-    Server::new(&Place::Fixed(Address::at(endpoint, access.clone())), client.answers_within())
+    Server::at(Address::at(endpoint, access.clone()), client.answers_within())
 }
 
 /// A command line of `redis-cli` up to where the command begins, without user and password.

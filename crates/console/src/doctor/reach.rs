@@ -3,9 +3,9 @@
 
 use keylapse_connection::{Value, cmd};
 
-use crate::connection::classify::{NO_DATABASE, is_of_no_database};
-use crate::connection::password::{OF_SENTINELS, OF_SERVERS};
-use crate::connection::probe::{NO_TLS, TLS};
+use crate::connection::{NO_DATABASE, is_of_no_database};
+use crate::connection::{OF_SENTINELS, OF_SERVERS};
+use crate::connection::{NO_TLS, TLS};
 use crate::connection::{Endpoint, may_pass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
@@ -19,7 +19,7 @@ use super::settings::Info;
 
 /// Whether it is worth asking further. One call of INFO, which is answered while data are loaded, too.
 pub(super) async fn answers(case: &mut Case) -> bool {
-    let said = case.server.seat().call("asking a server about itself", &cmd("INFO")).await;
+    let said = case.server.call("asking a server about itself", &cmd("INFO")).await;
     match said {
         Ok(said) => {
             case.info =
@@ -56,7 +56,7 @@ fn is_no_matter(case: &mut Case, error: &Error) -> bool {
 /// The login is refused, or there is none.
 fn login(case: &mut Case, error: &Error) {
     let said = error.to_string();
-    if case.address().has_password() {
+    if case.address().access().login.password.is_some() {
         return case.say(&codes::LOGIN_REFUSED, said);
     }
     let variable = if case.asked == Asked::Sentinel { OF_SENTINELS } else { OF_SERVERS };
@@ -97,7 +97,7 @@ async fn fits_url(case: &mut Case) -> bool {
 
 /// Sentinels that were asked for a primary which they do not watch say the same.
 async fn sentinel(case: &mut Case) {
-    let watched = case.server.seat().watched().await.unwrap_or_default();
+    let watched = case.server.watched().await.unwrap_or_default();
     if case.primary.as_ref().is_some_and(|primary| watched.contains(primary)) {
         return;
     }
@@ -260,7 +260,7 @@ pub(super) async fn scripts(case: &mut Case) -> Result<()> {
 
 pub(super) fn transport(case: &mut Case) {
     let address = case.address();
-    if !address.is_over_tls() && !address.has_streams() && !is_here(&address.endpoint()) {
+    if !address.is_over_tls() && !address.access().streams.is_some() && !is_here(&address.endpoint()) {
         let url = case.url(case.kind(), true, &case.path());
         case.say_with(&codes::NO_TLS, "plain TCP to an address that is not this machine's", &[("url", &url)]);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use keylapse_connection::cmd;
 
-use crate::connection::classify::is_of_unknown_command;
+use crate::connection::is_of_unknown_command;
 use crate::counted;
 use crate::error::Result;
 use crate::escape::plain;

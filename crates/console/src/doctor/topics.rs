@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse_connection::{Pipeline, Value, cmd, pipe};
 
-use crate::connection::Seat;
+use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::overview::overviews;
@@ -157,9 +157,9 @@ impl<'a> Topics<'a> {
     async fn orphans_of(&self, at: &PartitionNames) -> Result<usize> {
         let (due, rec) = (at.key("due"), at.key("rec"));
         let first = cmd("ZRANGE").arg(due).arg(0).arg(SAMPLE - 1).clone();
-        let call = |seat: Seat| {
+        let call = |server: Server| {
             let first = first.clone();
-            async move { seat.call("looking for orphans", &first).await }
+            async move { server.call("looking for orphans", &first).await }
         };
         let names: Vec<Vec<u8>> =
             keylapse_connection::from_redis_value(self.client.store().topology().at(at.slot, call).await?)
@@ -175,9 +175,9 @@ impl<'a> Topics<'a> {
     }
 
     async fn ask_at_once(&self, at: &PartitionNames, both: Pipeline) -> Result<Vec<Value>> {
-        let call = |seat: Seat| {
+        let call = |server: Server| {
             let both = both.clone();
-            async move { seat.call_all("looking for orphans", &both).await }
+            async move { server.call_all("looking for orphans", &both).await }
         };
         self.client.store().topology().at(at.slot, call).await
     }

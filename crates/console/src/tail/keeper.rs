@@ -2,7 +2,7 @@
 //! when a line ends. What was heard and not asked for yet stands in a queue: it is bounded, and what finds no room is
 //! counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::{Notify, mpsc};
 
-use crate::connection::{Address, ClusterMap, Topology};
+use crate::connection::Address;
 use crate::error::{ErrorKind, Result};
 use crate::inside::hearing::{Overheard, TailLine};
 use crate::log::debug;
@@ -84,28 +84,14 @@ impl Keeper {
         self.lines.iter().flat_map(|(_, line)| line.heard.iter().copied())
     }
 
-    /// Whether a partition is held by another than the one that is heard.
+    /// Returns when a partition is held by another than the one that is heard.
     async fn moved(&self) {
-        match self.store.topology() {
-            Topology::One(server) => match self.lines.first() {
-                Some((address, _)) => server.place().left(address).await,
-                None => std::future::pending().await,
-            },
-            Topology::Cluster(cluster) => {
-                let mut map = cluster.map();
-                if map.wait_for(|map| self.is_elsewhere(map)).await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        }
-    }
-
-    fn is_elsewhere(&self, map: &ClusterMap) -> bool {
-        let mut heard =
-            self.lines.iter().flat_map(|(at, line)| line.heard.iter().map(move |place| (at, *place)));
-        heard.any(|(at, place)| {
-            map.owner(self.partitions[place].slot).is_some_and(|owner| *owner != at.endpoint())
-        })
+        let heard = self
+            .lines
+            .iter()
+            .flat_map(|(at, line)| line.heard.iter().map(move |place| (at.endpoint(), *place)));
+        let held: Vec<_> = heard.map(|(at, place)| (at, self.partitions[place].slot)).collect();
+        self.store.topology().moved(&held).await;
     }
 
     /// All lines anew, until there are some.
@@ -181,21 +167,10 @@ impl Keeper {
 
     /// Where these partitions are held; those that nobody has are left out.
     async fn holders(&self, places: &[usize]) -> Result<Vec<(Address, Vec<usize>)>> {
-        match self.store.topology() {
-            Topology::One(server) => Ok(vec![(server.place().find().await?, places.to_vec())]),
-            Topology::Cluster(cluster) => {
-                cluster.refresh().await?;
-                let map = cluster.map().borrow().clone();
-                let mut holders = BTreeMap::<_, Vec<usize>>::new();
-                for place in places {
-                    if let Some(owner) = map.owner(self.partitions[*place].slot) {
-                        holders.entry(owner.clone()).or_default().push(*place);
-                    }
-                }
-                let address = |(owner, places)| (cluster.server(&owner).place().present(), places);
-                Ok(holders.into_iter().map(address).collect())
-            }
-        }
+        let slots: Vec<_> = places.iter().map(|place| self.partitions[*place].slot).collect();
+        let holders = self.store.topology().holders(&slots).await?;
+        let places_of = |held: Vec<usize>| held.into_iter().map(|index| places[index]).collect();
+        Ok(holders.into_iter().map(|(address, held)| (address, places_of(held))).collect())
     }
 
     /// Tells all partitions that somebody looks on; an error where none would hear of it, or where one is of another

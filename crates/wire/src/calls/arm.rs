@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use keylapse_connection::{Cmd, Value, cmd};
 
-use crate::connection::Seat;
+use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
@@ -189,9 +189,9 @@ impl Store {
         self.agree(at).await?;
         let call = OpCall { flags, ops: vec![op] };
         let script = &self.op_call(at, &call);
-        let arm = |seat: Seat| async move { Ok((script.run_on(&seat).await?, seat)) };
-        let (answer, seat) = self.0.topology.at_waiting(at.slot, arm).await?;
-        let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
+        let arm = |server: Server| async move { Ok((script.run_on(&server).await?, server)) };
+        let (answer, server) = self.0.topology.at_waiting(at.slot, arm).await?;
+        let waited = server.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut replies = self.op_replies(at, &call, answer)?;
         self.see_to_triggers(&call, &mut replies).await;
@@ -222,7 +222,7 @@ impl Store {
 
     /// Sends a command where it may wait.
     async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
-        self.0.topology.at_waiting(at.slot, |seat| async move { seat.call(doing, command).await }).await
+        self.0.topology.at_waiting(at.slot, |server| async move { server.call(doing, command).await }).await
     }
 
     /// What the server calls itself.

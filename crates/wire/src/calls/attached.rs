@@ -353,7 +353,7 @@ impl Store {
     ) -> Result<(u64, Vec<Bytes>)> {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
-        let mut reply = Reply::new("scan", server.seat().call("scanning for keys", &scan).await?)?;
+        let mut reply = Reply::new("scan", server.call("scanning for keys", &scan).await?)?;
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 

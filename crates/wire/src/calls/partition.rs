@@ -4,8 +4,6 @@ use futures::future::join_all;
 use keylapse_connection::{Value, cmd};
 
 use crate::canary_tags::tag_of;
-use crate::connection::Topology;
-use crate::connection::classify::is_of_unknown_command;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::id::SlotId;
@@ -129,7 +127,7 @@ impl Store {
                 Err(error) if error.kind() == ErrorKind::Unreachable && error.maybe_done() => {
                     self.time_of(&key).await.map(drop)
                 }
-                Err(error) => Err(self.explained(error).await),
+                Err(error) => Err(self.0.topology.explained(error).await),
                 Ok(_) => Ok(()),
             };
         }
@@ -141,16 +139,6 @@ impl Store {
             }
         }
         refusal
-    }
-
-    /// Returns the same error, or a better one where a sentinel was taken for a server: it has none of the commands.
-    pub async fn explained(&self, error: Error) -> Error {
-        match &self.0.topology {
-            Topology::One(server) if is_of_unknown_command(&error) => {
-                server.seat().as_sentinel().await.unwrap_or(error)
-            }
-            _ => error,
-        }
     }
 
     /// The time of the server that holds this key, which is one of ours. A script that names no key does not get through

@@ -61,16 +61,16 @@ impl Store {
     /// How many keys a server's database has; none where the user may ask in neither way.
     pub async fn database_size(&self, server: &Server) -> Result<Option<u64>> {
         const DOING: &str = "counting keys";
-        match server.seat().call(DOING, &cmd("DBSIZE")).await {
+        match server.call(DOING, &cmd("DBSIZE")).await {
             Err(error) if error.kind() == ErrorKind::Permission => {}
             size => return Ok(Some(keylapse_connection::from_redis_value(size?).unwrap_or_default())),
         }
         // Users of redis.conf have this one.
-        match server.seat().call(DOING, cmd("INFO").arg("keyspace")).await {
+        match server.call(DOING, cmd("INFO").arg("keyspace")).await {
             Err(error) if error.kind() == ErrorKind::Permission => Ok(None),
             said => {
                 let said: String = keylapse_connection::from_redis_value(said?).unwrap_or_default();
-                Ok(Some(keys_of(&said, server.place().present().db())))
+                Ok(Some(keys_of(&said, server.present().db())))
             }
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keylapse_connection::{Cmd, Pipeline, Value, pipe};
 
 use crate::Reply;
-use crate::connection::slot::slot_of;
+use crate::connection::slot_of;
 use crate::error::{Error, Result};
 use crate::policy::{Capture, Fields};
 use crate::run::script_call;

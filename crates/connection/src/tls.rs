@@ -1,6 +1,16 @@
-//! What a program says of TLS.
+//! TLS: what a program says of it, and sessions by `rustls`.
+//!
+//! Nothing is kept between two connections: each reads certificates and keys anew, so that rotated ones are picked up.
+
+#[cfg(feature = "tls")]
+mod session;
 
 use std::path::PathBuf;
+
+#[cfg(not(feature = "tls"))]
+pub(super) use self::absent::Context;
+#[cfg(feature = "tls")]
+pub(super) use self::session::Context;
 
 /// How TLS is spoken with servers and sentinels: for `keylapse::Servers::tls`.
 ///
@@ -22,16 +32,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "each setting returns the changed settings"]
 pub struct Tls {
-    pub(super) ca_file: Option<PathBuf>,
-    pub(super) client: Option<ClientFiles>,
-    pub(super) server_name: Option<String>,
+    ca_file: Option<PathBuf>,
+    client: Option<ClientFiles>,
+    server_name: Option<String>,
 }
 
 /// Where a client's certificate and its key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ClientFiles {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
+struct ClientFiles {
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 impl Tls {
@@ -56,5 +66,42 @@ impl Tls {
     /// that the certificate does not have. Default: the host.
     pub fn server_name(self, name: impl Into<String>) -> Self {
         Self { server_name: Some(name.into()), ..self }
+    }
+}
+
+/// Without the feature `tls` there are no sessions. Whoever asks for one is refused long before.
+#[cfg(not(feature = "tls"))]
+mod absent {
+    use std::convert::Infallible;
+
+    use redis::RedisError;
+
+    use crate::address::Endpoint;
+    use crate::error::{Error, Result};
+    use crate::stream::Stream;
+    use crate::tls::Tls;
+
+    /// There is none.
+    pub(crate) struct Context(Infallible);
+
+    impl Context {
+        pub(crate) fn new(_: &Tls) -> Result<Self> {
+            Err(Error::invalid("TLS needs keylapse's feature `tls`"))
+        }
+
+        pub(crate) async fn begin(&self, _: Box<dyn Stream>, _: &Endpoint) -> Result<Box<dyn Stream>> {
+            match self.0 {}
+        }
+
+        pub(crate) fn explain(&self, _: &RedisError) -> Option<Error> {
+            match self.0 {}
+        }
+    }
+
+    impl Tls {
+        #[allow(clippy::unused_self, reason = "as with the feature")]
+        pub(crate) fn check(&self) -> Result<()> {
+            Ok(())
+        }
     }
 }

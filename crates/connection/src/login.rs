@@ -1,27 +1,59 @@
-//! Where a password comes from: what a program says, a variable of the environment, or a file.
+//! Logins, and where a password comes from: what a program says, a variable of the environment, or a file.
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
-use crate::read_file::read_file;
+
+/// More than a password, a certificate or a key has. A path that leads elsewhere must not fill the memory.
+const LARGEST: u64 = 4 << 20;
 
 /// Looks up a variable of the environment.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// The variables with a password. Each has another that ends in `_FILE` and names a file.
+/// The variable with the password of servers. Another, which ends in `_FILE`, names a file.
 pub const OF_SERVERS: &str = "KEYLAPSE_REDIS_PASSWORD";
+/// The variable with the password of sentinels.
 pub const OF_SENTINELS: &str = "KEYLAPSE_SENTINEL_PASSWORD";
+
+/// One login. Never shows itself.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// None: the server's default user.
+    pub user: Option<Arc<str>>,
+    /// None: the server asks for none.
+    pub password: Option<Password>,
+}
+
+impl Login {
+    /// The same with the environment's password, unless there is one already.
+    pub(super) fn with_password_of(self, variable: &str, environment: Environment<'_>) -> Result<Self> {
+        match self.password {
+            Some(_) => Ok(self),
+            None => Ok(Self { password: Password::of_environment(variable, environment)?, ..self }),
+        }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(…)")
+    }
+}
 
 /// A password, or how to get it. Never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
+    /// What a program or a URL says.
     Said(Arc<str>),
     /// Read anew for each connection, so that a password that was rotated is picked up without a restart.
     File {
+        /// Where the file is.
         path: PathBuf,
         /// Who named the path: a variable or a method.
         named_by: String,
@@ -29,13 +61,14 @@ pub enum Password {
 }
 
 impl Password {
+    /// The password in a file, which `named_by` has named.
     pub fn file(path: impl Into<PathBuf>, named_by: &str) -> Self {
         Self::File { path: path.into(), named_by: named_by.to_owned() }
     }
 
     /// What the environment says: in `variable`, or in a file that `variable` with `_FILE` names. An empty one says
     /// nothing.
-    pub(super) fn of_environment(variable: &str, environment: Environment<'_>) -> Result<Option<Self>> {
+    fn of_environment(variable: &str, environment: Environment<'_>) -> Result<Option<Self>> {
         let said = |name: &str| environment(name).filter(|value| !value.is_empty());
         let of_file = format!("{variable}_FILE");
         match (said(variable), said(&of_file)) {
@@ -48,14 +81,6 @@ impl Password {
                 Ok(password) => Ok(Some(Self::Said(password.into()))),
                 Err(_) => Err(Error::invalid(format!("{variable} is not UTF-8"))),
             },
-        }
-    }
-
-    /// What was said; of a file nothing.
-    pub fn said(&self) -> &str {
-        match self {
-            Self::Said(password) => password,
-            Self::File { .. } => "",
         }
     }
 
@@ -86,6 +111,16 @@ impl fmt::Debug for Password {
             Self::File { path, .. } => write!(f, "Password(of {path:?})"),
         }
     }
+}
+
+/// All of a small file that says how to log in: a password, a certificate, a key.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 4 MiB"));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
