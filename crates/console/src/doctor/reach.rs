@@ -3,10 +3,10 @@
 
 use keylapse_connection::{Value, cmd};
 
-use crate::connection::{NO_DATABASE, is_of_no_database};
-use crate::connection::{OF_SENTINELS, OF_SERVERS};
-use crate::connection::{NO_TLS, TLS};
 use crate::connection::{Endpoint, may_pass};
+use crate::connection::{NO_DATABASE, is_of_no_database};
+use crate::connection::{NO_TLS, TLS};
+use crate::connection::{OF_SENTINELS, OF_SERVERS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::wire::scripts::PEEK;
