@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::{Attached, AttachedStats, Done, Expired, Expiry, Failure, Lapse, Listener, Topic};
+use keylapse::stats::AttachedStats;
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Listener, Topic};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisResult, cmd};
 use serde::{Deserialize, Serialize};

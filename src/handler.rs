@@ -11,6 +11,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+pub use crate::outcome::FailureError;
+pub use crate::source::LapseSource;
+
 use crate::error::Error;
 use crate::lapse::{About, Lapse};
 use crate::outcome::{Failure, Outcome};
@@ -28,7 +31,8 @@ use crate::outcome::{Failure, Outcome};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use keylapse::{Done, Handler, Lapse};
+/// use keylapse::handler::Handler;
+/// use keylapse::{Done, Lapse};
 ///
 /// struct Mailer;
 /// impl Mailer {

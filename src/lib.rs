@@ -50,6 +50,9 @@
 //! # }
 //! ```
 //!
+//! The names of most programs stand here. The others are in modules by subject, such as [`timers`], [`dead_letters`],
+//! [`attach`], [`health`] and [`stats`].
+//!
 //! # Delivery
 //!
 //! At least once, never "exactly once". Each lapse has an [id](Lapse::id) that is the
@@ -101,7 +104,7 @@ mod schedule;
 mod servers;
 mod signal;
 mod source;
-mod stats;
+pub mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
@@ -110,45 +113,99 @@ mod topic;
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
 
-use keylapse_connection::{self as connection, boottime, error, id, limits, lock, log, log_throttle, panics};
+use keylapse_connection::{self as connection, boottime, error, id, lock, log, log_throttle, panics};
 #[doc(inline)]
 pub use keylapse_pattern as pattern;
 use keylapse_pattern::escape;
 use keylapse_wire::{self as wire, counted, destination, distribution, policy, time, trace};
 
 pub use attached::topic::Attached;
-pub use attached::value::{Expired, Expiry, KeptValue};
+pub use attached::value::{Expired, Expiry};
 pub use backoff::Backoff;
 /// The crate whose `Bytes` keys and raw payloads are.
 pub use bytes;
 pub use client::Client;
+#[doc(inline)]
 pub use connection::Tls;
-pub use destination::{Destination, DestinationState, Destinations};
-pub use distribution::Distribution;
+#[doc(inline)]
 pub use error::{Error, ErrorKind, Result};
-pub use handler::Handler;
-pub use id::ArmingId;
 pub use lapse::Lapse;
-pub use limits::{MAX_KEY, MAX_PAYLOAD};
-pub use listener::{AttachedBacklog, Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
-pub use outcome::{Done, Failure, FailureError, Outcome};
-pub use pattern::{Captures, Pattern, PatternError};
-pub use policy::{Treatment, WriteBack};
+pub use listener::{Listener, ListenerBuilder};
+pub use outcome::{Done, Failure, Outcome};
 pub use priority::Priority;
-pub use runtime::stream_state::EventMode;
-pub use schedule::{
-    ArmRequest, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed, ForwardTo,
-    Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase, Undecoded,
-};
+pub use schedule::{Key, NewArm, Schedule};
 pub use servers::Servers;
 pub use signal::shutdown_signal;
-pub use source::LapseSource;
-pub use stats::{AttachedStats, ListenerStats, TopicStats};
-pub use time::{MAX_DELAY, When};
-pub use topic::{MIN_LEASE, Topic};
-pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
-pub use wire::calls::fleet::{ListenerReport, NodeReport, RecentAttempts, TopicReport};
-pub use wire::calls::forward::Forwarded;
-pub use wire::calls::letters::Replayed;
+#[doc(inline)]
+pub use time::When;
+pub use topic::Topic;
+#[doc(inline)]
+pub use wire::calls::arm::{Arming, Receipt};
+#[doc(inline)]
 pub use wire::calls::produce::{Cancelled, Rescheduled};
-pub use wire::record::{DeadReason, FailedAttempt};
+
+/// The policies of [`Attached`] topics, the values that they keep, and what attaching would find.
+pub mod attach {
+    pub use crate::attached::value::KeptValue;
+    #[doc(inline)]
+    pub use crate::policy::{Treatment, WriteBack};
+    pub use crate::schedule::AttachedCounts;
+}
+
+/// Timers that have been given up: their reasons, their attempts, and how they are read and replayed.
+pub mod dead_letters {
+    pub use crate::schedule::{DeadLetter, DeadLetters, Undecoded};
+    #[doc(inline)]
+    pub use crate::wire::calls::letters::Replayed;
+    #[doc(inline)]
+    pub use crate::wire::record::{DeadReason, FailedAttempt};
+}
+
+/// The hosts that handlers call, as a listener reports them.
+pub mod destinations {
+    #[doc(inline)]
+    pub use crate::destination::{Destination, DestinationState, Destinations};
+}
+
+/// All listeners, as each reports itself.
+pub mod fleet {
+    #[doc(inline)]
+    pub use crate::wire::calls::fleet::{ListenerReport, NodeReport, RecentAttempts, TopicReport};
+}
+
+/// Lists and streams, from which workers in any language read.
+pub mod forward {
+    pub use crate::schedule::ForwardTo;
+    #[doc(inline)]
+    pub use crate::wire::calls::forward::Forwarded;
+}
+
+/// The state of the listener of this program.
+pub mod health {
+    pub use crate::listener::{AttachedBacklog, Health, Places, TopicHealth};
+    pub use crate::runtime::stream_state::EventMode;
+}
+
+/// The largest keys and payloads, the longest delay and the shortest lease.
+pub mod limits {
+    #[doc(inline)]
+    pub use keylapse_connection::limits::{MAX_KEY, MAX_PAYLOAD};
+
+    #[doc(inline)]
+    pub use crate::time::MAX_DELAY;
+    pub use crate::topic::MIN_LEASE;
+}
+
+/// Requests that arm timers, and the timers that a [`Schedule`] finds.
+pub mod timers {
+    #[doc(inline)]
+    pub use crate::id::ArmingId;
+    pub use crate::schedule::{ArmRequest, BulkRequest, KeyArgs, Timer, TimerPhase};
+    #[doc(inline)]
+    pub use crate::wire::calls::arm::{Durably, Reached, TriggerKey};
+}
+
+/// Requests that change or remove a whole topic, and their results.
+pub mod topics {
+    pub use crate::schedule::{DestroyRequest, Destroyed, RepartitionRequest, Repartitioned};
+}

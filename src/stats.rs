@@ -4,6 +4,9 @@ pub(crate) mod meter;
 
 pub(crate) use self::meter::Meter;
 use self::meter::Mirror;
+#[doc(inline)]
+pub use crate::distribution::Distribution;
+pub use crate::listener::Stats;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,9 @@ use std::future::ready;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::{Attached, AttachedStats, Done, EventMode, Expired, Failure, Lapse, Listener, Stats, Topic};
+use keylapse::health::EventMode;
+use keylapse::stats::{AttachedStats, Stats};
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, Topic};
 use keylapse_bench::Fault;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use keylapse::{Done, Failure, Lapse, Listener, Stats, Topic};
+use keylapse::stats::Stats;
+use keylapse::{Done, Failure, Lapse, Listener, Topic};
 use keylapse_bench::Fault;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;

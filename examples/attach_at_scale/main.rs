@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, Stats, Topic};
+use keylapse::stats::Stats;
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, Topic};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tracing_subscriber::filter::Targets;
@@ -209,7 +210,7 @@ impl Stage {
     }
 }
 
-fn attached(stats: &Stats) -> Result<keylapse::AttachedStats> {
+fn attached(stats: &Stats) -> Result<keylapse::stats::AttachedStats> {
     stats.attached(TOPIC).ok_or_else(|| "the topic is not attached".into())
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylapse::Stats;
+use keylapse::stats::Stats;
 use keylapse_support::Server;
 
 use crate::Stage;

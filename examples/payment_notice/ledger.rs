@@ -8,7 +8,9 @@ use std::ops;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use keylapse::{ArmingId, Lapse, LapseSource, Receipt, TriggerKey};
+use keylapse::handler::LapseSource;
+use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse::{Lapse, Receipt};
 
 use crate::merchants::{Merchant, Notice};
 

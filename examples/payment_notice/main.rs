@@ -31,7 +31,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadLetter, Listener, Schedule, Topic};
+use keylapse::dead_letters::DeadLetter;
+use keylapse::{Backoff, Listener, Schedule, Topic};
 use keylapse_support::{Fsync, Server};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use keylapse::{Failure, Handler, Lapse, Outcome};
+use keylapse::handler::Handler;
+use keylapse::{Failure, Lapse, Outcome};
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;

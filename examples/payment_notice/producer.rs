@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use keylapse::{Arming, ArmingId, Cancelled, NewArm, Rescheduled, Schedule, Topic};
+use keylapse::timers::ArmingId;
+use keylapse::{Arming, Cancelled, NewArm, Rescheduled, Schedule, Topic};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Result;

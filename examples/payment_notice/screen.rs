@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::{DeadLetter, DeadReason, LapseSource};
+use keylapse::dead_letters::{DeadLetter, DeadReason};
+use keylapse::handler::LapseSource;
 use keylapse_support::Server;
 use tokio::time::Instant;
 

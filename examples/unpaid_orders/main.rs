@@ -20,7 +20,8 @@ mod shop;
 
 use std::time::Duration;
 
-use keylapse::{Attached, Expired, Failure, KeptValue, Lapse, Listener, Outcome, Topic};
+use keylapse::attach::KeptValue;
+use keylapse::{Attached, Expired, Failure, Lapse, Listener, Outcome, Topic};
 use serde::Deserialize;
 
 use books::{Books, State};

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::{Done, Failure, ForwardTo, Forwarded, Outcome, Result, Schedule};
+use keylapse::forward::{ForwardTo, Forwarded};
+use keylapse::{Done, Failure, Outcome, Result, Schedule};
 
 use crate::message::{self, Form};
 use crate::metrics;

@@ -8,7 +8,8 @@ use std::time::UNIX_EPOCH;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use keylapse::{Expired, KeptValue, Lapse};
+use keylapse::attach::KeptValue;
+use keylapse::{Expired, Lapse};
 use keylapse_console::text::escape;
 
 /// One attempt, of a timer or of a key that has expired.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{
-    Client, Destination, Destinations, Expired, Failure, Health, Key, Lapse, Listener, Outcome, Result,
-    Schedule, Topic,
-};
+use keylapse::destinations::{Destination, Destinations};
+use keylapse::health::Health;
+use keylapse::{Client, Expired, Failure, Key, Lapse, Listener, Outcome, Result, Schedule, Topic};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

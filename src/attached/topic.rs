@@ -76,7 +76,8 @@ impl<T> Attached<T> {
     /// Also keeps these fields of hashes, as far as there are such, if they fit into the cap: each counts as its name,
     /// its value and 8 bytes. [`Expired::value`](crate::Expired::value) is then read from them: the names are a struct's
     /// or the keys of a map, and the values text, numbers in digits, bytes, or JSON where the type has a sequence, a map
-    /// or a struct. A topic of bytes gets [`KeptValue::Fields`](crate::KeptValue::Fields). Default: a hash is not copied.
+    /// or a struct. A topic of bytes gets [`KeptValue::Fields`](crate::attach::KeptValue::Fields). Default: a hash is
+    /// not copied.
     pub fn keep_fields(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.with(|all| all.topic.fields = Fields::named(names.into_iter().map(Into::into)))
     }
@@ -115,7 +116,7 @@ impl<T> Attached<T> {
     /// With [`Treatment::Fire`] the handler runs as [`Expiry::Recovered`](crate::Expiry::Recovered): also for keys that were
     /// deleted or renamed while nobody listened. With [`Treatment::Ignore`] what expired while nobody listened is lost. Should another listener have heard it, and say
     /// so later, its handler runs without the value. Where [`unenrolled`](Self::unenrolled) keys are ignored, too, it does
-    /// not run. A listener that hears nothing at all ([`EventMode::Blind`](crate::EventMode::Blind)) then fires nothing.
+    /// not run. A listener that hears nothing at all ([`EventMode::Blind`](crate::health::EventMode::Blind)) then fires nothing.
     pub fn recovered(self, treatment: Treatment) -> Self {
         self.with(|all| all.topic.recovered = treatment)
     }

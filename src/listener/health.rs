@@ -10,7 +10,7 @@ use crate::runtime::{EventMode, LastError, RunningTopic, Runtime};
 /// the server.
 ///
 /// ```
-/// use keylapse::Health;
+/// use keylapse::health::Health;
 ///
 /// /// What a readiness probe gets.
 /// fn readiness(health: &Health) -> (u16, String) {
@@ -85,7 +85,7 @@ impl Health {
         self.0.hears()
     }
 
-    /// Returns what is heard of expired keys, as [`Stats::mode`](crate::Stats::mode) returns it.
+    /// Returns what is heard of expired keys, as [`Stats::mode`](crate::stats::Stats::mode) returns it.
     pub fn mode(&self) -> EventMode {
         self.0.mode()
     }

@@ -34,7 +34,7 @@ pub enum EventMode {
     /// Expiries and some of the changes are heard (`KExg` or `KEx$`): scans find the rest.
     SomeChanges,
     /// Expiries are heard, but the server refuses to have keys of a topic read or found: the user lacks a right,
-    /// which the log and [`TopicHealth::refused`](crate::TopicHealth::refused) name. What is announced fires without
+    /// which the log and [`TopicHealth::refused`](crate::health::TopicHealth::refused) name. What is announced fires without
     /// its value, and nothing is looked at when it is due.
     Unreadable,
 }

@@ -19,7 +19,8 @@ const LONGEST_MS: u64 = 100 * 366 * 86_400_000;
 /// A list or a stream that workers read.
 ///
 /// ```no_run
-/// use keylapse::{Done, Failure, ForwardTo, Forwarded, Lapse, Schedule};
+/// use keylapse::forward::{ForwardTo, Forwarded};
+/// use keylapse::{Done, Failure, Lapse, Schedule};
 ///
 /// async fn hand_on(order: Lapse<String>, schedule: Schedule) -> Result<Done, Failure> {
 ///     let jobs = ForwardTo::list("jobs").max_length(10_000);

@@ -78,7 +78,7 @@ impl Schedule {
     ///
     /// What a handler arms for its own key, in the task that runs it, says so: should that attempt take its listener
     /// down for the last time, it goes to the dead letters with it
-    /// ([`DeadReason::Inherited`](crate::DeadReason::Inherited)), instead of doing the same again.
+    /// ([`DeadReason::Inherited`](crate::dead_letters::DeadReason::Inherited)), instead of doing the same again.
     ///
     /// # Errors
     /// Refused at once, with nothing sent: a key or payload that is too long or

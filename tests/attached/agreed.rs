@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Attached, ErrorKind, Expiry, Listener, Treatment, WriteBack};
+use keylapse::attach::{Treatment, WriteBack};
+use keylapse::{Attached, ErrorKind, Expiry, Listener};
 use keylapse_support::{Server, eventually};
 
 use crate::rows::evict;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::EventMode;
+use keylapse::health::EventMode;
 use keylapse_support::connect;
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, now, order, orders_with_values};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Attached, Done, Expired, Failure, KeptValue, Lapse, Topic};
+use keylapse::attach::KeptValue;
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{

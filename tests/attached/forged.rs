@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Expiry, Treatment};
+use keylapse::Expiry;
+use keylapse::attach::Treatment;
 use keylapse_support::eventually;
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, now, orders_with_values, until_time};

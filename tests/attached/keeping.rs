@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Attached, EventMode, Treatment};
+use keylapse::Attached;
+use keylapse::attach::Treatment;
+use keylapse::health::EventMode;
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, orders, orders_with_values, server};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{
-    Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule,
-    Topic, Treatment, WriteBack,
-};
+use keylapse::attach::{KeptValue, Treatment, WriteBack};
+use keylapse::dead_letters::{DeadReason, Replayed};
+use keylapse::{Attached, Backoff, Done, Expired, Expiry, Failure, Lapse, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::sync::Semaphore;
 
@@ -307,7 +306,7 @@ async fn a_value_that_cannot_be_read_is_a_dead_letter_and_its_neighbour_fires() 
             std::future::ready(Ok::<_, Failure>(Done))
         })
     });
-    listener.until_mode(keylapse::EventMode::Changes).await;
+    listener.until_mode(keylapse::health::EventMode::Changes).await;
     eventually(PATIENCE, "a scan", async || listener.attached().scans > 0).await;
     server.cmd(&["SET", &order("1"), "a sofa", "PX", "1500"]).await;
     server.cmd(&["SET", &order("2"), "1999", "PX", "2000"]).await;

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{EventMode, Expiry, Treatment};
+use keylapse::Expiry;
+use keylapse::attach::Treatment;
+use keylapse::health::EventMode;
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::{Attached, EventMode};
+use keylapse::Attached;
+use keylapse::health::EventMode;
 use keylapse_support::{Server, eventually, took_at_most};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, now, order, orders_with_values, watched};

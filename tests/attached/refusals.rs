@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use keylapse::attach::{KeptValue, WriteBack};
+use keylapse::health::EventMode;
 use keylapse::{
-    Attached, Done, Error, ErrorKind, EventMode, Failure, KeptValue, Lapse, Listener, ListenerBuilder,
-    Result, Schedule, Topic, WriteBack,
+    Attached, Done, Error, ErrorKind, Failure, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic,
 };
 use keylapse_support::{Direction, Proxy, Server, Then, eventually};
 use redis::Value;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keylapse::{Attached, EventMode, Topic};
+use keylapse::health::EventMode;
+use keylapse::{Attached, Topic};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Notes, PATIENCE, Running, orders_with_values, server};

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::{
-    Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, KeptValue, Lapse, Listener,
-    ListenerBuilder, Stats, Topic,
-};
+use keylapse::attach::KeptValue;
+use keylapse::handler::Handler;
+use keylapse::health::EventMode;
+use keylapse::stats::{AttachedStats, Stats};
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Listener, ListenerBuilder, Topic};
 use keylapse_support::{Binary, Server, eventually, skipped};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

@@ -1,6 +1,7 @@
 //! From another program's `SET … PX` to the handler, with each set of flags.
 
-use keylapse::{EventMode, Expiry};
+use keylapse::Expiry;
+use keylapse::health::EventMode;
 
 use crate::scene::{ALL_FLAGS, Notes, Running, orders_with_values, server};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::{EventMode, Expiry};
+use keylapse::Expiry;
+use keylapse::health::EventMode;
 use keylapse_support::Proxy;
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, Running, orders_with_values, server};

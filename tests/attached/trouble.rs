@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keylapse::{AttachedStats, EventMode, Expiry};
+use keylapse::Expiry;
+use keylapse::health::EventMode;
+use keylapse::stats::AttachedStats;
 use keylapse_support::{Direction, Proxy, Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Notes, PATIENCE, Running, orders_with_values, server};

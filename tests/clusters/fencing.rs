@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::testing::{Node, SentinelGroup};
-use keylapse::{Durably, Lapse, Listener, Schedule, TimerPhase};
+use keylapse::timers::{Durably, TimerPhase};
+use keylapse::{Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 
 use crate::load::topic;

@@ -1,7 +1,8 @@
 //! Lists and streams for workers, wherever they lie.
 
+use keylapse::Schedule;
+use keylapse::forward::{ForwardTo, Forwarded};
 use keylapse::testing::Reply;
-use keylapse::{ForwardTo, Forwarded, Schedule};
 
 use crate::reach;
 

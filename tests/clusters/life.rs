@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use keylapse::dead_letters::Replayed;
 use keylapse::testing::{Cluster, Reply};
-use keylapse::{
-    Backoff, Cancelled, Done, Durably, Failure, Lapse, Listener, Replayed, Schedule, Topic, TriggerKey,
-};
+use keylapse::timers::{Durably, TriggerKey};
+use keylapse::{Backoff, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
 
 use keylapse_support::{APP_PASSWORD, APP_USER, eventually};
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use keylapse::health::EventMode;
 use keylapse::testing::{Cluster, ClusterBuilder, Node};
-use keylapse::{Done, ErrorKind, EventMode, Failure, Lapse, Listener, Schedule};
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 
 use crate::attached::beside::Beside;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use keylapse::Schedule;
+use keylapse::health::EventMode;
 use keylapse::testing::{Node, Reply};
-use keylapse::{Durably, EventMode, Schedule};
+use keylapse::timers::Durably;
 use keylapse_support::eventually;
 
 use crate::attached::beside::Beside;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::EventMode;
+use keylapse::health::EventMode;
 use keylapse::testing::{Node, Reply};
 
 use crate::attached::beside::Beside;

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use keylapse::health::EventMode;
 use keylapse::testing::{Node, Reply};
-use keylapse::{Client, Done, EventMode, Expiry, Lapse, Listener, Schedule};
+use keylapse::{Client, Done, Expiry, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 
 use crate::attached::scene::{Notes, order, orders};

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keylapse::{ArmingId, Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::timers::ArmingId;
+use keylapse::{Done, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::Server;
 
 /// What a child is told to be.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse_support::{Server, eventually};
 
 use crate::crash::child::{Listening, arm, scheduled};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use keylapse::TimerPhase;
+use keylapse::timers::TimerPhase;
 use keylapse_support::{Server, eventually};
 use rustix::process::Signal;
 

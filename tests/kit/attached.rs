@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use keylapse::attach::Treatment;
 use keylapse::testing::{Listening, Notifications, Reply, TestBed};
-use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic, Treatment};
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic};
 use tokio::sync::mpsc;
 
 use crate::kit::support::ms;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::LapseSource;
+use keylapse::handler::LapseSource;
 use keylapse::testing::{Notifications, Run, TestBed};
 
 use crate::kit::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
-use keylapse::handler::State;
+use keylapse::dead_letters::DeadReason;
+use keylapse::handler::{FailureError, Handler, State};
 use keylapse::testing::{End, TestBed};
-use keylapse::{
-    Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder,
-    Outcome,
-};
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, ListenerBuilder, Outcome};
 
 use crate::kit::support::{arm, bed_with_one, reminders, secs, succeed};
 

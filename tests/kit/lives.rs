@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylapse::dead_letters::DeadReason;
+use keylapse::handler::Handler;
 use keylapse::testing::{End, TestBed};
-use keylapse::{Backoff, Cancelled, DeadReason, Done, ErrorKind, Failure, Handler, Lapse, Outcome};
+use keylapse::{Backoff, Cancelled, Done, ErrorKind, Failure, Lapse, Outcome};
 use tokio::sync::Semaphore;
 
 use crate::kit::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};

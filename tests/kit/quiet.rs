@@ -1,7 +1,8 @@
 //! Days in which nothing happens: looks that would find nothing are left out, and nobody can tell.
 
+use keylapse::handler::LapseSource;
+use keylapse::stats::Stats;
 use keylapse::testing::{Run, TestBed};
-use keylapse::{LapseSource, Stats};
 
 use crate::kit::support::{arm, bed, listen, ms, reminders, secs, succeed};
 

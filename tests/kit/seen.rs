@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+use keylapse::dead_letters::Replayed;
+use keylapse::dead_letters::Replayed;
+use keylapse::health::{EventMode, Health};
+use keylapse::health::{EventMode, Health};
+use keylapse::stats::Sample;
 use keylapse::testing::TestBed;
-use keylapse::{
-    Done, ErrorKind, EventMode, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled,
-    Topic,
-};
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Outcome, Rescheduled, Topic};
 use tracing::{Span, span};
 
 use crate::kit::support::{arm, listen, ms, pick, play, reminders, secs, succeed};

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use keylapse::dead_letters::DeadReason;
+use keylapse::handler::FailureError;
 use keylapse::testing::{End, TestBed};
 use keylapse::tower::ServiceHandler;
-use keylapse::{DeadReason, Done, Failure, FailureError, Lapse, Outcome};
+use keylapse::{Done, Failure, Lapse, Outcome};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use keylapse::handler::Handler;
+use keylapse::stats::Stats;
 use keylapse::testing::{Listening, TestBed};
-use keylapse::{Backoff, Done, Failure, Handler, Lapse, Stats, Topic};
+use keylapse::{Backoff, Done, Failure, Lapse, Topic};
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

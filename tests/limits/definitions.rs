@@ -2,8 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use keylapse::limits::MAX_DELAY;
 use keylapse::testing::TestBed;
-use keylapse::{Attached, Durably, ErrorKind, MAX_DELAY, NewArm, Result, Schedule, Topic};
+use keylapse::timers::Durably;
+use keylapse::{Attached, ErrorKind, NewArm, Result, Schedule, Topic};
 use keylapse_console::{Action, Console};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -71,7 +73,7 @@ async fn what_no_topic_can_be_is_refused_by_each_call_whatever_the_schedule_has_
 async fn payloads_and_delays_are_held_to_the_limits_of_the_topic_that_is_given() {
     let bed = TestBed::new();
     let schedule = bed.schedule();
-    let wide = orders().payload_limit(keylapse::MAX_PAYLOAD).max_delay(MAX_DELAY);
+    let wide = orders().payload_limit(keylapse::limits::MAX_PAYLOAD).max_delay(MAX_DELAY);
     let narrow = orders().payload_limit(10).max_delay(HOUR);
     for _ in 0..2 {
         let armed = schedule.arm(&wide, "1", MAX_DELAY, &"x".repeat(1000)).await.unwrap();

@@ -14,6 +14,10 @@ mod writing_back;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use keylapse::ErrorKind;
+use keylapse::ErrorKind;
+use keylapse::attach::Treatment;
+use keylapse::attach::{Unenrolled, WriteBack};
 use keylapse::internals::attached::{
     Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
     Noted, Position, TakeChecks, Watch,
@@ -25,7 +29,7 @@ use keylapse::internals::{
     AckReply, Capture, Claim, Claimed, Counting, End, Fields, Group, Held, Index, LetterBounds, Policy,
     ServerTime, Settle, SettleReply, SlotId, Store, Token, TopicEntry, TopicPolicy,
 };
-use keylapse::{ArmingId, ErrorKind, Treatment, TriggerKey};
+use keylapse::timers::{ArmingId, TriggerKey};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use keylapse::{Arming, Cancelled, ErrorKind, NewArm, Rescheduled, Schedule, TimerPhase, Topic};
+use keylapse::timers::TimerPhase;
+use keylapse::{Arming, Cancelled, ErrorKind, NewArm, Rescheduled, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::sync::mpsc;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
 use keylapse::internals::{Close, DestroyId, store_of};
+use keylapse::topics::Destroyed;
 use keylapse::{
-    Attached, Client, Destroyed, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Schedule, Topic,
+    Attached, Client, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Schedule, Topic,
 };
 use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
 use redis::{Value, from_redis_value};

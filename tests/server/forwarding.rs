@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use keylapse::forward::{ForwardTo, Forwarded};
 use keylapse::internals::scripts;
 use keylapse::testing::{Reply, TestBed};
-use keylapse::{Client, ErrorKind, ForwardTo, Forwarded, Schedule};
+use keylapse::{Client, ErrorKind, Schedule};
 use keylapse_support::{Proxy, Server, Then};
 use redis::{FromRedisValue, from_redis_value};
 

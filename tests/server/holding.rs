@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use keylapse::{
-    Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, Outcome, Rescheduled, Stats, TimerPhase,
-    Topic,
-};
+use keylapse::stats::Stats;
+use keylapse::timers::TimerPhase;
+use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, Outcome, Rescheduled, Topic};
 use keylapse_support::{Direction, Proxy, eventually};
 
 use crate::server::support::{
@@ -210,7 +209,7 @@ async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
         .map(|letter| (letter.history[0].kind.clone(), letter.reason))
         .collect();
     labels.sort_by(|a, b| a.0.cmp(&b.0));
-    use keylapse::DeadReason::{Exhausted, Permanent};
+    use keylapse::dead_letters::DeadReason::{Exhausted, Permanent};
     let expected = [("error", Permanent), ("panic", Exhausted), ("timeout", Exhausted)];
     assert_eq!(labels, expected.map(|(kind, reason)| (kind.to_owned(), reason)));
     let stats = running.stats.total();
@@ -231,7 +230,7 @@ async fn snoozes_use_no_attempt_and_are_limited() {
     }
     until_dead(&schedule, &topic, 1).await;
     let letters = schedule.dead_letters(&topic).page(1).await.unwrap();
-    assert_eq!(letters[0].reason, keylapse::DeadReason::Snoozed);
+    assert_eq!(letters[0].reason, keylapse::dead_letters::DeadReason::Snoozed);
     running.stop().await.unwrap();
 }
 
@@ -266,10 +265,10 @@ async fn dead_letters_are_replayed_and_dropped() {
     assert_eq!(reported.next().await, 1);
     until_dead(&schedule, &topic, 1).await;
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
-    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Replayed);
+    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::dead_letters::Replayed::Replayed);
     assert_eq!(reported.next().await, 1);
     until_dead(&schedule, &topic, 1).await;
-    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Gone);
+    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::dead_letters::Replayed::Gone);
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert!(schedule.drop_dead_letter(&letter).await.unwrap());
     assert!(!schedule.drop_dead_letter(&letter).await.unwrap());

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadReason, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
+use keylapse::dead_letters::DeadReason;
+use keylapse::{Backoff, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
 use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, Tailed};
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use keylapse::{ArmingId, Cancelled, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::timers::ArmingId;
+use keylapse::{Cancelled, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Direction, Proxy, Server, eventually, took_at_most};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};

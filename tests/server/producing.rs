@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use keylapse::timers::{Durably, TimerPhase, TriggerKey};
 use keylapse::{
-    Arming, Cancelled, Client, Done, Durably, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule,
-    TimerPhase, Topic, TriggerKey,
+    Arming, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, Topic,
 };
 use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::Value;

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{
-    Attached, Backoff, Client, Done, EventMode, Expired, Failure, Lapse, LapseSource, Listener, Schedule,
-    Topic, TriggerKey,
-};
+use keylapse::handler::LapseSource;
+use keylapse::health::EventMode;
+use keylapse::timers::TriggerKey;
+use keylapse::{Attached, Backoff, Client, Done, Expired, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_console::Console;
 use keylapse_support::{Deadline, Provider, Reach, Server, skipped};
 use tokio::time::timeout;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Cancelled, Done, ErrorKind, Expired, Failure, Lapse, Listener, Schedule, Topic, TriggerKey};
+use keylapse::timers::TriggerKey;
+use keylapse::{Cancelled, Done, ErrorKind, Expired, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Denial, Middleman, Proxy, Server, command, eventually, skipped_on_a_cluster};
 use redis::Value;
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Replayed, Schedule, Topic};
+use keylapse::dead_letters::Replayed;
+use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Schedule, Topic};
 use keylapse_support::{Proxy, Then};
 
 use self::contents::{Contents, fill};

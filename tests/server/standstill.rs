@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
-use keylapse::{Done, ErrorKind, Failure, Handler, Lapse, Listener, Schedule, Topic};
+use keylapse::handler::Handler;
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;

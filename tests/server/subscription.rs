@@ -135,8 +135,9 @@ async fn assert_one_in_two_seconds(reach: Reach) {
     let (running, mut reported) = start(keylapse::Listener::builder(proxy.app_url()).save_requests());
     // Until it is known whether events flow, and each script was loaded.
     let began = Instant::now();
-    let is_settled =
-        |stats: &keylapse::Stats| stats.listener().sweeps >= 3 && began.elapsed() >= Duration::from_secs(20);
+    let is_settled = |stats: &keylapse::stats::Stats| {
+        stats.listener().sweeps >= 3 && began.elapsed() >= Duration::from_secs(20)
+    };
     running.until("the listener to settle", is_settled).await;
     proxy.reset_counts();
     let began = Instant::now();

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylapse::handler::Handler;
+use keylapse::health::Health;
 use keylapse::internals::scripts;
-use keylapse::{
-    Done, Error, Failure, Handler, Health, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Stats, Topic,
-};
+use keylapse::stats::Stats;
+use keylapse::{Done, Error, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;

@@ -5,11 +5,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::attached::{Deed, Note};
 use keylapse::internals::names::{PartitionNames, WIRE_VERSION, partition_of};
 use keylapse::internals::record::{History, Letter, Record, State};
 use keylapse::internals::{ServerTime, scripts};
-use keylapse::{ArmingId, DeadReason, Done, Expired, Failure, Lapse, Topic};
+use keylapse::timers::ArmingId;
+use keylapse::{Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually, skipped};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;

@@ -6,7 +6,8 @@ use keylapse::internals::{
     CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, OpFlags, Settle, SettleReply,
     SlotId, Store, Token, TopicEntry, WireWhen,
 };
-use keylapse::{ArmingId, Cancelled, ErrorKind, Result};
+use keylapse::timers::ArmingId;
+use keylapse::{Cancelled, ErrorKind, Result};
 use keylapse_support::{APP_USER, Server};
 use redis::Value;
 

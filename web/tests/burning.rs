@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse::{
-    Destination, DestinationState, Destinations, Done, Failure, Key, Lapse, Listener, Schedule, Topic,
-};
+use keylapse::destinations::{Destination, DestinationState, Destinations};
+use keylapse::{Done, Failure, Key, Lapse, Listener, Schedule, Topic};
 use keylapse_console::{Alarm, AlarmKind, Console, Status};
 use keylapse_support::{Server, eventually};
 use tokio::sync::oneshot;

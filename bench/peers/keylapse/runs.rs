@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::{Done, Failure, Lapse, Listener, Stats, Topic};
+use keylapse::stats::Stats;
+use keylapse::{Done, Failure, Lapse, Listener, Topic};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 

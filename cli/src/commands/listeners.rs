@@ -1,7 +1,8 @@
 //! `keylapse listeners`: who listens, to what, and how well it hears; and `keylapse hosts`: the hosts that listeners call for
 //! webhooks, and by which of them work is held back.
 
-use keylapse::{Destination, ListenerReport};
+use keylapse::destinations::Destination;
+use keylapse::fleet::ListenerReport;
 use keylapse_console::words::brief;
 use keylapse_console::{Console, Status};
 use serde::Serialize;

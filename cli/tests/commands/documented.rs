@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Destination, DestinationState, Destinations};
+use keylapse::destinations::{Destination, DestinationState, Destinations};
 use keylapse_support::eventually;
 use serde_json::{Map, Value};
 

@@ -286,9 +286,10 @@ async fn keys_of_64_kib_are_refused_and_cut_where_others_have_written_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn payloads_of_eight_mebibytes_do_not_hold_up_a_page() {
     let scene = Scene::new().await;
-    let large = Topic::<String>::new("large:{id}").expect("a topic").payload_limit(keylapse::MAX_PAYLOAD);
+    let large =
+        Topic::<String>::new("large:{id}").expect("a topic").payload_limit(keylapse::limits::MAX_PAYLOAD);
     for n in 0..4 {
-        let payload = "x".repeat(keylapse::MAX_PAYLOAD - 2);
+        let payload = "x".repeat(keylapse::limits::MAX_PAYLOAD - 2);
         let armed = scene.schedule.arm(&large, n, HOUR, &payload).await.expect("an arming");
         assert!(armed.is_armed());
     }

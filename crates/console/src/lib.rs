@@ -320,11 +320,13 @@ impl KnownTopic {
     fn new(console: &Console, entry: &TopicEntry) -> Result<Self, UnreadableTopic> {
         let mut topic = Topic::raw_named(&entry.name, &entry.pattern)
             .map_err(|error| UnreadableTopic::new(entry.name.as_bytes(), error.to_string()))?;
-        topic =
-            topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(keylapse::MAX_PAYLOAD);
+        topic = topic
+            .partitions(entry.partitions)
+            .triggers(entry.triggers)
+            .payload_limit(keylapse::limits::MAX_PAYLOAD);
         // The programs that attach it say whether any prefix is allowed.
         topic.config_mut().attach = entry.attached.then(|| Policy { any_prefix: true, ..Policy::default() });
-        topic.config_mut().max_delay = keylapse::MAX_DELAY;
+        topic.config_mut().max_delay = keylapse::limits::MAX_DELAY;
         Ok(Self { console: console.clone(), topic, partitions: Arc::default() })
     }
 

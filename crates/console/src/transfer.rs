@@ -85,7 +85,7 @@ impl KnownTopic {
         state: EntryState,
         after: Option<&Cursor>,
     ) -> Result<(Vec<Export>, u64, Option<Cursor>)> {
-        let whole = Some(keylapse::MAX_PAYLOAD);
+        let whole = Some(keylapse::limits::MAX_PAYLOAD);
         let page = self.filtered(state, &Filter::default(), after, PAGE, whole).await?;
         let all = page.entries.len();
         let lines: Vec<_> = page.entries.into_iter().filter_map(|entry| self.line(entry)).collect();

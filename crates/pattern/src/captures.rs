@@ -12,8 +12,8 @@ use crate::escape::excerpt;
 /// place in the key follows from its place in the pattern, and nothing else is stored.
 ///
 /// ```
-/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-/// let pattern = keylapse::Pattern::new("app:{region}:{id}")?;
+/// # mod keylapse { pub use keylapse_pattern as pattern; }
+/// let pattern = keylapse::pattern::Pattern::new("app:{region}:{id}")?;
 /// let captures = pattern.matches(b"app:eu:\xff").ok_or("no match")?;
 ///
 /// assert_eq!(captures.get_str("region"), Some("eu"));
@@ -53,8 +53,8 @@ impl Captures {
     /// What the capture of this number took, counted from 0 on the left.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// let pattern = keylapse::Pattern::new("app:{region}:x:{id}")?;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// let pattern = keylapse::pattern::Pattern::new("app:{region}:x:{id}")?;
     /// let captures = pattern.matches(b"app:eu:x:7").ok_or("no match")?;
     /// assert_eq!(captures.get_index(1), Some(&b"7"[..]));
     /// assert_eq!(captures.get_index(2), None);

@@ -11,8 +11,8 @@ use crate::escape::excerpt;
 /// The message is one line, with control characters escaped, and ends with what to do instead.
 ///
 /// ```
-/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-/// use keylapse::{Pattern, pattern::PatternErrorKind};
+/// # mod keylapse { pub use keylapse_pattern as pattern; }
+/// use keylapse::pattern::{Pattern, PatternErrorKind};
 ///
 /// let error = Pattern::new("app:order-{id}").unwrap_err();
 /// assert_eq!(error.kind(), PatternErrorKind::CaptureBesideText);
@@ -23,7 +23,7 @@ use crate::escape::excerpt;
 ///     "pattern `app:order-{id}`, byte 10: a capture must be a whole segment; \
 ///      write a ':' between, or one capture with a regular expression such as `{id:order-[0-9]+}`",
 /// );
-/// # Ok::<(), keylapse::PatternError>(())
+/// # Ok::<(), keylapse::pattern::PatternError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
@@ -157,8 +157,8 @@ kinds! {
 /// match some key.
 ///
 /// ```
-/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-/// use keylapse::{Pattern, pattern::Router};
+/// # mod keylapse { pub use keylapse_pattern as pattern; }
+/// use keylapse::pattern::{Pattern, Router};
 ///
 /// let mut router = Router::new();
 /// router.insert(Pattern::new("app:{id}")?, ())?;

@@ -6,8 +6,8 @@
 //! A [`Router`] finds the most specific of many patterns.
 //!
 //! ```
-//! # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-//! use keylapse::Pattern;
+//! # mod keylapse { pub use keylapse_pattern as pattern; }
+//! use keylapse::pattern::Pattern;
 //!
 //! let notice = Pattern::new("app:trans:notice:{id:[0-9]+}")?;
 //!
@@ -98,13 +98,13 @@ use segment::{SEPARATOR, Segment, split};
 /// so `{a}` and `{b}` differ although they match the same keys.
 ///
 /// ```
-/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-/// use keylapse::Pattern;
+/// # mod keylapse { pub use keylapse_pattern as pattern; }
+/// use keylapse::pattern::Pattern;
 ///
 /// let pattern: Pattern = "orders:{region}:{id:[0-9]{1,10}}".parse()?;
 /// assert!(pattern.is_match(b"orders:eu:42"));
 /// assert_eq!(pattern.to_string(), "orders:{region}:{id:[0-9]{1,10}}");
-/// # Ok::<(), keylapse::PatternError>(())
+/// # Ok::<(), keylapse::pattern::PatternError>(())
 /// ```
 #[derive(Clone)]
 pub struct Pattern(Arc<Compiled>);
@@ -124,8 +124,8 @@ impl Pattern {
     /// says where in it the trouble is, and what to write instead:
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::Pattern;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::Pattern;
     ///
     /// let error = Pattern::new("app:*:id").unwrap_err();
     /// assert_eq!(error.pattern(), "app:*:id");
@@ -155,10 +155,10 @@ impl Pattern {
     /// takes values.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// let pattern = keylapse::Pattern::new("app:{region}:{id:[0-9]+}")?;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// let pattern = keylapse::pattern::Pattern::new("app:{region}:{id:[0-9]+}")?;
     /// assert!(pattern.capture_names().eq(["region", "id"]));
-    /// # Ok::<(), keylapse::PatternError>(())
+    /// # Ok::<(), keylapse::pattern::PatternError>(())
     /// ```
     pub fn capture_names(&self) -> impl Iterator<Item = &str> {
         self.segments().iter().filter(|segment| !segment.is_literal()).map(|capture| &*capture.text)
@@ -170,8 +170,8 @@ impl Pattern {
     /// all that is needed, [`is_match`](Self::is_match) copies nothing.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// let cart = keylapse::Pattern::new("shop:cart:{user}:{path..}")?;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// let cart = keylapse::pattern::Pattern::new("shop:cart:{user}:{path..}")?;
     /// let captures = cart.matches(b"shop:cart:7:items:\xff").ok_or("no match")?;
     /// assert_eq!(captures.get_str("user"), Some("7"));
     /// assert_eq!(captures.get("path"), Some(&b"items:\xff"[..]));
@@ -187,11 +187,11 @@ impl Pattern {
     /// The time this takes is linear in the length of the key.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// let image = keylapse::Pattern::new("images:{id}")?;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// let image = keylapse::pattern::Pattern::new("images:{id}")?;
     /// assert!(image.is_match(b"images:7"));
     /// assert!(!image.is_match(b"imagesfoo:7"));
-    /// # Ok::<(), keylapse::PatternError>(())
+    /// # Ok::<(), keylapse::pattern::PatternError>(())
     /// ```
     pub fn is_match(&self, key: &[u8]) -> bool {
         let fitting = self.parts(key).take_while(|(segment, part)| segment.fault(part).is_none());
@@ -210,8 +210,8 @@ impl Pattern {
     /// expression does not match it.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::{Pattern, pattern::PatternErrorKind};
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::{Pattern, PatternErrorKind};
     ///
     /// let cart = Pattern::new("shop:{region:[a-z]+}:{path..}")?;
     /// assert_eq!(cart.build(["eu", "cart:7"])?, b"shop:eu:cart:7");
@@ -220,7 +220,7 @@ impl Pattern {
     /// assert_eq!(kind(&["eu"]), Err(PatternErrorKind::MissingValue));
     /// assert_eq!(kind(&["eu", "cart:"]), Err(PatternErrorKind::EmptyValue));
     /// assert_eq!(kind(&["EU", "cart"]), Err(PatternErrorKind::ValueMismatch));
-    /// # Ok::<(), keylapse::PatternError>(())
+    /// # Ok::<(), keylapse::pattern::PatternError>(())
     /// ```
     pub fn build<V: AsRef<[u8]>>(
         &self,
@@ -259,14 +259,14 @@ impl Pattern {
     /// the `:` after them.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::Pattern;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::Pattern;
     ///
     /// let prefix = |source: &str| Pattern::new(source).map(|p| p.literal_prefix().to_owned());
     /// assert_eq!(prefix("app:trans:{id}:x")?, "app:trans:");
     /// assert_eq!(prefix("app:config")?, "app:config");
     /// assert_eq!(prefix("{app}:config")?, "");
-    /// # Ok::<(), keylapse::PatternError>(())
+    /// # Ok::<(), keylapse::pattern::PatternError>(())
     /// ```
     pub fn literal_prefix(&self) -> &str {
         &self.0.prefix
@@ -278,14 +278,14 @@ impl Pattern {
     /// `A-Z a-z 0-9 _ . -`.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::Pattern;
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::Pattern;
     ///
     /// let name = |source: &str| Pattern::new(source).map(|p| p.default_name());
     /// assert_eq!(name("app:trans:notice:{id}")?.as_deref(), Some("app.trans.notice"));
     /// assert_eq!(name("{app}:notice")?, None);
     /// assert_eq!(name("café:{id}")?, None);
-    /// # Ok::<(), keylapse::PatternError>(())
+    /// # Ok::<(), keylapse::pattern::PatternError>(())
     /// ```
     pub fn default_name(&self) -> Option<String> {
         let name = self.literal_prefix().trim_end_matches(':').replace(':', ".");

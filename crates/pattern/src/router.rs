@@ -26,8 +26,8 @@ type Shape = Vec<Kind>;
 /// [Which one that is](super#which-pattern-wins) never depends on the order in which they came.
 ///
 /// ```
-/// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-/// use keylapse::{Pattern, pattern::Router};
+/// # mod keylapse { pub use keylapse_pattern as pattern; }
+/// use keylapse::pattern::{Pattern, Router};
 ///
 /// let mut router = Router::new();
 /// router.insert(Pattern::new("app:{rest..}")?, "anything")?;
@@ -67,8 +67,8 @@ impl<V> Router<V> {
     /// complex to be compared, which counts as a conflict too. The router stays as it was.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::{Pattern, pattern::Router};
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::{Pattern, Router};
     ///
     /// let mut router = Router::new();
     /// router.insert(Pattern::new("app:{id:[0-9]+}")?, 1)?;
@@ -100,8 +100,8 @@ impl<V> Router<V> {
     /// The most specific pattern that matches the key, and its value.
     ///
     /// ```
-    /// # mod keylapse { pub use keylapse_pattern::{self as pattern, *}; }
-    /// use keylapse::{Pattern, pattern::Router};
+    /// # mod keylapse { pub use keylapse_pattern as pattern; }
+    /// use keylapse::pattern::{Pattern, Router};
     ///
     /// let mut router = Router::new();
     /// router.insert(Pattern::new("app:{id}")?, "handler")?;

@@ -20,7 +20,7 @@ pub struct Puller<T> {
     jobs: mpsc::Sender<Job<T>>,
 }
 
-impl<T: Send + 'static> keylapse::Handler<T> for Puller<T> {
+impl<T: Send + 'static> keylapse::handler::Handler<T> for Puller<T> {
     async fn call(&self, lapse: Lapse<T>) -> Result<Outcome, Failure> {
         let (verdict, said) = oneshot::channel();
         self.jobs.clone().send(Job { lapse, verdict }).await?;

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use by_hand::{Answer, DEFERRALS};
-use keylapse::{DeadReason, Replayed, Schedule, TimerPhase};
+use keylapse::Schedule;
+use keylapse::dead_letters::{DeadReason, Replayed};
+use keylapse::timers::TimerPhase;
 use keylapse_support::{Proxy, Then, command, eventually};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, RedisResult, Value, cmd};

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
+use keylapse::NewArm;
+use keylapse::dead_letters::DeadReason;
 use keylapse::testing::TestBed;
-use keylapse::{DeadReason, NewArm};
 use recipes::list::with_keylapse::{mail, sales, sold};
 use recipes::stage::ledger::Event;
 

@@ -5,7 +5,9 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use keylapse::{Backoff, DeadReason, Lapse, Listener, Outcome, Replayed, Schedule, TimerPhase, Topic};
+use keylapse::dead_letters::{DeadReason, Replayed};
+use keylapse::timers::TimerPhase;
+use keylapse::{Backoff, Lapse, Listener, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually, skipped};
 use recipes::mover::with_keylapse::{BOUND, READY, delay, orders, push};
 use redis::AsyncCommands;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use keylapse::ForwardTo;
+use keylapse::forward::ForwardTo;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use toml::Spanned;
 

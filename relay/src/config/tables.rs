@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use keylapse::Treatment;
+use keylapse::attach::Treatment;
 use serde::Deserialize;
 use toml::Spanned;
 

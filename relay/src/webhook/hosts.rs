@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Destination, DestinationState};
+use keylapse::destinations::{Destination, DestinationState};
 use metrics::Gauge;
 use tokio::time::Instant;
 use tracing::{info, warn};

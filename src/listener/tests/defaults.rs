@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::forward::ForwardTo;
 use crate::policy::{Counting, Fields, Policy, Treatment};
-use crate::{
-    Attached, Backoff, Client, Durably, ForwardTo, Listener, Priority, Schedule, Servers, Tls, Topic,
-};
+use crate::timers::Durably;
+use crate::{Attached, Backoff, Client, Listener, Priority, Schedule, Servers, Tls, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);

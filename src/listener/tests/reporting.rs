@@ -1,7 +1,8 @@
 //! What a listener says of itself where others find it.
 
+use crate::ErrorKind;
+use crate::fleet::ListenerReport;
 use crate::testing::Fault;
-use crate::{ErrorKind, ListenerReport};
 
 use super::*;
 

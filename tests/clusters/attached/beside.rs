@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::EventMode;
+use keylapse::health::EventMode;
 use keylapse::testing::{Cluster, Node, SentinelGroup};
 use keylapse_support::eventually;
 use tokio::task::JoinHandle;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use keylapse::EventMode;
+use keylapse::health::EventMode;
 use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::{Proxy, eventually};
 

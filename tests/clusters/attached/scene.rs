@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use keylapse::handler::Handler;
+use keylapse::health::EventMode;
+use keylapse::stats::AttachedStats;
 use keylapse::testing::{Cluster, Node, Reply};
-use keylapse::{
-    Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, Lapse, Listener, Topic,
-};
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Listener, Topic};
 use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 

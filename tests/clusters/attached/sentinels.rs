@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::EventMode;
+use keylapse::health::EventMode;
 use keylapse::testing::{Node, SentinelGroup};
 use keylapse_support::eventually;
 

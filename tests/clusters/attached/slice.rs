@@ -1,6 +1,7 @@
 //! From another program's `SET … PX` to the handler, on whatever server the key lies.
 
-use keylapse::{EventMode, Expiry};
+use keylapse::Expiry;
+use keylapse::health::EventMode;
 use keylapse_support::eventually;
 
 use crate::attached::scene::{Scene, Writer, order, three};

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylapse::{DeadReason, Schedule};
+use keylapse::Schedule;
+use keylapse::dead_letters::DeadReason;
 use keylapse_support::{Builder, Fsync, Server};
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
                 listening.stop().await.unwrap();
             });
         }
-        for time in DURATIONS.into_iter().filter(|time| *time > keylapse::MAX_DELAY) {
+        for time in DURATIONS.into_iter().filter(|time| *time > keylapse::limits::MAX_DELAY) {
             let refused = ends(move || paused(async { TestBed::new().pass(time).await })).unwrap_err();
             assert!(refused.contains("more than ten years"), "{refused}");
         }

@@ -55,10 +55,10 @@ const ELSEWHERE: [&str; 25] = [
 
 /// Methods that take no value of a caller's, but a function.
 const TOLD: [&str; 6] = [
-    "BulkRequest::for_each",
-    "BulkRequest::progress",
+    "timers::BulkRequest::for_each",
+    "timers::BulkRequest::progress",
     // Written by a program, and called by a listener.
-    "Destinations::try_now",
+    "destinations::Destinations::try_now",
     "ListenerBuilder::trace",
     "console::KnownTopic::verify",
     "console::Rates::keep",

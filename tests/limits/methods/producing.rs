@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures::stream::iter;
+use keylapse::dead_letters::DeadReason;
+use keylapse::forward::ForwardTo;
+use keylapse::pattern::Captures;
+use keylapse::stats::Distribution;
 use keylapse::testing::TestBed;
-use keylapse::{
-    Arming, ArmingId, Captures, DeadReason, Distribution, Done, Durably, Failure, ForwardTo, Key, Lapse,
-    NewArm, Outcome, Schedule, Topic, When,
-};
+use keylapse::timers::{ArmingId, Durably};
+use keylapse::{Arming, Done, Failure, Key, Lapse, NewArm, Outcome, Schedule, Topic, When};
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SHARES, SIZES, long, texts, whens};
 use super::{Case, or_refused, paused};
@@ -29,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
         ],
         || paused(keys_and_times()),
     ),
-    (&["ArmRequest::traceparent", "Schedule::trace"], || {
+    (&["timers::ArmRequest::traceparent", "Schedule::trace"], || {
         paused(async {
             let (bed, topic) = (TestBed::new(), topic());
             for text in texts() {
@@ -39,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["Durably::replicas", "Durably::fsync", "Durably::within"], || {
+    (&["timers::Durably::replicas", "timers::Durably::fsync", "timers::Durably::within"], || {
         paused(async {
             let (bed, topic) = (TestBed::new(), topic());
             for limit in DURATIONS {
@@ -56,7 +58,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["ForwardTo::list", "ForwardTo::stream", "Schedule::forward"], || {
+    (&["forward::ForwardTo::list", "forward::ForwardTo::stream", "Schedule::forward"], || {
         paused(async {
             let bed = TestBed::new();
             for text in texts() {
@@ -66,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["ForwardTo::max_length", "ForwardTo::remember_for"], || {
+    (&["forward::ForwardTo::max_length", "forward::ForwardTo::remember_for"], || {
         paused(async {
             let bed = TestBed::new();
             let forward = async |to: ForwardTo| bed.schedule().forward(&to, "1", "message").await.unwrap();
@@ -88,7 +90,7 @@ pub(super) const CASES: &[Case] = &[
             bed.schedule().resume(&topic).await.unwrap();
         });
     }),
-    (&["Schedule::repartition", "RepartitionRequest::wait"], || {
+    (&["Schedule::repartition", "topics::RepartitionRequest::wait"], || {
         paused(async {
             let (bed, topic) = (TestBed::new(), topic());
             bed.schedule().resume(&topic).await.unwrap();
@@ -101,7 +103,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["DeadLetters::page"], || {
+    (&["dead_letters::DeadLetters::page"], || {
         paused(async {
             let (bed, topic) = (TestBed::new(), topic());
             let die = |_: Lapse<u32>| async { Err::<(), _>(Failure::dead(long())) };
@@ -154,8 +156,16 @@ pub(super) const CASES: &[Case] = &[
         });
     }),
     // Looked up there.
-    (&["Stats::topic", "Stats::attached", "Stats::lateness", "Stats::handler_times"], || {}),
-    (&["ListenerReport::serves"], || {
+    (
+        &[
+            "stats::Stats::topic",
+            "stats::Stats::attached",
+            "stats::Stats::lateness",
+            "stats::Stats::handler_times",
+        ],
+        || {},
+    ),
+    (&["fleet::ListenerReport::serves"], || {
         paused(async {
             let bed = TestBed::new();
             let listening =
@@ -166,24 +176,24 @@ pub(super) const CASES: &[Case] = &[
             listening.stop().await.unwrap();
         });
     }),
-    (&["ArmingId::from_bytes"], || {
+    (&["timers::ArmingId::from_bytes"], || {
         for length in [0, 1, 7, 8, 9, 1 << 20] {
             assert_eq!(ArmingId::from_bytes(&vec![0xff; length]).is_some(), length == 8);
         }
     }),
-    (&["DeadReason::from_code"], || {
+    (&["dead_letters::DeadReason::from_code"], || {
         for code in 0..=u8::MAX {
             assert_eq!(DeadReason::from_code(code).code(), code);
         }
     }),
-    (&["Distribution::quantile"], || {
+    (&["stats::Distribution::quantile"], || {
         for numbers in [vec![], vec![u64::MAX; 1000], vec![0, 1], vec![1, 0, u64::MAX]] {
             let times = Distribution::from(numbers);
             SHARES.into_iter().for_each(|share| _ = times.quantile(share));
         }
     }),
-    (&["Captures::get", "Captures::get_str", "Captures::get_index"], || {
-        let pattern = keylapse::Pattern::new("a:{id}").unwrap();
+    (&["pattern::Captures::get", "pattern::Captures::get_str", "pattern::Captures::get_index"], || {
+        let pattern = keylapse::pattern::Pattern::new("a:{id}").unwrap();
         let captures: Captures = pattern.matches(b"a:1").unwrap();
         assert!(texts().iter().all(|name| captures.get(name).is_none() && captures.get_str(name).is_none()));
         assert_eq!(SIZES.into_iter().filter_map(|at| captures.get_index(at)).count(), 1);

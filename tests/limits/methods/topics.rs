@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use keylapse::attach::WriteBack;
 use keylapse::testing::TestBed;
-use keylapse::{Attached, Backoff, Done, Expired, Failure, Lapse, Topic, WriteBack};
+use keylapse::{Attached, Backoff, Done, Expired, Failure, Lapse, Topic};
 use serde_json::Value;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SIZES, texts};
@@ -59,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
             Backoff::default(),
         ] {
             for attempt in NUMBERS {
-                assert!(backoff.delay(attempt) <= keylapse::MAX_DELAY);
+                assert!(backoff.delay(attempt) <= keylapse::limits::MAX_DELAY);
             }
         }
     }),
@@ -74,7 +75,7 @@ pub(super) const CASES: &[Case] = &[
     (&["Attached::revision"], || attached(NUMBERS, Attached::revision)),
     (&["Attached::scan_every"], || attached(DURATIONS, Attached::scan_every)),
     (&["Attached::scan_rate"], || attached(NUMBERS, Attached::scan_rate)),
-    (&["WriteBack::counting_in"], || {
+    (&["attach::WriteBack::counting_in"], || {
         attached(texts(), |topic, field| topic.keep_values(1000).write_back(WriteBack::counting_in(field)));
     }),
 ];

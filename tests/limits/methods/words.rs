@@ -1,7 +1,8 @@
 //! Patterns, texts and figures, which need no server.
 
+use keylapse::destinations::{Destination, DestinationState};
+use keylapse::pattern::Pattern;
 use keylapse::pattern::Router;
-use keylapse::{Destination, DestinationState, Pattern};
 use keylapse_console::{
     AlarmKind, Done, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
 };
@@ -10,7 +11,7 @@ use super::values::{COUNTS, DURATIONS, SHARES, SIZES, long, texts};
 use super::{Case, or_refused};
 
 pub(super) const CASES: &[Case] = &[
-    (&["Pattern::new"], || {
+    (&["pattern::Pattern::new"], || {
         for text in texts() {
             let pattern = Pattern::new(&text);
             assert!(pattern.is_ok() || pattern.unwrap_err().to_string().len() < 4000);
@@ -20,22 +21,30 @@ pub(super) const CASES: &[Case] = &[
             assert!(pattern.is_ok() || pattern.unwrap_err().to_string().len() < 4000);
         }
     }),
-    (&["Pattern::build", "Pattern::is_match", "Pattern::matches", "pattern::Router::route"], || {
-        for source in ["{rest..}", "a:{id}", "{a}:{b:x+}:{rest..}", "{a:(x+x+)+y}"] {
-            let pattern = Pattern::new(source).unwrap();
-            let mut router = Router::new();
-            router.insert(pattern.clone(), ()).unwrap();
-            for text in texts() {
-                for values in [vec![], vec![&text], vec![&text; 3], vec![&text; 1000]] {
-                    let built = pattern.build(values);
-                    assert!(built.is_ok() || built.unwrap_err().to_string().len() < 4000);
+    (
+        &[
+            "pattern::Pattern::build",
+            "pattern::Pattern::is_match",
+            "pattern::Pattern::matches",
+            "pattern::Router::route",
+        ],
+        || {
+            for source in ["{rest..}", "a:{id}", "{a}:{b:x+}:{rest..}", "{a:(x+x+)+y}"] {
+                let pattern = Pattern::new(source).unwrap();
+                let mut router = Router::new();
+                router.insert(pattern.clone(), ()).unwrap();
+                for text in texts() {
+                    for values in [vec![], vec![&text], vec![&text; 3], vec![&text; 1000]] {
+                        let built = pattern.build(values);
+                        assert!(built.is_ok() || built.unwrap_err().to_string().len() < 4000);
+                    }
+                    let matches = pattern.is_match(text.as_bytes());
+                    assert_eq!(pattern.matches(text.as_bytes()).is_some(), matches);
+                    assert_eq!(router.route(text.as_bytes()).is_some(), matches);
                 }
-                let matches = pattern.is_match(text.as_bytes());
-                assert_eq!(pattern.matches(text.as_bytes()).is_some(), matches);
-                assert_eq!(router.route(text.as_bytes()).is_some(), matches);
             }
-        }
-    }),
+        },
+    ),
     (&["console::parse_span"], || {
         let more = [
             "18446744073709551615d",
@@ -111,7 +120,7 @@ pub(super) const CASES: &[Case] = &[
         }
         texts().iter().for_each(|text| _ = rates.of(text, 0, 0));
     }),
-    (&["Destination::new"], || {
+    (&["destinations::Destination::new"], || {
         for text in texts() {
             assert_eq!(Destination::new(text.clone(), DestinationState::Open).name, text);
         }

@@ -3,11 +3,12 @@
 use crate::model::rig::{ArmReply, LEASE, Rig, keys};
 use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
+use keylapse::dead_letters::Replayed;
 use keylapse::internals::{
     AckReply, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, OpFlags, Replay, Scan, Settle,
     SettleReply, SlotId, WireWhen,
 };
-use keylapse::{Cancelled, ErrorKind, Replayed, Rescheduled, Result};
+use keylapse::{Cancelled, ErrorKind, Rescheduled, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {

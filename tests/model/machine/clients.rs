@@ -1,7 +1,7 @@
 //! From a step to a call: fills in keys, times, ids and tokens.
 
 use bytes::Bytes;
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::record::State;
 use keylapse::internals::{
     Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,

@@ -1,12 +1,13 @@
 //! Calls for keys that other programs write, in the few words that a readable case needs.
 
 use bytes::Bytes;
+use keylapse::attach::{Unenrolled, WriteBack};
 use keylapse::internals::attached::{
     Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, NodeId, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Counting, Policy, ServerTime, TopicPolicy};
-use keylapse::{ArmingId, TriggerKey};
+use keylapse::timers::{ArmingId, TriggerKey};
 use redis::cmd;
 
 use super::{Ids, Rig};

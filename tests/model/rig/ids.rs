@@ -1,7 +1,7 @@
 //! Ids in the order in which they are asked for, so that failures read well.
 
-use keylapse::ArmingId;
 use keylapse::internals::{CancelId, ReplayId, SlotId, Token};
+use keylapse::timers::ArmingId;
 
 /// Counts.
 #[derive(Clone, Debug, Default)]

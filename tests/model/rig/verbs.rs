@@ -3,12 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::internals::record::State;
 use keylapse::internals::{
     AckReply, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index, LetterBounds, Look,
     NewTimer, OpFlags, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply, WireWhen,
 };
-use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
+use keylapse::timers::ArmingId;
+use keylapse::{Arming, Rescheduled, Result};
 
 use super::{Ids, Rig};
 use crate::produce::{Cancel, Produce};

@@ -1,8 +1,9 @@
 //! Records and states that are not as they should be.
 
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::record::{Letter, State};
 use keylapse::internals::{Claim, End, Scan, SettleReply};
-use keylapse::{ArmingId, DeadReason};
+use keylapse::timers::ArmingId;
 
 use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms};
 

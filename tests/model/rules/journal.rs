@@ -1,6 +1,6 @@
 //! The journal keeps what has ended, where it is asked for, and nothing of it costs a timer.
 
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::{Ending, JournalBounds, JournalPosition, Scan, ToldOf, WireWhen};
 
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};

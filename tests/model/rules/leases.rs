@@ -2,7 +2,7 @@
 
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::record::Letter;
 use keylapse::internals::record::State;
 use keylapse::internals::{AckReply, End, Group, Index, Scan, SettleReply, WireWhen};

@@ -2,11 +2,12 @@
 
 use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
 use bytes::Bytes;
+use keylapse::dead_letters::Replayed;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{
     Group, Index, LetterBounds, LetterPosition, NewTimer, Replay, Scan, Settle, WireWhen,
 };
-use keylapse::{Cancelled, Replayed, Rescheduled};
+use keylapse::{Cancelled, Rescheduled};
 
 on_each_server! {
     the_oldest_letters_make_room,

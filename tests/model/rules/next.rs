@@ -2,9 +2,10 @@
 
 use crate::model::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
+use keylapse::Cancelled;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply, WireWhen};
-use keylapse::{Cancelled, DeadReason};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
@@ -180,7 +181,7 @@ async fn what_a_dying_attempt_has_armed_for_its_own_key_dies_with_it_and_does_no
     assert_eq!(armings, [pill, own.arming]);
     assert_eq!(rig.arm_again(&own).await.code, ArmCode::Superseded);
 
-    assert_eq!(rig.replay(&letters[1].1).await, keylapse::Replayed::Replayed);
+    assert_eq!(rig.replay(&letters[1].1).await, keylapse::dead_letters::Replayed::Replayed);
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].record[17..], own.payload);
 }

@@ -3,7 +3,7 @@
 use crate::model::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
 use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
-use keylapse::Replayed;
+use keylapse::dead_letters::Replayed;
 use keylapse::internals::record::State;
 use keylapse::internals::{Claim, End, Index, Look, NewTimer, ServerTime, WireWhen};
 

@@ -1,7 +1,7 @@
 //! The ends of attempts.
 
 use bytes::Bytes;
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token};
 

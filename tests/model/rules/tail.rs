@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::{End, Ending, Overheard, Scan, TailLine, Told, ToldOf, WireWhen, tail};
 use tokio::sync::mpsc::UnboundedReceiver;
 

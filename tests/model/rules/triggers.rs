@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylapse::internals::event::Event;
 use keylapse::internals::{Op, OpFlags, Trigger, events};
-use keylapse::{Durably, Reached, TriggerKey};
+use keylapse::timers::{Durably, Reached, TriggerKey};
 use keylapse_support::eventually;
 
 use crate::model::rig::{Rig, ms, unix_ms};

@@ -30,10 +30,8 @@ const BLESS: &str = "KEYLAPSE_BLESS";
 
 #[test]
 fn the_public_api_is_the_one_that_is_written_down() {
-    let root = Path::new(crate::REPOSITORY);
-    let modules = source::read(root, LISTED.into_iter().chain(INNER));
-    let found = Listing::of(modules, LISTED.map(|(name, _)| name)).text();
-    let list = root.join(LIST);
+    let found = found();
+    let list = Path::new(crate::REPOSITORY).join(LIST);
     if std::env::var_os(BLESS).is_some() {
         std::fs::write(&list, found).unwrap();
         return;
@@ -46,6 +44,24 @@ fn the_public_api_is_the_one_that_is_written_down() {
          If that is meant, this writes it down, and CHANGELOG.md tells users:\n    \
          {BLESS}=1 cargo test -p keylapse-tests-published public_api"
     );
+}
+
+/// A reader finds one name for each thing, and few at the root; the others are in modules by subject.
+#[test]
+fn each_item_has_one_path_and_the_root_has_few() {
+    let found = found();
+    let paths = found.lines().filter_map(|line| line.split_once(" | "));
+    let again: Vec<_> = paths.clone().filter(|(_, text)| text.starts_with("pub use keylapse::")).collect();
+    assert!(again.is_empty(), "{again:#?}");
+    let at_the_root: BTreeSet<_> =
+        paths.filter(|(path, _)| path.matches("::").count() == 1).map(|(path, _)| path).collect();
+    let at_the_root: Vec<_> = at_the_root.into_iter().filter(|path| path.starts_with("keylapse::")).collect();
+    assert!((30..=45).contains(&at_the_root.len()), "{}: {at_the_root:#?}", at_the_root.len());
+}
+
+fn found() -> String {
+    let modules = source::read(Path::new(crate::REPOSITORY), LISTED.into_iter().chain(INNER));
+    Listing::of(modules, LISTED.map(|(name, _)| name)).text()
 }
 
 /// What was and is not (`-`), and what is and was not (`+`); empty where the lists are equal.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Client, ErrorKind, Listener, Schedule, Stats};
+use keylapse::stats::Stats;
+use keylapse::{Client, ErrorKind, Listener, Schedule};
 use keylapse_support::{Deadline, Direction, Proxy, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::store_of;
+use keylapse::limits::MAX_KEY;
+use keylapse::timers::TriggerKey;
 use keylapse::{
-    Arming, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, MAX_KEY, NewArm,
-    Schedule, Topic, TriggerKey,
+    Arming, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, NewArm, Schedule,
+    Topic,
 };
 use redis::Value;
 

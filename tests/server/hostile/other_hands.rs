@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::internals::names::WIRE_VERSION;
-use keylapse::{
-    Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule, Stats, TriggerKey,
-};
+use keylapse::stats::Stats;
+use keylapse::timers::TriggerKey;
+use keylapse::{Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadReason, Done, Failure, Lapse, Topic};
+use keylapse::dead_letters::DeadReason;
+use keylapse::{Backoff, Done, Failure, Lapse, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::scene::Tally;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Topic};
+use keylapse::dead_letters::DeadReason;
+use keylapse::limits::MAX_PAYLOAD;
+use keylapse::{Done, ErrorKind, Failure, Lapse, NewArm, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::scene::{Scene, Tally, orders};

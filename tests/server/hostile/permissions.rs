@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use keylapse::internals::store_of;
-use keylapse::{Arming, Backoff, Client, Error, ErrorKind, Listener, Schedule, Stats, Topic, TriggerKey};
+use keylapse::stats::Stats;
+use keylapse::timers::TriggerKey;
+use keylapse::{Arming, Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use redis::Value;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::names::WIRE_VERSION;
-use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Stats, Topic};
+use keylapse::stats::Stats;
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 
 use super::scene::{Tally, orders};

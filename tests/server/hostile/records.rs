@@ -3,9 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use keylapse::dead_letters::{DeadLetter, DeadReason, Replayed};
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{RepairStep, Scan, Store};
-use keylapse::{DeadLetter, DeadReason, ErrorKind, Replayed, Rescheduled, TimerPhase};
+use keylapse::timers::TimerPhase;
+use keylapse::{ErrorKind, Rescheduled};
 use keylapse_support::eventually;
 use redis::Value;
 

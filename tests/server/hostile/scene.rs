@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylapse::handler::Handler;
 use keylapse::internals::names::PartitionNames;
-use keylapse::{
-    Client, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
-};
+use keylapse::stats::TopicStats;
+use keylapse::{Client, Done, Failure, Lapse, Listener, ListenerBuilder, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 

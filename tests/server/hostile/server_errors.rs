@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Cancelled, Client, Error, ErrorKind, Failure, Lapse, Outcome, Schedule, Stats};
+use keylapse::stats::Stats;
+use keylapse::{Backoff, Cancelled, Client, Error, ErrorKind, Failure, Lapse, Outcome, Schedule};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 

@@ -4,7 +4,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse::internals::store_of;
-use keylapse::{Backoff, Client, Done, ErrorKind, Failure, Listener, MAX_DELAY, Schedule, Topic, When};
+use keylapse::limits::MAX_DELAY;
+use keylapse::{Backoff, Client, Done, ErrorKind, Failure, Listener, Schedule, Topic, When};
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
@@ -72,7 +73,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
     assert!(armed.expect("it is armed").is_armed());
     scene.proves_well("now").await;
     let timer = scene.schedule.look_up(&scene.topic, ["2125"]).await.unwrap().unwrap();
-    let keylapse::TimerPhase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
+    let keylapse::timers::TimerPhase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
     assert!(at > SystemTime::now() + MAX_DELAY - Duration::from_secs(60));
     scene.stop().await;
 }
@@ -161,7 +162,7 @@ async fn the_largest_settings_work() {
             .await;
     scene.proves_well("1").await;
     assert_eq!(schedule.dead_letters(&scene.topic).page(usize::MAX).await.unwrap().len(), 0);
-    let ask = keylapse::Durably::replicas(u32::MAX).within(Duration::ZERO);
+    let ask = keylapse::timers::Durably::replicas(u32::MAX).within(Duration::ZERO);
     let armed = schedule.arm(&scene.topic, ["2"], Duration::ZERO, &String::new()).durably(ask).await.unwrap();
     assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 0);
     scene.tally.until(2).await;
@@ -171,7 +172,9 @@ async fn the_largest_settings_work() {
 /// Retries and snoozes of a handler that knows no measure.
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_for_ever() {
-    use keylapse::{DeadReason, Failure, Lapse, Outcome, TimerPhase};
+    use keylapse::dead_letters::DeadReason;
+    use keylapse::timers::TimerPhase;
+    use keylapse::{Failure, Lapse, Outcome};
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().max_attempts(5).max_snoozes(5);
     let handler = |lapse: Lapse<String>| {

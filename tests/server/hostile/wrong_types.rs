@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use keylapse::internals::names::{PartitionNames, partition_of};
-use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Stats, Topic};
+use keylapse::stats::Stats;
+use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use keylapse::fleet::ListenerReport;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
@@ -12,7 +13,8 @@ use keylapse::internals::{
     RepairStep, RepartitionId, Repartitioning, Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token,
     TopicEntry, Trigger, WireWhen, scripts,
 };
-use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled, TriggerKey};
+use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse::{Arming, Rescheduled};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;

@@ -1,7 +1,7 @@
 //! What somebody does, as data.
 
 use bytes::Bytes;
-use keylapse::DeadReason;
+use keylapse::dead_letters::DeadReason;
 use keylapse::internals::attached::Deed;
 use keylapse::internals::{Cargo, Close, End, Index, Listing, Reshape, Scan, WireWhen};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use keylapse::{Arming, Client, MAX_PAYLOAD, Schedule, Topic};
+use keylapse::limits::MAX_PAYLOAD;
+use keylapse::{Arming, Client, Schedule, Topic};
 
 pub(super) const LATER: Duration = Duration::from_secs(3600);
 

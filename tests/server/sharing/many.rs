@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use keylapse::{Arming, MAX_PAYLOAD, TimerPhase};
+use keylapse::Arming;
+use keylapse::limits::MAX_PAYLOAD;
+use keylapse::timers::TimerPhase;
 use keylapse_support::{Direction, eventually, skipped_on_a_cluster};
 
 use super::scene::{LATER, Scene};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use keylapse::{NewArm, TimerPhase};
+use keylapse::NewArm;
+use keylapse::timers::TimerPhase;
 use keylapse_support::{Direction, Then, eventually};
 
 use super::scene::{Caller, LATER, Scene, word_of};

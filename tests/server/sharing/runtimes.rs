@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use keylapse::Durably;
+use keylapse::timers::Durably;
 use keylapse_support::{Direction, Then, eventually};
 use tokio::runtime::{Builder, Runtime};
 

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, join, join_all};
+use keylapse::Client;
 use keylapse::internals::scripts;
-use keylapse::{Client, Timer};
+use keylapse::timers::Timer;
 use keylapse_support::{Direction, Proxy, Server, Then, eventually};
 use tokio::task::JoinHandle;
 

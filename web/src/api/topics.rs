@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::{Destination, ListenerReport};
+use keylapse::destinations::Destination;
+use keylapse::fleet::ListenerReport;
 use keylapse_console::doctor::Diagnosis;
 use keylapse_console::{
     Alarm, Checked, Console, KnownTopic, Limits, Registry, Status, TopicStatus, UnreadableTopic, parse_span,

@@ -1,6 +1,6 @@
 //! Timers, letters and enrolled keys in lines, and what can be done to them.
 
-use keylapse::FailedAttempt;
+use keylapse::dead_letters::FailedAttempt;
 use keylapse_console::words::{short, size};
 use keylapse_console::{Entry, EntryState, text};
 

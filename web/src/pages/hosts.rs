@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse::{Destination, DestinationState};
+use keylapse::destinations::{Destination, DestinationState};
 use keylapse_console::show_count;
 use keylapse_console::words::{brief, short};
 use serde::Deserialize;

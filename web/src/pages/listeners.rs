@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
-use keylapse::ListenerReport;
+use keylapse::fleet::ListenerReport;
 use keylapse_console::words::{brief, short};
 use keylapse_console::{counted, show_count};
 
@@ -63,7 +63,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response, Trouble> {
 
 fn row(report: &ListenerReport, silent: Option<String>, visit: &Visit, frame: &Frame) -> Row {
     let names: Vec<_> = report.topics.keys().filter(|name| visit.who.may(name)).collect();
-    let node = |node: &keylapse::NodeReport| Node {
+    let node = |node: &keylapse::fleet::NodeReport| Node {
         name: short(&node.node, 120),
         mode: short(&node.mode, 40),
         gap: short(node.gap.as_deref().unwrap_or_default(), 300),

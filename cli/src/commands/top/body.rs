@@ -1,6 +1,6 @@
 //! The middle of each screen: topics, listeners, the entries of a topic, or the story of a key.
 
-use keylapse::ListenerReport;
+use keylapse::fleet::ListenerReport;
 use keylapse_console::words::{brief, percent, rate, relative};
 use keylapse_console::{EntryState, Overview, TopicStanding, text};
 use ratatui::layout::Size;

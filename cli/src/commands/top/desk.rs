@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::ListenerReport;
+use keylapse::fleet::ListenerReport;
 use keylapse_console::{
     Action, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Moment, Overview, Rates, Recent,
     Registry, TopicStanding, TopicStatus, UnreadableTopic, Why, text,

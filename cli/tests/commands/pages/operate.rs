@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, ListenerReport, Outcome, Schedule, Topic};
+use keylapse::fleet::ListenerReport;
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, Outcome, Schedule, Topic};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;

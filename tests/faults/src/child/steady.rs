@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Durably, Key, Schedule, Topic};
+use keylapse::timers::Durably;
+use keylapse::{Key, Schedule, Topic};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;

@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::{Done, Failure, Lapse, Schedule, Topic, TopicStats};
+use keylapse::stats::TopicStats;
+use keylapse::{Done, Failure, Lapse, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 

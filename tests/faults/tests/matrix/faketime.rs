@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::{Done, Failure, Handler, Lapse, Schedule, Topic};
+use keylapse::handler::Handler;
+use keylapse::{Done, Failure, Lapse, Schedule, Topic};
 use keylapse_faults::job::Work;
 use keylapse_support::{Binary, Server, eventually, skipped};
 use tempfile::TempDir;

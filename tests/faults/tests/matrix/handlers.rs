@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadLetter, DeadReason, Done, Failure, Lapse, Schedule, Topic};
+use keylapse::dead_letters::{DeadLetter, DeadReason};
+use keylapse::{Backoff, Done, Failure, Lapse, Schedule, Topic};
 use keylapse_support::eventually;
 
 use crate::scene::{PATIENCE, Running, arm, listener, server_and_schedule, topic};

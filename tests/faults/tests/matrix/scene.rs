@@ -5,11 +5,11 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use keylapse::handler::Handler;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::scripts;
-use keylapse::{
-    Done, Failure, Handler, Lapse, Listener, ListenerBuilder, NewArm, Schedule, Stats, Topic, TopicStats,
-};
+use keylapse::stats::{Stats, TopicStats};
+use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder, NewArm, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

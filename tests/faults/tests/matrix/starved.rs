@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Topic};
+use keylapse::handler::Handler;
+use keylapse::{Done, Failure, Lapse, ListenerBuilder, Topic};
 use keylapse_support::eventually;
 use tokio::runtime::{Builder, Runtime};
 

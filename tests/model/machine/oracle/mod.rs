@@ -21,8 +21,9 @@ mod sleeper;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
+use keylapse::Cancelled;
 use keylapse::internals::{CancelId, Held, LetterBounds, ReplayId, Scan, Token, WireWhen};
-use keylapse::{ArmingId, Cancelled};
+use keylapse::timers::ArmingId;
 
 use self::sleeper::Sleeper;
 use super::call::{Answer, Call};

@@ -5,7 +5,8 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use keylapse::internals::scripts;
-use keylapse::{Arming, Cancelled, Durably, NewArm, TriggerKey};
+use keylapse::timers::{Durably, TriggerKey};
+use keylapse::{Arming, Cancelled, NewArm};
 use keylapse_support::{Then, command, skipped_on_a_cluster};
 
 use super::{BOTH, Line, topic};

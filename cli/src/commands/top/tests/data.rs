@@ -1,6 +1,6 @@
 //! What the screens are tested with.
 
-use keylapse::{ListenerReport, NodeReport, TopicReport};
+use keylapse::fleet::{ListenerReport, NodeReport, TopicReport};
 use keylapse_console::{EntryState, Overview, Recent, TopicStanding};
 
 use crate::commands::top::desk::{EntryPage, EntryRow, Timer, TopicPage, TopicRow};

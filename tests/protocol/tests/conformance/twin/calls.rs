@@ -1,12 +1,13 @@
 //! The calls themselves, in the words of the scripts.
 
 use bytes::Bytes;
+use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
     self, CancelId, Claim, Claimed, Group, Held, NewTimer, Op, OpCall, OpFlags, OpReply, Replay, ReplayId,
     Settle, SettleReply, Token, WireWhen,
 };
-use keylapse::{Arming, Cancelled, DeadReason, Replayed};
+use keylapse::{Arming, Cancelled};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};

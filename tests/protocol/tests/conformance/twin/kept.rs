@@ -1,8 +1,8 @@
 //! What is kept of each key, on the server and in the model.
 
-use keylapse::ArmingId;
 use keylapse::internals::Token;
 use keylapse::internals::record::{Record, State};
+use keylapse::timers::ArmingId;
 use keylapse_protocol::model::{DEATHS, Index, Run, Timer, World};
 
 use super::{Difference, Twin, arming, key};

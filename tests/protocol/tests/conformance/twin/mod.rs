@@ -4,9 +4,11 @@ mod calls;
 mod kept;
 
 use bytes::Bytes;
+use keylapse::Rescheduled;
+use keylapse::Rescheduled;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Held, LetterBounds, Op, OpFlags, OpReply, SlotId, Store, Token, WireWhen};
-use keylapse::{ArmingId, Rescheduled};
+use keylapse::timers::ArmingId;
 use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Timer, WORKERS, World};
 use keylapse_support::Server;
 use redis::aio::MultiplexedConnection;
