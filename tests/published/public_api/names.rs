@@ -135,8 +135,8 @@ pub(crate) struct Exports {
 impl Exports {
     pub(crate) fn of<'a>(modules: &Modules, listed: impl IntoIterator<Item = &'a str>) -> Self {
         let mut exports = Self::default();
-        for name in listed.into_iter().map(str::to_owned) {
-            exports.walk(modules, &[name.clone()], &Name { path: name, feature: None });
+        for name in listed {
+            exports.walk(modules, &[name.to_owned()], &Name { path: name.to_owned(), feature: None });
         }
         for names in exports.of_items.values_mut() {
             names.sort_by_key(|name| (name.path.matches("::").count(), name.path.clone()));
