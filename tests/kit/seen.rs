@@ -4,10 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use keylapse::dead_letters::Replayed;
-use keylapse::dead_letters::Replayed;
 use keylapse::health::{EventMode, Health};
-use keylapse::health::{EventMode, Health};
-use keylapse::stats::Sample;
 use keylapse::testing::TestBed;
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Outcome, Rescheduled, Topic};
 use tracing::{Span, span};

@@ -15,9 +15,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use keylapse::ErrorKind;
-use keylapse::ErrorKind;
 use keylapse::attach::Treatment;
-use keylapse::attach::{Unenrolled, WriteBack};
+
 use keylapse::internals::attached::{
     Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
     Noted, Position, TakeChecks, Watch,

@@ -1,7 +1,7 @@
 //! Calls for keys that other programs write, in the few words that a readable case needs.
 
 use bytes::Bytes;
-use keylapse::attach::{Unenrolled, WriteBack};
+
 use keylapse::internals::attached::{
     Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, NodeId, Note, Noted, Position, TakeChecks, Watch,
 };

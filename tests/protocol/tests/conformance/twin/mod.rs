@@ -5,7 +5,6 @@ mod kept;
 
 use bytes::Bytes;
 use keylapse::Rescheduled;
-use keylapse::Rescheduled;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Held, LetterBounds, Op, OpFlags, OpReply, SlotId, Store, Token, WireWhen};
 use keylapse::timers::ArmingId;
