@@ -88,9 +88,11 @@ test-suite:
 test-attached:
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
+# The crates that the library consists of, and the console: `cargo test` alone tests them.
+parts = connection console pattern wire
 # Selected together, so that each crate is built once, with the features of all.
 rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
-	--exclude keylapse-tests-attached
+	--exclude keylapse-tests-attached $(parts:%=--exclude keylapse-%)
 rest = cargo test $(KEEP) $(rest_packages)
 # Cargo's `--tests` and `--all-targets` leave these out, as they mostly wait.
 unselected = --test matrix --test clusters
@@ -310,8 +312,7 @@ recipes-record: # Play them, and write their figures into docs/comparison.md
 
 # ------------------------------------------------------------------------------------------------ The rest
 
-# Tests have the feature `testing`, users' programs have not, and fuzz targets see what neither does: the
-# library is looked at in all three ways.
+# Tests have the feature `testing`, and users' programs have not: the library is looked at in both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
@@ -319,8 +320,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo clippy --workspace $(unselected) -- -D warnings
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy -p keylapse --lib -- -D warnings
-	cargo clippy -p keylapse --lib --features tls,console -- -D warnings
-	cargo clippy -p keylapse --lib -- -D warnings --cfg fuzzing
+	cargo clippy -p keylapse-console --lib --features keylapse/tls -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc -p keylapse --no-deps --all-features
 

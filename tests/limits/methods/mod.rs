@@ -54,13 +54,14 @@ const ELSEWHERE: [&str; 25] = [
 ];
 
 /// Methods that take no value of a caller's, but a function.
-const TOLD: [&str; 6] = [
+const TOLD: [&str; 7] = [
     "timers::BulkRequest::for_each",
     "timers::BulkRequest::progress",
     // Written by a program, and called by a listener.
     "destinations::Destinations::try_now",
     "ListenerBuilder::trace",
     "console::KnownTopic::verify",
+    "console::TailEvent::shown",
     "console::Rates::keep",
 ];
 

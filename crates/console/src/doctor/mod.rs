@@ -56,7 +56,8 @@ impl Console {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use keylapse::{Client, console::Console};
+    /// use keylapse::Client;
+    /// use keylapse_console::Console;
     ///
     /// # async fn look() -> keylapse::Result<()> {
     /// let console = Console::new(Client::new("redis://127.0.0.1/")?);
