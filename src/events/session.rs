@@ -1,8 +1,8 @@
 //! One subscribed connection, from its opening to its end.
 
 mod canaries;
-mod wake_ups;
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::time::Duration;
 
@@ -11,47 +11,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::canaries::{Chain, Numbers};
 use crate::backlog::Receiver;
-use crate::boottime;
-use crate::connection::Address;
-use crate::connection::classify;
+use crate::connection::{Address, classify};
 use crate::error::{Error, Result};
 use crate::events::calls::Reads;
-use crate::events::chain::{Chain, Numbers};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
-use crate::events::naming::{check_name, name_of_run};
-use crate::events::open::{Opened, hear_changes, open};
-use crate::events::share::Share;
-use crate::events::supervisor::Supervisor;
-use crate::events::{Among, TOUCHES};
+use crate::events::open::{Opened, WakeUps, check_name, hear_changes, hear_wake_ups, name_of_run, open};
+use crate::events::{Among, Share, Supervisor, TOUCHES};
 use crate::log::{info, warn};
 use crate::rounds::{Rounds, until_due};
 
-/// A canary is due when none was heard for this long; one serves all listeners.
-const CANARY_EVERY: Duration = Duration::from_secs(1);
-/// The same where requests are saved, unless it is not known yet whether events flow.
-const FEW_CANARIES_EVERY: Duration = Duration::from_secs(20);
-/// Up to this much later, by chance: so that mostly one listener sends it.
-const CANARY_JITTER: Duration = Duration::from_millis(100);
-/// A canary that is not heard within this is missing.
-const CANARY_WITHIN: Duration = Duration::from_millis(400);
-/// The first may be late: its script is loaded, and the program is busy with its start.
-const FIRST_WITHIN: Duration = Duration::from_secs(1);
-/// A server among several from which no canary came for so much longer has missed one.
-const SILENT_AFTER: Duration = Duration::from_millis(CANARY_JITTER.as_millis() as u64 + 500);
-/// The server is asked for its own word on canaries again after this long, whoever makes them ...
-const ASK_EVERY: Duration = Duration::from_secs(10);
-/// ... and after this long where one was heard that cannot be believed.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// So many in a row are worth a line in the log: one may be late, at a busy start above all.
-const MISSED: usize = 2;
 /// A subscription that was refused is tried again after this long.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 /// Dropped events are reported once in this time: in a flood there is no end of
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
+const JOIN_AGAIN: Duration = Duration::from_millis(250);
+/// Of which partitions wake-ups are heard besides, or why they are refused.
+type Joined = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
 /// For each attached topic, why its changes are not heard.
 type Resubscribed = keylapse_connection::RedisResult<Vec<Option<String>>>;
 
@@ -303,18 +284,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
-    /// clock of this program had a chance to say so.
-    async fn notice_silence(&mut self) {
-        let silent_after = self.canary_every() + SILENT_AFTER;
-        let was_silent =
-            self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= silent_after);
-        if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
-            self.anchor = Anchor::Lost;
-            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
-        }
-    }
-
     /// What does not wait until the next canary is due.
     fn urgent_at(&self) -> Option<Instant> {
         [self.missing_at, self.ask_at].into_iter().flatten().min()
@@ -329,6 +298,68 @@ impl<'a> Session<'a> {
         warn!(count = self.dropped, "events dropped: more expired events than can be looked at");
         self.dropped = 0;
         self.supervisor.pass(Event::Gap(Gap::Overflow)).await;
+    }
+}
+
+/// Wake-ups are heard of the partitions that the server holds, which change while slots of a cluster move.
+impl Session<'_> {
+    /// The server holds a partition no more; unless it does again by now, which it is asked.
+    async fn lost_wake_ups(&mut self, partition: usize) {
+        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
+            heard.remove(&partition);
+        }
+        self.supervisor.pass(Event::Moved).await;
+        self.plan_joining();
+    }
+
+    /// What is not heard of all that the server holds.
+    fn unheard(&self) -> Vec<usize> {
+        match &self.opened.wake_ups {
+            WakeUps::Refused => Vec::new(),
+            WakeUps::Of(heard) => {
+                self.share.partitions.iter().copied().filter(|one| !heard.contains(one)).collect()
+            }
+        }
+    }
+
+    /// At once; what was asked for in vain, after a while.
+    fn plan_joining(&mut self) {
+        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
+            heard.retain(|one| self.share.partitions.binary_search(one).is_ok());
+        }
+        self.join_at = (!self.unheard().is_empty()).then(Instant::now);
+    }
+
+    fn join(&mut self, joining: &mut JoinSet<Joined>) {
+        self.join_at = None;
+        if !joining.is_empty() {
+            return; // what is missing then is seen when that has ended
+        }
+        let (asked, decoder) = (self.unheard(), self.supervisor.source.decoder.clone());
+        let connection = self.opened.for_wake_ups.clone();
+        joining.spawn(async move { hear_wake_ups(&connection, &decoder, &asked).await });
+    }
+
+    /// More wake-ups are heard from now on. What they would have said before has to be looked for.
+    async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
+        match (answer, &mut self.opened.wake_ups) {
+            (Ok(new), WakeUps::Of(heard)) => {
+                heard.extend(&new);
+                if !new.is_empty() {
+                    self.supervisor.pass(Event::Joined(new.into_iter().collect())).await;
+                }
+            }
+            (Ok(_), WakeUps::Refused) => {}
+            (Err(error), _) => {
+                warn!(server = %self.server, %error, "no wake-ups: new timers are found by sweeps");
+                self.opened.wake_ups = WakeUps::Refused;
+                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
+            }
+        }
+        if !self.unheard().is_empty() {
+            self.supervisor.pass(Event::Moved).await;
+            self.join_at = Some(Instant::now() + JOIN_AGAIN);
+        }
     }
 }
 
@@ -366,93 +397,4 @@ async fn wake(urgent_at: Option<Instant>, next_canary: Instant, every: Duration,
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::sync::Arc;
-
-    use futures::FutureExt;
-    use tokio::task::unconstrained;
-
-    use super::*;
-    use crate::events::{Decoder, Question, Source};
-    use crate::testing::TestBed;
-
-    /// On this test bed, with a share of nothing.
-    fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
-        let (events, passed) = mpsc::channel(10);
-        let server = bed.client().store.topology().only().expect("one server").clone();
-        let decoder = Decoder::new("keylapse", 0, &[], attached, false);
-        let (_share, share) = watch::channel(Share::default());
-        let (prompts, rounds) = (Arc::default(), Rounds::default());
-        let source =
-            Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
-        (Supervisor::new(source, events), passed)
-    }
-
-    /// Else its session would look for what is due without end, and nothing else would run on the listener's thread.
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later() {
-        let bed = TestBed::new();
-        let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
-        let mut session = Session::open(&supervisor).await.expect("a subscription");
-        session.share.canaries = Some("keylapse:{canary/0}".into());
-        session.make_canary(true);
-        session.share.canaries = None;
-        for _ in 0..20 {
-            tokio::time::advance(Duration::from_secs(1)).await;
-            session.make_canary(true);
-            assert!(session.next_canary > Instant::now());
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
-        let bed = TestBed::new();
-        let (supervisor, mut passed) = supervisor(&bed, &[]);
-        let mut session = Session::open(&supervisor).await.expect("a subscription");
-        for (after, dropped, reported) in
-            [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]
-        {
-            tokio::time::advance(Duration::from_millis(after)).await;
-            session.dropped += dropped;
-            session.report_dropped().await;
-            let overflow = passed.try_recv() == Ok(Event::Gap(Gap::Overflow));
-            assert_eq!(overflow, reported, "{dropped} more, {after} ms later");
-        }
-    }
-
-    /// Else all that are asked for would be sent to a server that answers none.
-    #[tokio::test(start_paused = true)]
-    async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answered() {
-        let bed = TestBed::new();
-        let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
-        for is_subscribed in [true, false] {
-            let (asking, mut asked) = mpsc::channel(2 * TOUCHES);
-            let touch = Touch { id: 1, keys: vec!["a:1".into()], question: Question::Glance };
-            while asking.try_send(touch.clone()).is_ok() {}
-            let running = async {
-                if is_subscribed {
-                    let session = Session::open(&supervisor).await.expect("a subscription");
-                    _ = unconstrained(session.run(&mut asked)).await;
-                } else {
-                    let never = std::future::pending::<()>();
-                    unconstrained(supervisor.without_subscription(&mut asked, never)).await;
-                }
-            };
-            let mut running = pin!(running);
-            while asking.capacity() == 0 {
-                assert!((&mut running).now_or_never().is_none());
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(asking.capacity(), TOUCHES, "as many were taken, and none is answered");
-            let mut answered = 0;
-            while answered < 2 * TOUCHES {
-                tokio::select! {
-                    () = &mut running => panic!("it has ended"),
-                    Some(event) = passed.recv() => answered += usize::from(matches!(event, Event::Touched(_))),
-                }
-            }
-            assert_eq!(asking.capacity(), 2 * TOUCHES);
-        }
-    }
-}
+mod tests;

@@ -1,16 +1,22 @@
-//! What partitions tell of starts and ends, for whoever looks on: a subscription of its own, as listeners have no use for
-//! that.
+//! Subscriptions of those who only look on: at what partitions tell of starts and ends, or for a while at a server's
+//! expired keys. Listeners have no use for either, so each is a connection of its own, which ends when it is dropped.
 
 use std::collections::BTreeSet;
-use std::mem;
+use std::sync::Arc;
+use std::{fmt, mem};
 
 use bytes::Bytes;
-use keylapse_connection::{PushInfo, PushKind, Value};
+use keylapse_connection::{Cmd, PushInfo, PushKind, Value};
+use tokio::sync::watch;
 
-use crate::connection::{Address, Subscription, classify, lacks_resp3};
+use crate::backlog::Receiver;
+use crate::connection::{Address, Server, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::decoder::Decoder;
-use crate::events::open::{OPEN_WITHIN, hear_wake_ups};
+use crate::events::calls::release_canary;
+use crate::events::decoder::{Decoded, Decoder};
+use crate::events::open::{OPEN_WITHIN, Opened, hear_wake_ups, open};
+use crate::events::{Among, Event, Share, Source};
+use crate::rounds::Rounds;
 use crate::wire::PartitionNames;
 use crate::wire::calls::tail::LETTER;
 
@@ -85,5 +91,76 @@ fn overheard(decoder: &Decoder, mut push: PushInfo) -> Option<Overheard> {
             Some(Overheard::Told(decoder.partition(channel)?, mem::take(message).into()))
         }
         _ => None,
+    }
+}
+
+/// A subscription that ends when it is dropped.
+pub struct Earshot {
+    connection: Subscription,
+    pushed: Receiver<Decoded>,
+    ordered: bool,
+}
+
+impl Earshot {
+    /// Subscribes, within a deadline.
+    pub async fn of(server: &Server, namespace: &str) -> Result<Self> {
+        let address = server.find().await?;
+        let source = Source {
+            server: server.clone(),
+            among: Among::Alone,
+            slots_move: false,
+            decoder: Decoder::new(namespace, address.db(), &[], &[], false),
+            share: watch::channel(Share::default()).1,
+            prompts: Arc::default(),
+            rounds: Rounds::default(),
+        };
+        let Opened { connection, pushed, ordered, .. } = open(&address, &source, &Share::default()).await?;
+        Ok(Self { connection, pushed, ordered })
+    }
+
+    /// The connection that is subscribed, where there can be one: what is announced before an answer is heard before.
+    pub fn voice(&self) -> Voice {
+        Voice(self.connection.clone())
+    }
+
+    /// Whether it is: in RESP2 it is another connection.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// The next key that is announced; none when the connection has ended.
+    pub async fn expired(&mut self) -> Option<Bytes> {
+        loop {
+            match self.pushed.recv().await? {
+                Decoded::Event(Event::Expired(key)) => return Some(key),
+                Decoded::Disconnected => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Earshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Earshot").field("ordered", &self.ordered).finish_non_exhaustive()
+    }
+}
+
+/// Asks on a subscribed connection.
+#[derive(Clone, Debug)]
+pub struct Voice(Subscription);
+
+impl Voice {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// When it is refused or has no answer.
+    pub async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
+        self.0.call(doing, command).await
+    }
+
+    /// Reads a key of 1 ms once it is due.
+    pub async fn release(&self, key: String) -> Result<()> {
+        release_canary(key, self.0.clone()).await
     }
 }

@@ -1,4 +1,9 @@
 //! The canaries of a session: when the next is made, which are believed, and what their silence says.
+//!
+//! Anybody may publish one, and a position in the stream is only as good as the number that it begins with. A canary that
+//! is heard is hearsay, and what the server's own script answers is not: it names a canary before the server can announce
+//! it. So a [`Chain`] begins only at a canary that the script has named to this listener, and no number goes further than
+//! the server's clock can have gone since. What a forger can still do is in docs/attach.md.
 
 use std::mem;
 use std::time::Duration;
@@ -10,16 +15,35 @@ use tokio::time::Instant;
 use crate::boottime;
 use crate::error::Result;
 use crate::events::calls::{make_canary, release_canary};
-use crate::events::chain::{Link, Numbers};
 use crate::events::decoder::numbers_of;
 use crate::events::event::{Canary, Event, Gap};
 use crate::events::open::WakeUps;
-use crate::events::session::{
-    ASK_AGAIN, ASK_EVERY, Anchor, CANARY_EVERY, CANARY_JITTER, CANARY_WITHIN, FEW_CANARIES_EVERY,
-    FIRST_WITHIN, MISSED, Session,
-};
+use crate::events::session::{Anchor, Session};
 use crate::log::{debug, info, warn};
 use crate::stats::meter;
+
+/// A canary is due when none was heard for this long; one serves all listeners.
+const CANARY_EVERY: Duration = Duration::from_secs(1);
+/// The same where requests are saved, unless it is not known yet whether events flow.
+const FEW_CANARIES_EVERY: Duration = Duration::from_secs(20);
+/// Up to this much later, by chance: so that mostly one listener sends it.
+const CANARY_JITTER: Duration = Duration::from_millis(100);
+/// A canary that is not heard within this is missing.
+const CANARY_WITHIN: Duration = Duration::from_millis(400);
+/// The first may be late: its script is loaded, and the program is busy with its start.
+const FIRST_WITHIN: Duration = Duration::from_secs(1);
+/// A server among several from which no canary came for so much longer has missed one.
+const SILENT_AFTER: Duration = Duration::from_millis(CANARY_JITTER.as_millis() as u64 + 500);
+/// The server is asked for its own word on canaries again after this long, whoever makes them ...
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// ... and after this long where one was heard that cannot be believed.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// So many in a row are worth a line in the log: one may be late, at a busy start above all.
+const MISSED: usize = 2;
+/// The server's clock and ours may be apart by so much, and by a thousandth of the time since.
+const DRIFT: Duration = Duration::from_millis(5);
+/// However long that is: whoever is ahead of the script by more than this has seen a clock that was set back.
+const AHEAD: Duration = Duration::from_millis(100);
 
 impl Session<'_> {
     /// Until it is known whether events flow, and of a subscription that has just gone silent, canaries are not saved.
@@ -200,4 +224,109 @@ impl Session<'_> {
         self.refused = Some(error);
         Ok(())
     }
+
+    /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
+    /// clock of this program had a chance to say so.
+    pub(super) async fn notice_silence(&mut self) {
+        let silent_after = self.canary_every() + SILENT_AFTER;
+        let was_silent =
+            self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= silent_after);
+        if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
+            self.anchor = Anchor::Lost;
+            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
+        }
+    }
 }
+
+/// The numbers in a canary's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) number: u64,
+    /// That of the one before.
+    pub(super) before: u64,
+}
+
+/// What a canary is, to whoever has heard those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Nothing was missed since the last, or it is the first, of which the server itself has told.
+    Believed,
+    /// One was missed, or this one is forged: only the server's own word ends that.
+    Broken,
+    /// Not the server's next: its number is too low or too high. It changes nothing.
+    Refused,
+}
+
+/// What is known of the canaries' numbers. It has no clock and asks no server.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// The last that was believed.
+    last: u64,
+    /// Whether nothing was missed since.
+    whole: bool,
+    named: Option<Named>,
+}
+
+/// The last canary that the server's script has named.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    numbers: Numbers,
+    /// When the script was called.
+    asked: Instant,
+    /// Whether it was heard: it is believed once.
+    heard: bool,
+}
+
+impl Chain {
+    /// The script, called then, has named this canary.
+    pub(super) fn name(&mut self, numbers: Numbers, asked: Instant) {
+        if self.named.is_none_or(|named| named.numbers != numbers) {
+            self.named = Some(Named { numbers, asked, heard: false });
+        }
+    }
+
+    /// Something may be missing.
+    pub(super) fn lose(&mut self) {
+        self.whole = false;
+    }
+
+    /// Whether nothing was missed since the last canary that was believed.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// A canary was heard.
+    pub(super) fn hear(&mut self, heard: Numbers, now: Instant) -> Link {
+        let Some(named) = &mut self.named else { return Link::Broken };
+        let is_named = !named.heard && named.numbers == heard;
+        let set_back = is_named && heard.number.saturating_add(ms(AHEAD)) < self.last;
+        if heard.number > named.most(now) || heard.number <= self.last && !set_back {
+            return Link::Refused;
+        }
+        named.heard |= is_named;
+        let follows = self.whole && heard.before == self.last;
+        self.whole = follows || is_named;
+        if !self.whole {
+            return Link::Broken;
+        }
+        self.last = heard.number;
+        Link::Believed
+    }
+}
+
+impl Named {
+    /// No canary of the server's can have a higher number by now: numbers are the clock's milliseconds, or the last
+    /// and one, and each canary lives for a millisecond.
+    fn most(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.asked);
+        let drift = (DRIFT + since / 1000).min(AHEAD);
+        self.numbers.number.saturating_add(ms(since + drift))
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! A session on a test bed, without a listener.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::task::unconstrained;
+
+use super::*;
+use crate::events::{Decoder, Question, Source};
+use crate::testing::TestBed;
+
+/// On this test bed, with a share of nothing.
+fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
+    let (events, passed) = mpsc::channel(10);
+    let server = bed.client().store.topology().only().expect("one server").clone();
+    let decoder = Decoder::new("keylapse", 0, &[], attached, false);
+    let (_share, share) = watch::channel(Share::default());
+    let (prompts, rounds) = (Arc::default(), Rounds::default());
+    let source = Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+    (Supervisor::new(source, events), passed)
+}
+
+/// Else its session would look for what is due without end, and nothing else would run on the listener's thread.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later() {
+    let bed = TestBed::new();
+    let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
+    let mut session = Session::open(&supervisor).await.expect("a subscription");
+    session.share.canaries = Some("keylapse:{canary/0}".into());
+    session.make_canary(true);
+    session.share.canaries = None;
+    for _ in 0..20 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        session.make_canary(true);
+        assert!(session.next_canary > Instant::now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
+    let bed = TestBed::new();
+    let (supervisor, mut passed) = supervisor(&bed, &[]);
+    let mut session = Session::open(&supervisor).await.expect("a subscription");
+    for (after, dropped, reported) in
+        [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]
+    {
+        tokio::time::advance(Duration::from_millis(after)).await;
+        session.dropped += dropped;
+        session.report_dropped().await;
+        let overflow = passed.try_recv() == Ok(Event::Gap(Gap::Overflow));
+        assert_eq!(overflow, reported, "{dropped} more, {after} ms later");
+    }
+}
+
+/// Else all that are asked for would be sent to a server that answers none.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answered() {
+    let bed = TestBed::new();
+    let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
+    for is_subscribed in [true, false] {
+        let (asking, mut asked) = mpsc::channel(2 * TOUCHES);
+        let touch = Touch { id: 1, keys: vec!["a:1".into()], question: Question::Glance };
+        while asking.try_send(touch.clone()).is_ok() {}
+        let running = async {
+            if is_subscribed {
+                let session = Session::open(&supervisor).await.expect("a subscription");
+                _ = unconstrained(session.run(&mut asked)).await;
+            } else {
+                let never = std::future::pending::<()>();
+                unconstrained(supervisor.without_subscription(&mut asked, never)).await;
+            }
+        };
+        let mut running = pin!(running);
+        while asking.capacity() == 0 {
+            assert!((&mut running).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(asking.capacity(), TOUCHES, "as many were taken, and none is answered");
+        let mut answered = 0;
+        while answered < 2 * TOUCHES {
+            tokio::select! {
+                () = &mut running => panic!("it has ended"),
+                Some(event) = passed.recv() => answered += usize::from(matches!(event, Event::Touched(_))),
+            }
+        }
+        assert_eq!(asking.capacity(), 2 * TOUCHES);
+    }
+}
