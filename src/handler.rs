@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+pub use crate::lapse::LapseSource;
 pub use crate::outcome::FailureError;
-pub use crate::source::LapseSource;
 
 use crate::error::Error;
 use crate::lapse::{About, Lapse};

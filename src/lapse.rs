@@ -1,4 +1,4 @@
-//! What a handler receives.
+//! What a handler receives, and what made the listener look so that it was found.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use crate::escape::Escaped;
 use crate::id::{ArmingId, Token};
 use crate::lease::{LeaseState, Told};
 use crate::pattern::Captures;
-use crate::source::LapseSource;
 use crate::time::system_time;
 use crate::trace::Traceparent;
 use crate::wire::FailedAttempt;
@@ -171,5 +170,28 @@ impl<T> fmt::Debug for Lapse<T> {
             .field("attempt", &self.about.attempt)
             .field("source", &self.about.source)
             .finish_non_exhaustive()
+    }
+}
+
+/// What made the listener look, so that this lapse was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LapseSource {
+    /// The listener knew the deadline and woke up for it.
+    Timer,
+    /// An expired key was announced.
+    Notification,
+    /// A sweep of the index.
+    Sweep,
+}
+
+impl LapseSource {
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timer => "timer",
+            Self::Notification => "notification",
+            Self::Sweep => "sweep",
+        }
     }
 }

@@ -96,14 +96,11 @@ mod lease;
 mod listener;
 mod outcome;
 mod payload;
-mod priority;
 mod roles;
 mod rounds;
 mod runtime;
 mod schedule;
 mod servers;
-mod signal;
-mod source;
 pub mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -130,15 +127,13 @@ pub use connection::Tls;
 #[doc(inline)]
 pub use error::{Error, ErrorKind, Result};
 pub use lapse::Lapse;
-pub use listener::{Listener, ListenerBuilder};
+pub use listener::{Listener, ListenerBuilder, shutdown_signal};
 pub use outcome::{Done, Failure, Outcome};
-pub use priority::Priority;
 pub use schedule::{Key, NewArm, Schedule};
 pub use servers::Servers;
-pub use signal::shutdown_signal;
 #[doc(inline)]
 pub use time::When;
-pub use topic::Topic;
+pub use topic::{Priority, Topic};
 #[doc(inline)]
 pub use wire::calls::arm::{Arming, Receipt};
 #[doc(inline)]

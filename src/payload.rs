@@ -1,13 +1,15 @@
-//! How a topic's payload becomes bytes and back.
+//! How a topic's payload becomes bytes and back: as JSON, and from the fields of a hash, whose names and values are bytes,
+//! mostly text.
 
-mod fields;
+use std::fmt;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::{MapDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::text_of;
+use crate::escape::{Escaped, text_of};
 
 /// Reads the names and values of a hash.
 type FromFields<T> = fn(&[(Bytes, Bytes)]) -> Result<T>;
@@ -29,8 +31,7 @@ impl<T> Clone for Codec<T> {
 impl<T> Copy for Codec<T> {}
 
 impl<T: Serialize + DeserializeOwned> Codec<T> {
-    pub(crate) const JSON: Self =
-        Self { encode: to_json, decode: from_json, fields: Some(fields::from_fields) };
+    pub(crate) const JSON: Self = Self { encode: to_json, decode: from_json, fields: Some(from_fields) };
 }
 
 impl Codec<Bytes> {
@@ -62,58 +63,229 @@ fn from_json<T: DeserializeOwned>(bytes: Bytes) -> Result<T> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Text is read as what is wanted: a number, a bool, a string; where that is a sequence, a map or a struct, as JSON.
+fn from_fields<T: DeserializeOwned>(fields: &[(Bytes, Bytes)]) -> Result<T> {
+    let pairs = fields.iter().map(|(name, value)| (Text::name(name), Text::value(name, value)));
+    T::deserialize(MapDeserializer::new(pairs)).map_err(|fault| {
+        let message = format!("the hash of {} fields is of another shape: {fault}", fields.len());
+        Error::new(ErrorKind::Payload, message)
+    })
+}
 
-    #[test]
-    fn json_round_trip() {
-        let codec = Codec::<Vec<u64>>::JSON;
-        let bytes = (codec.encode)(&vec![1, u64::MAX]).unwrap();
-        assert_eq!((codec.decode)(bytes).unwrap(), [1, u64::MAX]);
-    }
+/// What is wrong, without any value: it ends up in dead letters and logs.
+#[derive(Debug)]
+struct Fault {
+    field: Option<String>,
+    what: String,
+}
 
-    #[test]
-    fn errors_do_not_repeat_the_payload() {
-        for bad in ["hunter2", "\"hunter2\"", "{\"hunter2\":", "\u{feff}1", ""] {
-            let error = (Codec::<u64>::JSON.decode)(Bytes::from_static(bad.as_bytes())).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Payload);
-            assert!(!error.to_string().contains("hunter2"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_only_looks_like_a_payload_is_refused() {
-        #[derive(Debug, serde::Deserialize, Serialize)]
-        struct Notice {
-            url: String,
-            amount: u64,
-        }
-        let bad: [&[u8]; 9] = [
-            b"\x82\xa3url\xa1u\xa6amount\x01",                  // MessagePack
-            b"\xef\xbb\xbf{\"url\":\"u\",\"amount\":1}",        // a byte order mark
-            b"{\"url\":\"\\ud800\",\"amount\":1}",              // half a surrogate pair
-            b"{\"url\":\"\xff\",\"amount\":1}",                 // not UTF-8
-            b"{\"url\":\"u\",\"url\":\"u\",\"amount\":1}",      // one key twice
-            b"{\"url\":\"u\",\"amount\":18446744073709551616}", // one more than fits
-            b"{\"url\":\"u\",\"amount\":1.0}",
-            b"{\"url\":\"u\",\"amount\":NaN}",
-            b"{\"url\":\"u\",\"amount\":1",
-        ];
-        for bytes in bad {
-            let decoded = (Codec::<Notice>::JSON.decode)(Bytes::from_static(bytes));
-            let shown = bytes.escape_ascii();
-            assert_eq!(
-                decoded.map(|notice| notice.amount).map_err(|e| e.kind()),
-                Err(ErrorKind::Payload),
-                "{shown}"
-            );
-        }
-    }
-
-    #[test]
-    fn nesting_deep_enough_to_overflow_a_stack_is_an_error() {
-        let deep = vec![b'['; 100_000];
-        assert!((Codec::<serde_json::Value>::JSON.decode)(deep.into()).is_err());
+impl Fault {
+    fn new(what: impl Into<String>) -> Self {
+        Self { field: None, what: what.into() }
     }
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "field {field}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<M: fmt::Display>(_: M) -> Self {
+        Self::new("it is not what the type asks for")
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("it is no {expected}"))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("it is no {expected}"))
+    }
+
+    fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
+        Self::new(format!("it is no {expected}"))
+    }
+
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(format!("it is none of {expected:?}"))
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(format!("there is {}, and only {expected:?} may be", Escaped(field.as_bytes())))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(format!("field {field:?} is missing"))
+    }
+}
+
+/// The name of a field, or its value.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    of: Option<&'a [u8]>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    fn name(bytes: &'a [u8]) -> Self {
+        Self { of: None, bytes }
+    }
+
+    fn value(of: &'a [u8], bytes: &'a [u8]) -> Self {
+        Self { of: Some(of), bytes }
+    }
+
+    /// What went wrong, with the field in which it did.
+    fn named<T>(self, read: std::result::Result<T, Fault>) -> std::result::Result<T, Fault> {
+        read.map_err(|fault| Fault { field: self.of.map(|name| Escaped(name).to_string()), ..fault })
+    }
+
+    fn text(self) -> std::result::Result<&'a str, Fault> {
+        self.named(std::str::from_utf8(self.bytes).map_err(|_| Fault::new("it is no UTF-8")))
+    }
+
+    fn json<T>(
+        self,
+        read: impl FnOnce(&mut serde_json::Deserializer<serde_json::de::SliceRead<'a>>) -> serde_json::Result<T>,
+    ) -> std::result::Result<T, Fault> {
+        let mut json = serde_json::Deserializer::from_slice(self.bytes);
+        let read = read(&mut json).and_then(|read| json.end().map(|()| read));
+        self.named(read.map_err(|_| Fault::new("it is no JSON of the wanted shape")))
+    }
+}
+
+impl<'a> IntoDeserializer<'a, Fault> for Text<'a> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+macro_rules! parsed {
+    ($($method:ident, $visit:ident, $number:ty;)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+            let not = |_| Fault::new(concat!("it is no ", stringify!($number)));
+            let number = self.named(self.text()?.parse::<$number>().map_err(not))?;
+            self.named(visitor.$visit(number))
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Text<'de> {
+    type Error = Fault;
+
+    /// A string, if nothing else is asked for.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        self.named(match std::str::from_utf8(self.bytes) {
+            Ok(text) => visitor.visit_borrowed_str(text),
+            Err(_) => visitor.visit_borrowed_bytes(self.bytes),
+        })
+    }
+
+    parsed! {
+        deserialize_u8, visit_u8, u8;
+        deserialize_u16, visit_u16, u16;
+        deserialize_u32, visit_u32, u32;
+        deserialize_u64, visit_u64, u64;
+        deserialize_u128, visit_u128, u128;
+        deserialize_i8, visit_i8, i8;
+        deserialize_i16, visit_i16, i16;
+        deserialize_i32, visit_i32, i32;
+        deserialize_i64, visit_i64, i64;
+        deserialize_i128, visit_i128, i128;
+        deserialize_f32, visit_f32, f32;
+        deserialize_f64, visit_f64, f64;
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        let yes = match self.bytes {
+            b"true" | b"1" => Ok(true),
+            b"false" | b"0" => Ok(false),
+            _ => Err(Fault::new("it is none of true, false, 1 and 0")),
+        };
+        self.named(self.named(yes).and_then(|yes| visitor.visit_bool(yes)))
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        self.named(visitor.visit_borrowed_bytes(self.bytes))
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        self.deserialize_bytes(visitor)
+    }
+
+    /// A field that is there is something.
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> std::result::Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    /// A variant without content, by its name.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> std::result::Result<V::Value, Fault> {
+        let name: StrDeserializer<'_, Fault> = self.text()?.into_deserializer();
+        self.named(visitor.visit_enum(name))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        self.json(|json| json.deserialize_seq(visitor))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> std::result::Result<V::Value, Fault> {
+        self.json(|json| json.deserialize_tuple(len, visitor))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        len: usize,
+        visitor: V,
+    ) -> std::result::Result<V::Value, Fault> {
+        self.json(|json| json.deserialize_tuple_struct(name, len, visitor))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        self.json(|json| json.deserialize_map(visitor))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> std::result::Result<V::Value, Fault> {
+        self.json(|json| json.deserialize_struct(name, fields, visitor))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! { char str string unit unit_struct identifier }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::source::LapseSource;
+use crate::lapse::LapseSource;
 use crate::wire::{Ending, RecentAttempts};
 
 /// A count that only grows.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::attached::request::{Context, Look, Request};
 use crate::id::SlotId;
+use crate::lapse::LapseSource;
 use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
 use crate::policy::Capture;
 use crate::runtime::{DeadlineTimer, Partition, Seen};
-use crate::source::LapseSource;
 use crate::time::{Reading, ms_ceil};
 use crate::wire::{TakeChecks, Watch};
 

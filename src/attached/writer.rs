@@ -18,10 +18,10 @@ use crate::attached::request::{Context, Request, Taken};
 use crate::connection::retry;
 use crate::error::Error;
 use crate::events::Prompt;
+use crate::lapse::LapseSource;
 use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{Amount, Gauge, Partition};
-use crate::source::LapseSource;
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, Note, Noted};
 
 /// Notes that wait take so many bytes at most, of each partition; and so many whatever else waits. Beyond, the reader

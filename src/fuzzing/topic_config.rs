@@ -10,9 +10,9 @@ use crate::fuzzing::assert_fit_for_a_log;
 use crate::id::ArmingId;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure, Outcome, Then};
-use crate::priority::Priority;
 use crate::runtime::Ended;
 use crate::time::{MAX_DELAY, When, ms_ceil};
+use crate::topic::Priority;
 use crate::topic::Topic;
 use crate::wire::{End, Ending, Record, State};
 

@@ -13,6 +13,7 @@ use tracing::{Instrument, info_span};
 use crate::error::{Error, ErrorKind};
 use crate::escape::{Escaped, of_error};
 use crate::handler::Attempt;
+use crate::lapse::LapseSource;
 use crate::lapse::{About, RUNNING};
 use crate::lease::{PARTING, Phase, Told};
 use crate::log::{QuietSpan, debug, error, info, warn};
@@ -22,7 +23,6 @@ use crate::roles::write_back;
 use crate::runtime::{
     Ended, Groups, Lease, Member, Partition, RunningTopic, Settlement, Undecodable, first_undecodable,
 };
-use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::trace::{Extract, Traceparent};
 use crate::wire::{DeadReason, End, Ending, Held, History, Record, State};

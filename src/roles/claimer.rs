@@ -8,13 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::id::SlotId;
+use crate::lapse::LapseSource;
 use crate::log::debug;
 use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Demand, Groups, Partition, Seen};
-use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::wire::{Claimed, Group, Index, MAX_BATCH};
 
@@ -283,8 +283,8 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::priority::Priority;
     use crate::runtime::Permits;
+    use crate::topic::Priority;
 
     #[tokio::test(start_paused = true)]
     async fn places_are_kept_for_no_longer_than_our_patience() {

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Result;
+use crate::lapse::LapseSource;
 use crate::log::{debug, warn};
 use crate::runtime::{NodeState, Partition, Runtime};
-use crate::source::LapseSource;
 use crate::time::{Reading, ServerTime, ms_ceil};
 use crate::wire::{Heads, RepairStep, Scan};
 

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::connection::RetryDelays;
+use crate::lapse::LapseSource;
 use crate::lock::lock;
 use crate::runtime::clock::Clock;
 use crate::runtime::leadership::{LEFT_LYING, Leadership};
-use crate::source::LapseSource;
 use crate::time::{Reading, ServerTime};
 
 /// The least time between looks that come away empty.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::lapse::LapseSource;
 use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::clock::Clock;
@@ -15,7 +16,6 @@ use crate::runtime::ends::{LINGER, Outbox, Settlement};
 use crate::runtime::leases::{Lease, Leases};
 use crate::runtime::permits::Permits;
 use crate::runtime::{Condition, RunningTopic};
-use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::wire::{End, Index, PartitionNames, Store};
 

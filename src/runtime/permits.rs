@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::lock::{lock, until};
-use crate::priority::Priority;
+use crate::topic::Priority;
 
 /// Free and taken permits.
 ///

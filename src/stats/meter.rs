@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::TopicCounters;
 use crate::distribution::Times;
-use crate::source::LapseSource;
+use crate::lapse::LapseSource;
 use crate::wire::{DeadReason, Ending};
 
 /// What is measured of one topic.
@@ -93,7 +93,7 @@ mod recorded {
     use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
 
     use super::ClaimResult;
-    use crate::source::LapseSource;
+    use crate::lapse::LapseSource;
     use crate::wire::{DeadReason, Ending};
 
     /// A counter of ours that is recorded under another name as well.
@@ -208,7 +208,7 @@ mod recorded {
     use std::time::Duration;
 
     use super::ClaimResult;
-    use crate::source::LapseSource;
+    use crate::lapse::LapseSource;
     use crate::wire::{DeadReason, Ending};
 
     #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::escape::Escaped;
+use crate::lapse::LapseSource;
 use crate::outcome::Outcome;
-use crate::source::LapseSource;
 
 /// One run of a handler: an attempt, as the [`TestBed`](super::TestBed) saw it.
 #[derive(Clone, PartialEq, Eq)]

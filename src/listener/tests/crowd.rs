@@ -6,10 +6,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::lapse::Lapse;
+use crate::lapse::LapseSource;
 use crate::listener::Listener;
 use crate::listener::tests::{arm, bed_with, cancel, listen, ms, secs, succeed, topic};
 use crate::outcome::{Done, Failure};
-use crate::source::LapseSource;
 use crate::testing::TestBed;
 use crate::topic::Topic;
 

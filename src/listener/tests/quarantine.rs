@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::handler::Handler;
 use crate::lapse::Lapse;
+use crate::lapse::LapseSource;
 use crate::listener::tests::{
     arm, arm_all, arm_on, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
 };
 use crate::outcome::{Done, Failure};
-use crate::source::LapseSource;
 use crate::testing::{Fault, Listening, Reply, Run, TestBed};
 use crate::topic::Topic;
 use crate::wire::{Arming, DeadReason, Replayed, Scan, State};

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::priority::Priority::{self, High, Low, Normal};
+use crate::topic::Priority::{self, High, Low, Normal};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
