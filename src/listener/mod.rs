@@ -1,9 +1,9 @@
 //! The listener: all roles, put together.
 
 mod builder;
-mod earlier_names;
 mod health;
 mod run;
+mod start;
 #[cfg(test)]
 mod tests;
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -18,17 +18,16 @@ use tokio::time::Instant;
 use tracing::dispatcher::{Dispatch, set_default};
 use tracing::subscriber::NoSubscriber;
 
-use crate::attached::{AttachedRoles, Hearing, Peers, topic};
-use crate::connection::{Server, retry};
+use crate::attached::{AttachedRoles, Hearing, Peers};
+use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::events::{Among, Decoder, EventStream, Source};
 use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
-use crate::listener::earlier_names::warn_of_unserved;
-use crate::log::{debug, error, info, warn};
-use crate::log_throttle::LogThrottle;
+use crate::listener::start::{keep_an_eye_on_settings, prepare};
+use crate::log::{error, info, warn};
 use crate::panics::{contained, message};
 use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
@@ -46,8 +45,6 @@ use crate::runtime::{Groups, NodeState, Partition, RunningTopic, Runtime};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long forgetting what the claimers claimed last may take.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Whoever turns eviction on while we run is told so within this time.
-const SETTINGS: Duration = Duration::from_secs(60);
 
 /// Listens until `shutdown`.
 pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()> {
@@ -139,55 +136,6 @@ fn check_timers(handlers: &Handle) -> Result<()> {
              `enable_time()` or `enable_all()`",
         )
     })
-}
-
-/// Agrees with Redis on every topic, and looks at its settings.
-async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
-    register(runtime).await?;
-    topic::agree(runtime).await?;
-    if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
-        warn!(%error, "the server's settings were not checked");
-    }
-    warn_of_unserved(runtime).await;
-    Ok(())
-}
-
-/// Until it is dropped. Flags are added at the start only: who clears them
-/// later means it.
-async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
-    loop {
-        tokio::time::sleep(SETTINGS).await;
-        if let Err(error) = runtime.client.store.check_settings(false).await {
-            debug!(%error, "the server's settings were not checked");
-        }
-    }
-}
-
-/// Agrees with Redis on every topic. Waits for a server that is away; gives up
-/// only where an operator is needed.
-async fn register(runtime: &Runtime) -> Result<()> {
-    let throttle = LogThrottle::default();
-    let topics: Vec<_> =
-        runtime.topics.iter().map(|topic| register_topic(runtime, topic, &throttle)).collect();
-    try_join_all(topics).await.map(drop)
-}
-
-async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogThrottle) -> Result<()> {
-    let name = &topic.config.name;
-    runtime.client.store.serve(name);
-    let heals = |error: &Error, _| {
-        if error.is_transient() && throttle.should_log(error) {
-            warn!(topic = %name, %error, "waiting for the server");
-        }
-        error.is_transient()
-    };
-    match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
-        // The partition parks and reports; the others run.
-        Err((error, _)) if error.kind() != ErrorKind::WrongType => {
-            Err(runtime.client.store.topology().explained(error).await)
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The running tasks, in the order in which they stop.

@@ -1,7 +1,7 @@
 //! Topics with keys like ours that nobody serves.
 
 use crate::listener::Listener;
-use crate::listener::earlier_names::warn_of_unserved;
+use crate::listener::start::warn_of_unserved;
 use crate::listener::tests::{secs, succeed};
 use crate::testing::{Log, TestBed};
 use crate::topic::Topic;
