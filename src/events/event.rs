@@ -1,7 +1,7 @@
 //! What is heard of a server: events, which have a place in its stream, and hints, which have none.
 //!
 //! That a key was written is a hint to read it, and nothing else: where the hint stands in the stream says nothing,
-//! as the reading has a place of its own. So hints do not queue among events. [`Prompts`] keeps them until the keys are
+//! as the reading has a place of its own. So hints do not queue among events. `Prompts` keeps them until the keys are
 //! read, each key once, however often it is written, and at most so many bytes of them.
 
 use std::collections::HashMap;

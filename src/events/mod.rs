@@ -39,7 +39,6 @@ use crate::wire::NodeId;
 const QUEUE: usize = 4096;
 /// Touches that may wait for the connection; and so many that are on their way there.
 const TOUCHES: usize = 1024;
-
 /// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -48,10 +47,8 @@ const FEW_LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A session that held this long was a good one, even if no event ever flowed or it broke with an
 /// error: the waits start over.
 const GOOD: Duration = Duration::from_secs(10);
-
 /// So many tries in a row without a connection, though calls are answered, are worth a line in the log.
 const IN_VAIN: usize = 3;
-
 /// A session in which no canary is heard, though all are made, ends after so many, and after twice as many each time.
 const SILENT: usize = 4;
 const LONGEST_SILENT: usize = 60;

@@ -28,10 +28,10 @@ const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 /// Dropped events are reported once in this time: in a flood there is no end of
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-
 /// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
 const JOIN_AGAIN: Duration = Duration::from_millis(250);
-/// Of which partitions wake-ups are heard besides, or why they are refused.
+
+/// The partitions whose wake-ups are heard, too, or why they are refused.
 type Joined = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
 /// For each attached topic, why its changes are not heard.
 type Resubscribed = keylapse_connection::RedisResult<Vec<Option<String>>>;
