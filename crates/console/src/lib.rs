@@ -99,7 +99,7 @@ impl Console {
     {
         let console = Self::new(client.try_into().map_err(Into::into)?);
         console.client.check_settings()?;
-        console.store().reach(&console.namespace()).await?;
+        console.store().reach(console.namespace()).await?;
         Ok(console)
     }
 

@@ -163,7 +163,7 @@ impl SurveyRequest<'_> {
     }
 
     async fn now(&self) -> Result<u64> {
-        let ours = listeners(&self.console.namespace());
+        let ours = listeners(self.console.namespace());
         Ok(self.console.store().time_of(&ours).await?.ms())
     }
 
@@ -226,7 +226,7 @@ impl<'a> KeyScan<'a> {
     }
 
     fn matching(&mut self, mut keys: Vec<Bytes>) -> Vec<Bytes> {
-        keys.retain(|key| !is_own(&self.console.namespace(), key) && self.pattern.is_match(key));
+        keys.retain(|key| !is_own(self.console.namespace(), key) && self.pattern.is_match(key));
         let found = keys.len();
         keys.retain(|key| key.len() <= MAX_KEY);
         self.too_long += (found - keys.len()) as u64;

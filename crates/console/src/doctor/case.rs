@@ -72,7 +72,7 @@ impl Case {
             name: address.endpoint().to_string(),
             cli: cli(&address),
             user: address.access().login.user.as_deref().unwrap_or("default").to_owned(),
-            namespace: client.prefix().to_string(),
+            namespace: client.prefix().to_owned(),
             db: address.db(),
             asked: if of_cluster { Asked::Node } else { Asked::Server },
             primary: None,

@@ -260,7 +260,7 @@ pub(super) async fn scripts(case: &mut Case) -> Result<()> {
 
 pub(super) fn transport(case: &mut Case) {
     let address = case.address();
-    if !address.is_over_tls() && !address.access().streams.is_some() && !is_here(&address.endpoint()) {
+    if !address.is_over_tls() && address.access().streams.is_none() && !is_here(&address.endpoint()) {
         let url = case.url(case.kind(), true, &case.path());
         case.say_with(&codes::NO_TLS, "plain TCP to an address that is not this machine's", &[("url", &url)]);
     }
