@@ -114,7 +114,7 @@ use keylapse_connection::{self as connection, boottime, error, id, lock, log, lo
 #[doc(inline)]
 pub use keylapse_pattern as pattern;
 use keylapse_pattern::escape;
-use keylapse_wire::{self as wire, counted, destination, distribution, policy, time, trace};
+use keylapse_wire::{self as wire, destination, distribution, policy, time, trace};
 
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry};
@@ -198,9 +198,4 @@ pub mod timers {
     pub use crate::schedule::{ArmRequest, BulkRequest, KeyArgs, Timer, TimerPhase};
     #[doc(inline)]
     pub use crate::wire::calls::arm::{Durably, Reached, TriggerKey};
-}
-
-/// Requests that change or remove a whole topic, and their results.
-pub mod topics {
-    pub use crate::schedule::{DestroyRequest, Destroyed, RepartitionRequest, Repartitioned};
 }

@@ -230,8 +230,8 @@ impl<T> Topic<T> {
     /// has some, and a further one can take some over; elsewhere one will do. All
     /// programs must say the same number: others are refused with
     /// [`Partitions`](crate::ErrorKind::Partitions). A topic in use gets another one by
-    /// [`Schedule::repartition`](crate::Schedule::repartition); after that all programs
-    /// are started again with it.
+    /// `Console::repartition` of `keylapse-console`, or `keylapse partitions`; after that all
+    /// programs are started again with it.
     pub fn partitions(self, partitions: u32) -> Self {
         self.with(|all| all.partitions = partitions)
     }

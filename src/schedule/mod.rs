@@ -1,20 +1,16 @@
-//! The producers' door: arm, cancel, look, pause, repartition, destroy, and the dead letters.
+//! The producers' door: arm, cancel, look, pause, and the dead letters.
 
 mod bulk;
-mod destroy;
 mod forward;
 mod key;
 mod lane;
 mod letters;
-mod repartition;
 mod timer;
 
 pub use self::bulk::{BulkRequest, NewArm};
-pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::forward::ForwardTo;
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
-pub use self::repartition::{RepartitionRequest, Repartitioned};
 pub use self::timer::{ArmRequest, Timer, TimerPhase};
 
 use std::collections::HashMap;
@@ -136,7 +132,7 @@ impl Schedule {
 
     /// The same of a read of so much at most. Its answer may be too large for the server to send, so each repeat of an
     /// unanswered one asks for a quarter.
-    pub(crate) async fn persist_read<T, F: Future<Output = Result<T>>>(
+    async fn persist_read<T, F: Future<Output = Result<T>>>(
         &self,
         mut most: usize,
         mut read: impl FnMut(usize) -> F,

@@ -7,6 +7,7 @@ use keylapse::testing::{Cluster, Reply};
 use keylapse::timers::{Durably, TriggerKey};
 use keylapse::{Backoff, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
 
+use keylapse_console::Console;
 use keylapse_support::{APP_PASSWORD, APP_USER, eventually};
 
 use crate::load::{Load, topic};
@@ -120,7 +121,8 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
     let letters = schedule.dead_letters(&doomed).page(10).await.unwrap();
     assert_eq!(schedule.replay(&letters[0]).await.unwrap(), Replayed::Replayed);
     assert!(schedule.drop_dead_letter(&letters[1]).await.unwrap());
-    let gone = schedule.destroy(&doomed).forced().await.unwrap();
+    let console = Console::connect(&*as_app(&cluster.url())).await.unwrap();
+    let gone = console.destroy(&doomed).forced().await.unwrap();
     assert_eq!((gone.timers, gone.dead_letters), (1, 4));
     assert_nothing_refused(&cluster.nodes()).await;
 }
@@ -135,7 +137,8 @@ async fn a_topic_is_repartitioned_over_the_servers() {
         let later = Duration::from_secs(if number % 2 == 0 { 3600 } else { 2 });
         assert!(schedule.arm(&one, [number.to_string()], later, &number).await.unwrap().is_armed());
     }
-    let moved = schedule.repartition(&one, 8).await.unwrap();
+    let console = Console::connect(&*as_app(&cluster.url())).await.unwrap();
+    let moved = console.repartition(&one, 8).await.unwrap();
     assert!(moved.timers > 100, "{moved:?}");
     let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
     let running = Running::start(Listener::builder(as_app(&cluster.url())).on(eight.clone(), handler));

@@ -7,6 +7,7 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::handler::Handler;
 use keylapse::testing::{End, TestBed};
 use keylapse::{Backoff, Cancelled, Done, ErrorKind, Failure, Lapse, Outcome};
+use keylapse_console::Console;
 use tokio::sync::Semaphore;
 
 use crate::kit::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
@@ -132,10 +133,11 @@ async fn two_listeners_share_the_work() {
 async fn a_topic_that_is_destroyed_forgets_its_timers_and_its_listener_goes_on() {
     let bed = bed_with_one(succeed, secs(30)).await;
     bed.pass(secs(1)).await;
-    let refused = bed.schedule().destroy(&reminders()).await.unwrap_err();
+    let console = Console::new(bed.client());
+    let refused = console.destroy(&reminders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse);
     assert!(refused.to_string().contains("topic reminder is served by listener "), "{refused}");
-    let destroyed = bed.schedule().destroy(&reminders()).forced().await.unwrap();
+    let destroyed = console.destroy(&reminders()).forced().await.unwrap();
     assert_eq!((destroyed.timers, destroyed.trigger_keys), (1, 1));
     bed.pass(DAY).await;
     assert_eq!(bed.all_runs(), []);

@@ -14,8 +14,12 @@ fn orders() -> Topic<String> {
     Topic::new("order:unpaid:{id}").unwrap()
 }
 
-/// Returns what each call of a schedule that uses a topic answers.
-async fn each_call(schedule: &Schedule, topic: &Topic<String>) -> Vec<(&'static str, Result<()>)> {
+/// Returns what each call of a schedule and a console that uses a topic answers.
+async fn each_call(
+    schedule: &Schedule,
+    console: &Console,
+    topic: &Topic<String>,
+) -> Vec<(&'static str, Result<()>)> {
     let (text, arm) = (String::new(), || NewArm::new("42", HOUR, String::new()));
     let durably = Durably::replicas(0).within(Duration::from_millis(1));
     vec![
@@ -35,16 +39,16 @@ async fn each_call(schedule: &Schedule, topic: &Topic<String>) -> Vec<(&'static 
         ("dead letter", schedule.dead_letters(topic).next().await.map(drop)),
         ("page of dead letters", schedule.dead_letters(topic).page(1).await.map(drop)),
         ("dead_letter_counts", schedule.dead_letter_counts(topic).await.map(drop)),
-        ("repartition", schedule.repartition(topic, 1).await.map(drop)),
-        ("destroy", schedule.destroy(topic).forced().await.map(drop)),
+        ("repartition", console.repartition(topic, 1).await.map(drop)),
+        ("destroy", console.destroy(topic).forced().await.map(drop)),
     ]
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_no_topic_can_be_is_refused_by_each_call_whatever_the_schedule_has_used_before() {
     let bed = TestBed::new();
-    let schedule = bed.schedule();
-    for (call, answer) in each_call(&schedule, &orders()).await {
+    let (schedule, console) = (bed.schedule(), Console::new(bed.client()));
+    for (call, answer) in each_call(&schedule, &console, &orders()).await {
         answer.unwrap_or_else(|error| panic!("{call}: {error}"));
     }
     let _ = schedule.arm(&orders(), "1", HOUR, &"kept".to_owned()).await.unwrap();
@@ -60,7 +64,7 @@ async fn what_no_topic_can_be_is_refused_by_each_call_whatever_the_schedule_has_
         ("journal", orders().journal(u64::MAX, HOUR)),
         ("partitions", orders().partitions(0)),
     ] {
-        for (call, answer) in each_call(&schedule, &topic).await {
+        for (call, answer) in each_call(&schedule, &console, &topic).await {
             let error = answer.err().unwrap_or_else(|| panic!("{call} takes {setting}"));
             assert_eq!(error.kind(), ErrorKind::Invalid, "{call}: {error}");
             assert!(error.to_string().contains(setting), "{call}, {setting}: {error}");

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
 use keylapse::internals::{Close, DestroyId, store_of};
-use keylapse::topics::Destroyed;
 use keylapse::{
     Attached, Client, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Schedule, Topic,
 };
+use keylapse_console::{Console, Destroyed};
 use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
 use redis::{Value, from_redis_value};
 
 use crate::server::capture::Capture;
+use crate::server::console;
 use crate::server::support::{
     PATIENCE, Running, listener, reporting, server_and_schedule, until_dead, until_lost,
 };
@@ -54,6 +55,7 @@ fn partition(topic: &Topic<u32>, index: u32) -> PartitionNames {
 #[tokio::test]
 async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders();
     let failing = |_: Lapse<u32>| std::future::ready(Err::<Done, _>(Failure::dead("no")));
     let running = Running::start(listener(&server).on(topic.clone(), failing));
@@ -68,7 +70,7 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     let other = Topic::<u32>::named("other", "app:other:{id}").unwrap();
     assert!(schedule.arm(&other, 1, LONG, &7).await.unwrap().is_armed());
 
-    let refused = schedule.destroy(&topic).await.unwrap_err();
+    let refused = console.destroy(&topic).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse);
     assert!(
         refused.to_string().contains("topic order holds 1,999 timers: let them end or cancel them"),
@@ -76,7 +78,7 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     );
     assert!(schedule.look_up(&topic, 1).await.unwrap().is_some(), "nothing was closed for that");
 
-    let destroyed = schedule.destroy(&topic).forced().await.unwrap();
+    let destroyed = console.destroy(&topic).forced().await.unwrap();
     let Destroyed { timers, enrolled, dead_letters, trigger_keys, .. } = destroyed;
     assert_eq!((timers, enrolled, dead_letters, trigger_keys), (1999, 0, 1, 1997));
     assert_eq!(left(&server).await, gone());
@@ -85,33 +87,35 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
         ["app:order:1", "app:order:2", "app:other:1"].map(String::from).into()
     );
     assert!(schedule.look_up(&other, 1).await.unwrap().is_some());
-    assert_eq!(schedule.destroy(&topic).await.unwrap(), Destroyed::default(), "once more does no harm");
+    assert_eq!(console.destroy(&topic).await.unwrap(), Destroyed::default(), "once more does no harm");
     assert_eq!(left(&server).await, gone());
 }
 
 #[tokio::test]
 async fn a_topic_that_was_never_armed_is_destroyed_and_dead_letters_are_no_reason_to_refuse() {
     let (server, schedule) = server_and_schedule().await;
-    assert_eq!(schedule.destroy(&orders()).await.unwrap(), Destroyed::default());
+    let console = console(&server);
+    assert_eq!(console.destroy(&orders()).await.unwrap(), Destroyed::default());
     assert_eq!(left(&server).await, gone());
     let failing = |_: Lapse<u32>| std::future::ready(Err::<Done, _>(Failure::dead("no")));
     let running = Running::start(listener(&server).on(orders(), failing));
     assert!(schedule.arm(&orders(), 0, Duration::ZERO, &7).await.unwrap().is_armed());
     until_dead(&schedule, &orders(), 1).await;
     running.stop().await.unwrap();
-    assert_eq!(schedule.destroy(&orders()).await.unwrap().dead_letters, 1);
+    assert_eq!(console.destroy(&orders()).await.unwrap().dead_letters, 1);
     assert_eq!(left(&server).await, gone());
 }
 
 #[tokio::test]
 async fn who_listens_is_named_and_keeps_the_topic() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let running = Running::start(
         listener(&server).on(orders(), |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done))),
     );
     eventually(PATIENCE, "a report", async || !schedule.serving(&orders()).await.unwrap().is_empty()).await;
     let report = schedule.serving(&orders()).await.unwrap().remove(0);
-    let refused = schedule.destroy(&orders()).await.unwrap_err();
+    let refused = console.destroy(&orders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse);
     for part in [
         &report.id,
@@ -122,20 +126,21 @@ async fn who_listens_is_named_and_keeps_the_topic() {
         assert!(refused.to_string().contains(part), "{part} in {refused}");
     }
     running.stop().await.unwrap();
-    schedule.destroy(&orders()).await.unwrap();
+    console.destroy(&orders()).await.unwrap();
     assert_eq!(left(&server).await, gone());
 }
 
 #[tokio::test]
 async fn a_topic_of_another_shape_is_left_alone() {
-    let (_server, schedule) = server_and_schedule().await;
+    let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     arm(&schedule, &orders(), 0..10).await;
     for (topic, kind) in [
         (orders().partitions(8), ErrorKind::Partitions),
         (orders().partitions(2), ErrorKind::Partitions),
         (Attached::new(orders()).topic().clone(), ErrorKind::Conflict),
     ] {
-        let refused = schedule.destroy(&topic).forced().await.unwrap_err();
+        let refused = console.destroy(&topic).forced().await.unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused}");
     }
     for id in 0..10 {
@@ -145,7 +150,8 @@ async fn a_topic_of_another_shape_is_left_alone() {
 
 #[tokio::test]
 async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
-    let (server, schedule) = server_and_schedule().await;
+    let (server, _) = server_and_schedule().await;
+    let console = console(&server);
     let attached = || Attached::new(Topic::<()>::named("order", "app:order:{id}").unwrap()).keep_values(100);
     let running = Running::start(
         listener(&server)
@@ -157,10 +163,10 @@ async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
     })
     .await;
     running.stop().await.unwrap();
-    let refused = schedule.destroy(attached().topic()).await.unwrap_err();
+    let refused = console.destroy(attached().topic()).await.unwrap_err();
     assert!(refused.to_string().contains("topic order holds 1 enrolled key"), "{refused}");
     let Destroyed { timers, enrolled, trigger_keys, .. } =
-        schedule.destroy(attached().topic()).forced().await.unwrap();
+        console.destroy(attached().topic()).forced().await.unwrap();
     assert_eq!((timers, enrolled, trigger_keys), (0, 1, 0));
     assert_eq!(left(&server).await, gone());
     assert_eq!(keys(&server, "app:*").await, [String::from("app:order:1")].into());
@@ -171,6 +177,7 @@ async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
 async fn a_topic_that_is_detached_can_become_managed() {
     const KEYS: usize = 20_000;
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let attached = || Attached::new(orders()).keep_values(100);
     let failing = |lapse: Lapse<Expired<u32>>| {
         let dead = lapse.capture("id") == Some("dead");
@@ -188,7 +195,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     until_dead(&schedule, attached().topic(), 1).await;
 
     let in_use = async |why: &str| {
-        let refused = schedule.detach(attached().topic()).await.unwrap_err();
+        let refused = console.detach(attached().topic()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InUse, "{refused}");
         assert!(refused.to_string().contains(why), "{refused}");
     };
@@ -197,7 +204,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     in_use("topic order holds 1 dead letter").await;
     let letters = schedule.dead_letters(attached().topic()).page(10).await.unwrap();
     schedule.drop_dead_letter(&letters[0]).await.unwrap();
-    let refused = schedule.detach(&orders()).await.unwrap_err();
+    let refused = console.detach(&orders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
 
     // One who died has closed the first partition.
@@ -205,7 +212,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     let first = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 4, true);
     assert!(store.close(&first, Close::Detached).await.unwrap().closed);
     server.cmd(&["CONFIG", "RESETSTAT"]).await;
-    let gone_with_it = schedule.detach(attached().topic()).await.unwrap();
+    let gone_with_it = console.detach(attached().topic()).await.unwrap();
     let Destroyed { timers, enrolled, dead_letters, .. } = gone_with_it;
     assert_eq!((timers, enrolled, dead_letters), (0, KEYS as u64, 0));
     assert_eq!(left(&server).await, gone());
@@ -228,7 +235,7 @@ async fn a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
     server.cmd(&["CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "10000"]).await;
     server.cmd(&["SLOWLOG", "RESET"]).await;
     let proxy = Proxy::before(&server).await;
-    let others = Schedule::connect(&proxy.app_url()).await.unwrap();
+    let others = Console::connect(&*proxy.app_url()).await.unwrap();
     others.destroy(&topic).forced().await.unwrap();
     assert_eq!(left(&server).await, gone());
     let steps = proxy.requests()["EVALSHA"];
@@ -266,12 +273,13 @@ async fn a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destroyer_that_dies_anywhere_leaves_the_rest_to_the_next_call() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders();
     // So many scripts are run, and then its line is cut for good.
     for lives in [0, 4, 5, 7, 8, 9, 12, 16, 18, 19] {
         arm(&schedule, &topic, 0..1200).await;
         let proxy = Proxy::before(&server).await;
-        let dying = Schedule::new(Client::new(&proxy.app_url()).unwrap().patience(Duration::from_millis(50)));
+        let dying = Console::new(Client::new(&proxy.app_url()).unwrap().patience(Duration::from_millis(50)));
         let seen = Arc::new(AtomicUsize::new(0));
         let counting = seen.clone();
         let is_last = move |words: &[bytes::Bytes]| {
@@ -284,7 +292,7 @@ async fn a_destroyer_that_dies_anywhere_leaves_the_rest_to_the_next_call() {
         let begun = keys(&server, "keylapse:{order/0}:meta").await.len() == 1
             && server.cmd(&["HGET", "keylapse:{order/0}:meta", "v"]).await != present();
         let ended =
-            if begun { schedule.destroy(&topic).await } else { schedule.destroy(&topic).forced().await };
+            if begun { console.destroy(&topic).await } else { console.destroy(&topic).forced().await };
         ended.unwrap_or_else(|error| panic!("after {lives}: {error}"));
         assert_eq!(left(&server).await, gone(), "after {lives}");
         assert!(keys(&server, "app:order:*").await.is_empty(), "after {lives}");
@@ -294,6 +302,7 @@ async fn a_destroyer_that_dies_anywhere_leaves_the_rest_to_the_next_call() {
 #[tokio::test]
 async fn a_refusal_opens_what_a_dead_call_has_closed() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders();
     let store = store_of(&Client::new(&server.app_url()).unwrap());
     arm(&schedule, &topic, 0..1).await;
@@ -303,7 +312,7 @@ async fn a_refusal_opens_what_a_dead_call_has_closed() {
     store.close(&partition(&topic, id), Close::Empty).await.unwrap();
     let other = (1..4).rev().find(|index| *index != id).unwrap();
     store.close(&partition(&topic, other), Close::ByForce(DestroyId::random())).await.unwrap();
-    let refused = schedule.destroy(&topic).await.unwrap_err();
+    let refused = console.destroy(&topic).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse, "{refused}");
     arm(&schedule, &topic, 1..100).await;
 }
@@ -320,7 +329,7 @@ async fn lost_answers_change_nothing_of_what_is_removed() {
         script && words.len() > 8 && seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
     };
     proxy.lose_replies(20, every_third, Then::Close);
-    let unlucky = Schedule::connect(&proxy.app_url()).await.unwrap();
+    let unlucky = Console::connect(&*proxy.app_url()).await.unwrap();
     let destroyed = unlucky.destroy(&topic).forced().await.unwrap();
     assert!(proxy.lost() >= 5, "{} answers were lost", proxy.lost());
     assert_eq!(destroyed.timers, 1500);
@@ -332,6 +341,7 @@ async fn lost_answers_change_nothing_of_what_is_removed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_armed_meanwhile_is_found_or_gone_and_never_half_there() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders();
     for round in 0..10 {
         arm(&schedule, &topic, 0..2000).await;
@@ -369,7 +379,7 @@ async fn what_is_armed_meanwhile_is_found_or_gone_and_never_half_there() {
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        schedule.destroy(&topic).forced().await.unwrap();
+        console.destroy(&topic).forced().await.unwrap();
         done.store(true, Ordering::SeqCst);
         for producer in producers {
             for id in producer.await.unwrap() {
@@ -386,7 +396,7 @@ async fn what_is_armed_meanwhile_is_found_or_gone_and_never_half_there() {
         let listed = server.cmd(&["HEXISTS", "keylapse:topics", "order"]).await;
         assert_eq!(listed, Value::Int(1), "the topic is back on the list");
         whole(&server).await;
-        schedule.destroy(&topic).forced().await.unwrap();
+        console.destroy(&topic).forced().await.unwrap();
     }
 }
 
@@ -411,13 +421,14 @@ async fn whole(server: &Server) {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_runs_is_told_to_stop_and_the_listener_goes_on_when_the_topic_is_back() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders();
     let (handler, mut told) = until_lost(|| Err(Failure::retry("it is late")));
     let running = Running::start(listener(&server).on(topic.clone(), handler));
     running.until_anchored().await;
     assert!(schedule.arm(&topic, 1, Duration::ZERO, &7).await.unwrap().is_armed());
     assert_eq!(told.next().await, "started");
-    let destroyed = schedule.destroy(&topic).forced().await.unwrap();
+    let destroyed = console.destroy(&topic).forced().await.unwrap();
     assert_eq!(destroyed.timers, 1);
     assert_eq!(told.next().await, "told to stop");
     running.until("its end to come to nothing", |stats| stats.total().fenced == 1).await;
@@ -435,6 +446,7 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let console = console(&server);
     let topic = orders();
     let (handler, mut ran) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
     let proxy = Proxy::before(&server).await;
@@ -457,8 +469,8 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
     assert!((4..100).contains(&scripts), "{scripts} scripts in four seconds");
     let lines: Vec<_> = log.lines().into_iter().filter(|line| line.contains("DESTROYING")).collect();
     let [line] = &lines[..] else { panic!("{} lines: {:#?}", lines.len(), log.lines()) };
-    assert!(line.contains("WARN") && line.contains("call Schedule::destroy again"), "{line}");
-    schedule.destroy(&topic).forced().await.unwrap();
+    assert!(line.contains("WARN") && line.contains("call Console::destroy"), "{line}");
+    console.destroy(&topic).forced().await.unwrap();
     assert!(schedule.arm(&topic, 2, Duration::ZERO, &5).await.unwrap().is_armed());
     assert_eq!(ran.next().await, 5);
     running.stop().await.unwrap();
@@ -468,7 +480,7 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
 async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
-    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let console = console(&server);
     let attached = Attached::new(Topic::<()>::named("order", "app:order:{id}").unwrap());
     let (handler, mut ran) = reporting(|lapse: Lapse<Expired<()>>| (lapse.key().to_vec(), Ok(Done)));
     let proxy = Proxy::before(&server).await;
@@ -486,7 +498,7 @@ async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
     let loud: Vec<_> = log.lines().into_iter().filter(|line| line.contains("DESTROYING")).collect();
     let loud: Vec<_> = loud.iter().filter(|line| !line.starts_with("DEBUG")).collect();
     assert!(loud.len() <= 2, "{loud:#?}");
-    schedule.destroy(attached.topic()).forced().await.unwrap();
+    console.destroy(attached.topic()).forced().await.unwrap();
     server.cmd(&["SET", "app:order:after", "7", "PX", "100"]).await;
     while ran.next().await != b"app:order:after" {}
     running.stop().await.unwrap();
@@ -497,7 +509,7 @@ async fn a_missing_right_is_named_before_anything_is_closed() {
     let (server, schedule) = server_and_schedule().await;
     arm(&schedule, &orders(), 0..10).await;
     server.cmd(&["ACL", "SETUSER", APP_USER, "clearselectors", "(+publish +spublish &keylapse:*)"]).await;
-    let poor = Schedule::connect(&server.url_for(APP_USER, APP_PASSWORD)).await.unwrap();
+    let poor = Console::connect(&*server.url_for(APP_USER, APP_PASSWORD)).await.unwrap();
     let refused = poor.destroy(&orders()).forced().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Permission);
     assert!(refused.to_string().contains("unlink"), "{refused}");
@@ -505,7 +517,7 @@ async fn a_missing_right_is_named_before_anything_is_closed() {
     assert!(default.look_up(&orders(), 1).await.unwrap().is_some(), "it is open");
     // Trigger keys that may not be touched stay, and nothing else.
     server.cmd(&["ACL", "SETUSER", "narrow", "on", ">pass", "+@all", "~keylapse:*", "&*"]).await;
-    let narrow = Schedule::connect(&server.url_for("narrow", "pass")).await.unwrap();
+    let narrow = Console::connect(&*server.url_for("narrow", "pass")).await.unwrap();
     let destroyed = narrow.destroy(&orders()).forced().await.unwrap();
     assert_eq!((destroyed.timers, destroyed.trigger_keys), (10, 0));
     assert_eq!(left(&server).await, gone());

@@ -13,6 +13,7 @@ use keylapse_support::{Denial, Proxy, Server};
 use tokio::sync::Barrier;
 
 use crate::server::capture::Capture;
+use crate::server::console;
 use crate::server::support::{Running, reporting, until_dead};
 
 /// As many arguments a request as ElastiCache Serverless takes.
@@ -239,11 +240,12 @@ async fn a_request_that_is_larger_than_the_server_takes_is_refused_alone() {
 async fn timers_move_to_other_partitions_where_the_server_cuts_off_large_answers() {
     let server = Server::builder().config(SMALL_ANSWERS.0, SMALL_ANSWERS.1).start().await;
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let console = console(&server);
     let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap();
     let large = || Bytes::from(vec![b'x'; 8 << 10]);
     let arms = (0..150).map(|id| NewArm::new(id.to_string(), HOUR, large()));
     assert!(schedule.arm_many(&topic, arms).await.unwrap().into_iter().all(|one| one.is_ok()));
-    let moved = schedule.repartition(&topic, 4).await.unwrap();
+    let moved = console.repartition(&topic, 4).await.unwrap();
     assert_eq!((moved.from, moved.to), (1, 4));
     let wider = topic.partitions(4);
     for id in 0..150 {

@@ -9,6 +9,7 @@ use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, T
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 
+use crate::server::console;
 use crate::server::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -182,7 +183,7 @@ async fn a_tail_ends_when_a_topic_has_other_partitions_and_the_next_one_hears_th
     };
     withdraw(&topic()).await;
     let mut tail = console.tail(&["app.watched"]).await.unwrap();
-    schedule.repartition(&topic(), 7).await.unwrap();
+    console.repartition(&topic(), 7).await.unwrap();
     let ended = async { while tail.next().await.is_some() {} };
     tokio::time::timeout(PATIENCE, ended).await.expect("its end");
     let mut tail = console.tail(&["app.watched"]).await.unwrap();
@@ -281,6 +282,7 @@ async fn a_topic_that_is_made_anew_keeps_its_journal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_a_journal_is_left_of_a_destroyed_topic() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = topic().journal(10, HOUR);
     for id in 0..20_u32 {
         let _ = schedule.arm(&topic, [&*id.to_string()], HOUR, &0).await.unwrap();
@@ -290,7 +292,7 @@ async fn nothing_of_a_journal_is_left_of_a_destroyed_topic() {
         from_redis_value::<u64>(server.cmd(&["EXISTS", "keylapse:{app.watched/0}:journal"]).await).unwrap(),
         1
     );
-    schedule.destroy(&topic).await.unwrap();
+    console.destroy(&topic).await.unwrap();
     let left: Vec<String> = from_redis_value(server.cmd(&["KEYS", "*watched*"]).await).unwrap();
     assert_eq!(left, [""; 0]);
 }
@@ -298,6 +300,7 @@ async fn nothing_of_a_journal_is_left_of_a_destroyed_topic() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_another_number_of_partitions_the_journal_of_those_that_stay_stays() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = topic().journal(100, HOUR);
     for id in 0..40_u32 {
         let _ = schedule.arm(&topic, [&*id.to_string()], HOUR, &0).await.unwrap();
@@ -314,7 +317,7 @@ async fn with_another_number_of_partitions_the_journal_of_those_that_stay_stays(
         before.push(kept(partition).await);
     }
     assert!(before.iter().all(|(count, bounds)| *count > 0 && bounds.is_some()), "{before:?}");
-    schedule.repartition(&topic, 2).await.unwrap();
+    console.repartition(&topic, 2).await.unwrap();
     for partition in 0..2 {
         assert_eq!(kept(partition).await, before[partition as usize]);
     }

@@ -32,3 +32,12 @@ mod support;
 mod swapped;
 mod wire;
 mod write_order;
+
+use keylapse::Client;
+use keylapse_console::Console;
+use keylapse_support::Server;
+
+/// Returns a console on a server, as the least privileged user.
+fn console(server: &Server) -> Console {
+    Console::new(Client::new(&server.app_url()).expect("a URL"))
+}

@@ -110,7 +110,7 @@ impl Service {
     }
 
     async fn partitions(&self) -> String {
-        yes(Schedule::new(self.client()).repartition(&topic(), 5).await.is_ok())
+        yes(Console::new(self.client()).repartition(&topic(), 5).await.is_ok())
     }
 
     async fn attached(&self) -> String {

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::dead_letters::Replayed;
-use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Schedule, Topic};
+use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Topic};
+use keylapse_console::Console;
 use keylapse_support::{Proxy, Then};
 
 use self::contents::{Contents, fill};
+use crate::server::console;
 use crate::server::support::{Running, listener, server_and_schedule, until_dead};
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -29,17 +31,18 @@ fn is_script(words: &[bytes::Bytes]) -> bool {
 
 #[tokio::test]
 async fn all_that_a_topic_holds_is_where_it_belongs_with_the_new_number() {
-    let (server, schedule) = server_and_schedule().await;
+    let (server, _) = server_and_schedule().await;
+    let console = console(&server);
     for (from, to) in [(4, 8), (8, 4), (4, 6), (6, 1), (1, 5), (5, 3)] {
         server.cmd(&["FLUSHALL"]).await;
         fill(&server, from, 400).await;
         let before = Contents::of(&server, from).await;
-        let done = schedule.repartition(&orders(), to).await.unwrap();
+        let done = console.repartition(&orders(), to).await.unwrap();
         assert_eq!((done.from, done.to), (from, to));
         assert!(done.timers > 50 && done.dead_letters > 10, "{done:?}");
         let after = Contents::of(&server, to).await;
         before.assert_same(&after, &format!("{from} to {to}"));
-        let again = schedule.repartition(&orders(), to).await.unwrap();
+        let again = console.repartition(&orders(), to).await.unwrap();
         assert_eq!((again.from, again.to, again.timers), (to, to, 0), "once more does no harm");
         before.assert_same(&Contents::of(&server, to).await, "once more");
         let listed: String =
@@ -51,7 +54,8 @@ async fn all_that_a_topic_holds_is_where_it_belongs_with_the_new_number() {
 /// So many scripts are run, and then the line is cut for good: with the last one's answer lost, or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_dies_anywhere_leaves_the_rest_to_the_next() {
-    let (server, schedule) = server_and_schedule().await;
+    let (server, _) = server_and_schedule().await;
+    let console = console(&server);
     for (from, to) in [(2, 4), (4, 2), (2, 3)] {
         let mut lives = 0;
         loop {
@@ -60,14 +64,14 @@ async fn a_call_that_dies_anywhere_leaves_the_rest_to_the_next() {
             let before = Contents::of(&server, from).await;
             let proxy = Proxy::before(&server).await;
             let client = Client::new(&proxy.app_url()).unwrap().patience(Duration::from_millis(20));
-            let (seen, dying) = (AtomicUsize::new(0), Schedule::new(client));
+            let (seen, dying) = (AtomicUsize::new(0), Console::new(client));
             let is_last = move |words: &[bytes::Bytes]| {
                 is_script(words) && seen.fetch_add(1, Ordering::Relaxed) >= lives
             };
             proxy.lose_replies(usize::MAX, is_last, Then::Close);
             let died = dying.repartition(&orders(), to).await;
             drop(proxy);
-            let ended = schedule.repartition(&orders(), to).await;
+            let ended = console.repartition(&orders(), to).await;
             ended.unwrap_or_else(|error| panic!("{from} to {to}, after {lives}: {error}"));
             before.assert_same(&Contents::of(&server, to).await, &format!("{from} to {to}, after {lives}"));
             if died.is_ok() {
@@ -91,7 +95,7 @@ async fn lost_answers_change_nothing_of_what_is_moved() {
         is_script(words) && seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
     };
     proxy.lose_replies(40, every_third, Then::Close);
-    let unlucky = Schedule::new(Client::new(&proxy.app_url()).unwrap());
+    let unlucky = Console::new(Client::new(&proxy.app_url()).unwrap());
     unlucky.repartition(&orders(), 8).await.unwrap();
     assert!(proxy.lost() >= 10, "{} answers were lost", proxy.lost());
     before.assert_same(&Contents::of(&server, 8).await, "all");
@@ -110,7 +114,7 @@ async fn calls_for_the_same_number_do_not_disturb_each_other() {
             .map(|_| {
                 let url = url.clone();
                 tokio::spawn(async move {
-                    Schedule::connect(&url).await.unwrap().repartition(&orders(), to).await
+                    Console::connect(&*url).await.unwrap().repartition(&orders(), to).await
                 })
             })
             .collect();
@@ -132,6 +136,7 @@ async fn calls_for_the_same_number_do_not_disturb_each_other() {
 #[tokio::test]
 async fn attempts_and_dead_letters_go_on_where_they_were() {
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let failing = |lapse: Lapse<u32>| {
         let dies = lapse.payload().is_multiple_of(2);
         std::future::ready(Err::<Done, _>(if dies {
@@ -147,7 +152,7 @@ async fn attempts_and_dead_letters_go_on_where_they_were() {
     running.until("all to have failed", |stats| stats.total().dead + stats.total().retried == 40).await;
     until_dead(&schedule, &orders(), 20).await;
     running.stop().await.unwrap();
-    schedule.repartition(&orders(), 8).await.unwrap();
+    console.repartition(&orders(), 8).await.unwrap();
     let wider = orders().partitions(8);
     let letters = schedule.dead_letters(&wider).page(100).await.unwrap();
     assert_eq!(letters.len(), 20);

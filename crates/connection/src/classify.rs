@@ -13,8 +13,7 @@ use crate::error::{Error, ErrorKind, Redirect};
 use crate::escape::{plain, text_of};
 
 /// A way out where the end is not in sight.
-pub const DESTROYING_ADVICE: &str =
-    "; if whoever began that is gone, call Schedule::destroy again: it goes on, or opens the topic";
+pub const DESTROYING_ADVICE: &str = "; if whoever began that is gone, call Console::destroy or `keylapse destroy` again: it goes on, or opens the topic";
 
 /// What else could be done beside changing back what somebody has changed with care.
 const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere: if the topic was repartitioned, \
@@ -39,8 +38,7 @@ const DATABASE_ADVICE: &str = "; the URL selects it (0 where it says none), and 
      another at the URL's end, as in /3, or grant this one with db=";
 
 /// The same for a topic that gets another number of partitions.
-pub const REPARTITIONING_ADVICE: &str =
-    "; if whoever began that is gone, call Schedule::repartition again with the same number: it goes on";
+pub const REPARTITIONING_ADVICE: &str = "; if whoever began that is gone, call Console::repartition or `keylapse partitions` again with the same number: it goes on";
 
 /// An [`Error`] for what `redis` reports, with advice.
 pub fn classify(doing: &str, error: &RedisError) -> Error {

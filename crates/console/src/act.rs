@@ -311,13 +311,13 @@ impl KnownTopic {
         call.await.map(|()| Done::to_topic(self, ASKED))
     }
 
-    /// Gives the topic another number of partitions: see [`Schedule::repartition`](keylapse::Schedule::repartition). Attempts
-    /// that run are waited for up to `wait`.
+    /// Gives the topic another number of partitions: see [`Console::repartition`](crate::Console::repartition). Attempts that run
+    /// are waited for up to `wait`.
     ///
     /// # Errors
     /// As there.
     pub async fn repartition(&self, partitions: u32, wait: Duration) -> Result<Done> {
-        let done = self.schedule().repartition(&self.topic, partitions).wait(wait).await?;
+        let done = self.console.repartition(&self.topic, partitions).wait(wait).await?;
         let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "letter"));
         let says = format!(
             "{}, before {}; {timers} and {letters} moved; nothing could be armed for {}. Start all \
@@ -330,24 +330,24 @@ impl KnownTopic {
         Ok(Done::with_figures(self, "repartitioned", says))
     }
 
-    /// Removes the topic with all that it holds: see [`Schedule::destroy`](keylapse::Schedule::destroy).
+    /// Removes the topic with all that it holds: see [`Console::destroy`](crate::Console::destroy).
     ///
     /// # Errors
     /// As there.
     pub async fn destroy(&self, forced: bool) -> Result<Done> {
-        let request = self.schedule().destroy(&self.topic);
+        let request = self.console.destroy(&self.topic);
         let gone = if forced { request.forced().await? } else { request.await? };
         let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
         let says = format!("{timers}, {dead} and {} are gone", counted(gone.trigger_keys, "trigger key"));
         Ok(Done::with_figures(self, "destroyed", says))
     }
 
-    /// Forgets an attached topic: see [`Schedule::detach`](keylapse::Schedule::detach).
+    /// Forgets an attached topic: see [`Console::detach`](crate::Console::detach).
     ///
     /// # Errors
     /// As there.
     pub async fn detach(&self) -> Result<Done> {
-        let gone = self.schedule().detach(&self.topic).await?;
+        let gone = self.console.detach(&self.topic).await?;
         let says = format!("{} forgotten and left alone", counted(gone.enrolled, "key"));
         Ok(Done::with_figures(self, "detached", says))
     }

@@ -28,12 +28,14 @@
 mod act;
 mod alarms;
 mod bulk;
+mod destroy;
 pub mod doctor;
 mod entry;
 mod filter;
 mod journal;
 mod listing;
 mod overview;
+mod repartition;
 mod status;
 mod survey;
 mod tail;
@@ -45,11 +47,13 @@ pub mod words;
 pub use self::act::{Action, Done};
 pub use self::alarms::{Alarm, AlarmKind, Breach, Checked, Limits, MaxUndelivered};
 pub use self::bulk::{Bulk, BulkEnd, BulkReport};
+pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::entry::{Entry, EntryState};
 pub use self::filter::{Filter, parse_span, show_span};
 pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
 pub use self::listing::{Cursor, Page};
 pub use self::overview::{Overview, Rates};
+pub use self::repartition::{RepartitionRequest, Repartitioned};
 pub use self::status::{Recent, Status, TopicStanding, TopicStatus};
 pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};
 pub use self::tail::{Missed, Tail, TailEvent, Tailed};
@@ -434,5 +438,11 @@ mod tests {
             assert!(include_str!("survey.rs").contains(documented) && survey.contains(value), "{documented}");
         }
         assert!(format!("{:?}", console.doctor()).contains("measure: None"));
+        let topic = Topic::raw("a:{id}").expect("a pattern");
+        let repartition = format!("{:?}", console.repartition(&topic, 2));
+        assert!(
+            include_str!("repartition/mod.rs").contains("Default: 2 min.")
+                && repartition.contains("wait: 120s")
+        );
     }
 }

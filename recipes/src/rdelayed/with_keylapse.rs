@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use keylapse::{Backoff, Done, Lapse, Listener, Schedule, Topic, shutdown_signal};
+use keylapse_console::Console;
 use serde::{Deserialize, Serialize};
 
 use crate::stage::World;
@@ -47,8 +48,8 @@ pub async fn forget(schedule: &Schedule, card: &str) -> keylapse::Result<()> {
 }
 
 /// All cards are thrown away, also those that are about to be asked. Without `forced`, only a topic that holds none goes.
-pub async fn destroy(schedule: &Schedule) -> keylapse::Result<u64> {
-    Ok(schedule.destroy(&cards()?).forced().await?.timers)
+pub async fn destroy(console: &Console) -> keylapse::Result<u64> {
+    Ok(console.destroy(&cards()?).forced().await?.timers)
 }
 
 /// Runs when a card is due, and arms its own key once more. That takes effect when this run has ended

@@ -3,6 +3,7 @@ use std::time::Duration;
 use keylapse::ErrorKind;
 use keylapse::dead_letters::DeadReason;
 use keylapse::testing::TestBed;
+use keylapse_console::Console;
 use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
 use recipes::stage::ledger::Event;
 
@@ -104,11 +105,12 @@ async fn cards_that_are_thrown_away_are_not_asked_and_others_can_be_learned() ->
     for card in ["rust", "lua"] {
         learn(&bed.schedule(), card, FIRST).await?;
     }
-    assert_eq!(destroy(&bed.schedule()).await?, 2);
+    let console = Console::new(bed.client());
+    assert_eq!(destroy(&console).await?, 2);
     learn(&bed.schedule(), "redis", FIRST).await?;
     bed.pass(FIRST * 2).await;
     assert_eq!(notes.jobs(Event::Done), ["redis.1"]);
-    assert_eq!(destroy(&bed.schedule()).await?, 1, "its next round");
-    assert_eq!(destroy(&bed.schedule()).await?, 0);
+    assert_eq!(destroy(&console).await?, 1, "its next round");
+    assert_eq!(destroy(&console).await?, 0);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::forward::ForwardTo;
 use crate::policy::{Counting, Fields, Policy, Treatment};
 use crate::timers::Durably;
-use crate::{Attached, Backoff, Client, Listener, Priority, Schedule, Servers, Tls, Topic};
+use crate::{Attached, Backoff, Client, Listener, Priority, Servers, Tls, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);
@@ -128,18 +128,9 @@ fn attached() -> [Row; 12] {
     ]
 }
 
-fn repartition() -> [Row; 1] {
-    let (schedule, topic) = (
-        Schedule::new(Client::new("redis://localhost/").expect("a URL")),
-        Topic::<u32>::new("a:{id}").expect("a pattern"),
-    );
-    [("wait", "2 min", format!("{:?}", schedule.repartition(&topic, 2)).contains("wait: 120s"))]
-}
-
 #[test]
 fn each_documented_default_is_so() {
-    let rows: Vec<Row> =
-        [&topic()[..], &listener(), &forward(), &client(), &servers(), &attached(), &repartition()].concat();
+    let rows: Vec<Row> = [&topic()[..], &listener(), &forward(), &client(), &servers(), &attached()].concat();
     for (setter, says, is_so) in &rows {
         assert!(is_so, "{setter}: the documentation says {says}");
     }

@@ -75,6 +75,16 @@ pub(super) const CASES: &[Case] = &[
             topic.resume().await.unwrap();
         });
     }),
+    (&["console::Console::repartition", "console::RepartitionRequest::wait"], || {
+        with_topic(async |console, _| {
+            for partitions in NUMBERS {
+                or_refused(console.repartition(&tried(), partitions).await);
+            }
+            for (at, limit) in DURATIONS.into_iter().enumerate() {
+                console.repartition(&tried(), 2 + u32::try_from(at % 2).unwrap()).wait(limit).await.unwrap();
+            }
+        });
+    }),
     (&["console::KnownTopic::repartition"], || {
         with_topic(async |console, topic| {
             for partitions in NUMBERS {
@@ -192,12 +202,16 @@ pub(super) const CASES: &[Case] = &[
     }),
 ];
 
+fn tried() -> Topic<u32> {
+    Topic::new("tried:{id}").unwrap().journal(10, HOUR)
+}
+
 /// A topic with a timer, and another program's key.
 #[allow(clippy::needless_pass_by_value)] // as a closure is written
 fn with_topic(test: impl AsyncFn(&Console, &KnownTopic)) {
     paused(async {
         let bed = TestBed::new();
-        let topic = Topic::<u32>::new("tried:{id}").unwrap().journal(10, HOUR);
+        let topic = tried();
         let attached = Attached::new(Topic::<u32>::new("other:{id}").unwrap());
         bed.schedule().resume(attached.topic()).await.unwrap();
         bed.command(["SET", "other:1", "x", "EX", "100000"]);

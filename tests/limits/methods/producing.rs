@@ -90,19 +90,6 @@ pub(super) const CASES: &[Case] = &[
             bed.schedule().resume(&topic).await.unwrap();
         });
     }),
-    (&["Schedule::repartition", "topics::RepartitionRequest::wait"], || {
-        paused(async {
-            let (bed, topic) = (TestBed::new(), topic());
-            bed.schedule().resume(&topic).await.unwrap();
-            for partitions in NUMBERS {
-                or_refused(bed.schedule().repartition(&topic, partitions).await);
-            }
-            for (at, limit) in DURATIONS.into_iter().enumerate() {
-                let to = 2 + u32::try_from(at % 2).unwrap();
-                bed.schedule().repartition(&topic, to).wait(limit).await.unwrap();
-            }
-        });
-    }),
     (&["dead_letters::DeadLetters::page"], || {
         paused(async {
             let (bed, topic) = (TestBed::new(), topic());

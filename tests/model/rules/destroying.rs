@@ -85,10 +85,7 @@ async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
     for error in errors {
         let error = error.expect_err("it is closed");
         assert_eq!(error.kind(), ErrorKind::Destroying, "{error}");
-        assert!(
-            error.is_transient() && error.to_string().contains("call Schedule::destroy again"),
-            "{error}"
-        );
+        assert!(error.is_transient() && error.to_string().contains("call Console::destroy"), "{error}");
     }
     assert!(rig.repair(Scan::Records).await.is_err());
     assert_eq!(names(rig).await, before);

@@ -135,10 +135,7 @@ async fn what_is_closed_refuses_every_call(rig: &mut Rig) {
     for error in errors {
         let error = error.expect_err("it is closed");
         assert_eq!(error.kind(), ErrorKind::Repartitioning, "{error}");
-        assert!(
-            error.is_transient() && error.to_string().contains("call Schedule::repartition again"),
-            "{error}"
-        );
+        assert!(error.is_transient() && error.to_string().contains("call Console::repartition"), "{error}");
     }
     forget(rig).await;
 }

@@ -9,6 +9,7 @@ use keylapse::{Client, Done, ErrorKind, Failure, Lapse, ListenerBuilder, NewArm,
 use keylapse_support::{Server, eventually, times_are_judged};
 
 use super::{LONG, orders};
+use crate::server::console;
 use crate::server::support::{PATIENCE, Running, listener, server_and_schedule};
 
 type Ran = Arc<Mutex<BTreeMap<u32, u32>>>;
@@ -55,7 +56,8 @@ async fn produce(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn under_load_each_timer_that_was_acknowledged_runs_once() {
-    let (server, schedule) = server_and_schedule().await;
+    let (server, _) = server_and_schedule().await;
+    let console = console(&server);
     let (ran, done) = (Ran::default(), Arc::new(AtomicBool::new(false)));
     let first = [counting(&server, 4, &ran), counting(&server, 4, &ran)].map(Running::start);
     for running in &first {
@@ -68,11 +70,11 @@ async fn under_load_each_timer_that_was_acknowledged_runs_once() {
         eventually(PATIENCE, "timers to run", async || ran.lock().unwrap().len() >= count).await;
     };
     enough(500).await;
-    let wider = schedule.repartition(&orders(), 8).await.unwrap();
+    let wider = console.repartition(&orders(), 8).await.unwrap();
     let second = [counting(&server, 8, &ran), counting(&server, 8, &ran)].map(Running::start);
     let so_far = ran.lock().unwrap().len();
     enough(so_far + 500).await;
-    let narrower = schedule.repartition(&orders(), 3).await.unwrap();
+    let narrower = console.repartition(&orders(), 3).await.unwrap();
     let third = Running::start(counting(&server, 3, &ran));
     let so_far = ran.lock().unwrap().len();
     enough(so_far + 500).await;
@@ -102,6 +104,7 @@ async fn under_load_each_timer_that_was_acknowledged_runs_once() {
 async fn timed_a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up() {
     const TIMERS: usize = 100_000;
     let (server, schedule) = server_and_schedule().await;
+    let console = console(&server);
     let topic = orders().triggers(false);
     for armed in schedule.arm_many(&topic, (0..TIMERS).map(|id| NewArm::new(id, LONG, 7))).await.unwrap() {
         assert!(armed.unwrap().is_armed());
@@ -109,7 +112,7 @@ async fn timed_a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up(
     server.cmd(&["CONFIG", "SET", "slowlog-log-slower-than", "50000", "slowlog-max-len", "1000"]).await;
     server.cmd(&["SLOWLOG", "RESET"]).await;
     let began = Instant::now();
-    let done = schedule.repartition(&topic, 8).await.unwrap();
+    let done = console.repartition(&topic, 8).await.unwrap();
     println!(
         "{TIMERS} timers from 4 to 8 partitions: {} moved in {:?}, nothing could be armed for {:?}",
         done.timers,

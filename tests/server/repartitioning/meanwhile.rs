@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use keylapse::internals::{RepartitionId, Repartitioning, Reshape, scripts, store_of};
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule};
+use keylapse_console::Console;
 use keylapse_support::{Proxy, Server, eventually};
 use redis::{Value, cmd};
 
 use super::contents::partition;
 use super::{LONG, orders};
 use crate::server::capture::Capture;
+use crate::server::console;
 use crate::server::support::{PATIENCE, Running, refusal, reporting, server_and_schedule};
 
 /// Closes all partitions of four for eight, as a call does that then dies.
@@ -35,10 +37,7 @@ async fn producers_of_either_number_wait_and_then_only_the_new_one_is_let_in() {
         let refused = hasty.arm(&orders().partitions(of), 2, LONG, &1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Repartitioning, "{refused}");
         assert!(refused.is_transient() && !refused.needs_operator());
-        assert!(
-            refused.to_string().contains("call Schedule::repartition again with the same number"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("call Console::repartition"), "{refused}");
     }
     let patient = |of| {
         let client = Client::new(&server.app_url()).unwrap().patience(PATIENCE);
@@ -50,7 +49,7 @@ async fn producers_of_either_number_wait_and_then_only_the_new_one_is_let_in() {
     let (old, new) = (patient(4), patient(8));
     // One that knows the topic already.
     let known = tokio::spawn(async move { schedule.cancel(&orders(), 1).await });
-    Schedule::connect(&server.app_url()).await.unwrap().repartition(&orders(), 8).await.unwrap();
+    Console::connect(&*server.app_url()).await.unwrap().repartition(&orders(), 8).await.unwrap();
     let (armed, wider) = new.await.unwrap();
     assert!(armed.unwrap().is_armed());
     for refused in [old.await.unwrap().0.map(drop), known.await.unwrap().map(drop)] {
@@ -74,6 +73,7 @@ async fn a_listener_of_the_old_number_says_so_and_loses_nothing_and_one_of_the_n
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let console = console(&server);
     let handler = || reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok::<_, Failure>(Done)));
     let (old_handler, mut old_ran) = handler();
     let proxy = Proxy::before(&server).await;
@@ -96,7 +96,7 @@ async fn a_listener_of_the_old_number_says_so_and_loses_nothing_and_one_of_the_n
             .any(|line| line.contains("waiting for the server") && line.contains("number of partitions"))
     })
     .await;
-    schedule.repartition(&orders(), 8).await.unwrap();
+    console.repartition(&orders(), 8).await.unwrap();
     new.until_anchored().await;
     for id in 0..20u32 {
         assert!(schedule.arm(&wider, id, Duration::ZERO, &id).await.unwrap().is_armed());

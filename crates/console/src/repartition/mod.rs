@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use keylapse::Topic;
+use keylapse::inside::{TopicConfig, TopicInside as _};
 
 use self::mover::Mover;
+use crate::Console;
 use crate::error::{Error, Result};
-use crate::lock::lock;
-use crate::schedule::Schedule;
 use crate::time::MAX_DELAY;
-use crate::topic::{Topic, TopicConfig};
 use crate::wire::MAX_PARTITIONS;
 
 /// For how long attempts that run are waited for, unless set otherwise.
@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 #[must_use = "nothing is moved until the request is awaited"]
 pub struct RepartitionRequest<'a> {
-    schedule: &'a Schedule,
+    console: &'a Console,
     config: &'a TopicConfig,
     to: u32,
     wait: Duration,
@@ -59,38 +59,38 @@ pub struct Repartitioned {
     pub closed_for: Duration,
 }
 
-impl Schedule {
+impl Console {
     /// Gives a managed topic another number of partitions, with all that it holds: timers and what is known of their
     /// attempts, armings that are kept behind others, dead letters under their ids, what repeats of calls look for, and
     /// why it is paused, if it is. The number in the `topic` that is given does not matter.
     ///
     /// First no more timers are given out, and the attempts that run are waited for, up to
     /// [`wait`](RepartitionRequest::wait). Arms go on meanwhile. Then the topic is closed: producers of either number
-    /// are refused with [`Repartitioning`](crate::ErrorKind::Repartitioning), which they wait out for as long as the
-    /// client's [`patience`](crate::Client::patience) allows. What has to go elsewhere is moved in calls of at most 500
+    /// are refused with [`Repartitioning`](keylapse::ErrorKind::Repartitioning), which they wait out for as long as the
+    /// client's [`patience`](keylapse::Client::patience) allows. What has to go elsewhere is moved in calls of at most 500
     /// timers and about a megabyte, between which the server serves others. In the end whoever says the old number is
-    /// refused with [`Partitions`](crate::ErrorKind::Partitions), and has to be started again with the new one. A
+    /// refused with [`Partitions`](keylapse::ErrorKind::Partitions), and has to be started again with the new one. A
     /// listener with the new number can be started before: it waits.
     ///
     /// Where this is interrupted, another call with the same number goes on, from this or any other program. One with
     /// another number is refused until that is done. Calling it again does no harm.
     ///
     /// ```no_run
-    /// # async fn grow(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// # async fn grow(console: keylapse_console::Console) -> keylapse::Result<()> {
     /// let orders = keylapse::Topic::<u64>::new("order:unpaid:{id}")?;
-    /// let done = schedule.repartition(&orders, 8).await?;
+    /// let done = console.repartition(&orders, 8).await?;
     /// println!("{} timers moved, nothing could be armed for {:?}", done.timers, done.closed_for);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for an attached topic, for one that is not in Redis and for a number
-    /// that no topic can have. [`InUse`](crate::ErrorKind::InUse) when attempts run for longer than is waited, or the
+    /// [`Invalid`](keylapse::ErrorKind::Invalid) for an attached topic, for one that is not in Redis and for a number
+    /// that no topic can have. [`InUse`](keylapse::ErrorKind::InUse) when attempts run for longer than is waited, or the
     /// topic is resumed meanwhile: then it is as before. `Repartitioning` when it is getting another number than this.
     /// After any other error call it again.
     pub fn repartition<'a, T>(&'a self, topic: &'a Topic<T>, partitions: u32) -> RepartitionRequest<'a> {
-        RepartitionRequest { schedule: self, config: &topic.config, to: partitions, wait: WAIT }
+        RepartitionRequest { console: self, config: topic.config(), to: partitions, wait: WAIT }
     }
 }
 
@@ -102,24 +102,22 @@ impl RepartitionRequest<'_> {
     }
 
     async fn send(self) -> Result<Repartitioned> {
-        let Self { schedule, config, to, wait } = self;
-        config.check(&schedule.client.namespace)?;
+        let Self { console, config, to, wait } = self;
+        config.check(console.namespace())?;
         if !(1..=MAX_PARTITIONS).contains(&to) {
             return Err(Error::invalid(format!("topic {}: partitions must be 1 to 1,024", config.name)));
         }
         if config.attach.is_some() {
             return Err(refused_attached(&config.name, to));
         }
-        let done = Mover::new(schedule, config, to).run(wait).await;
-        lock(&schedule.known).remove(&config.name);
-        done
+        Mover::new(console, config, to).run(wait).await
     }
 }
 
 /// Of an attached topic Redis' own keys are the truth, and what we remember of them is not worth a move.
 fn refused_attached(topic: &str, to: u32) -> Error {
     Error::invalid(format!(
-        "topic {topic} is attached, and cannot be repartitioned: stop its listeners, call Schedule::detach, and \
+        "topic {topic} is attached, and cannot be repartitioned: stop its listeners, call Console::detach, and \
          start them with `.partitions({to})`; they find its keys by a scan"
     ))
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::Console;
 use crate::error::Result;
 use crate::id::RepartitionId;
-use crate::schedule::Schedule;
 use crate::wire::{Cargo, Entry, Listing, PartitionNames, partition_of};
 
 /// Names of one page.
@@ -24,7 +24,7 @@ const LETTERS: [Listing; 2] = [Listing::Dead, Listing::Letters];
 
 /// Of one partition.
 pub(super) struct Carrier<'a> {
-    pub(super) schedule: &'a Schedule,
+    pub(super) console: &'a Console,
     pub(super) id: RepartitionId,
     pub(super) from: PartitionNames,
     /// All that there will be.
@@ -69,8 +69,8 @@ impl Carrier<'_> {
     }
 
     async fn page(&self, what: Listing, cursor: u64) -> Result<(u64, Vec<Bytes>)> {
-        let store = &self.schedule.client.store;
-        self.schedule.persist(|_| store.names_in(&self.from, what, cursor, PAGE)).await
+        let store = self.console.store();
+        self.console.persist(|_| store.names_in(&self.from, what, cursor, PAGE)).await
     }
 
     /// Moves what belongs elsewhere, page by page; how many there were.
@@ -100,10 +100,15 @@ impl Carrier<'_> {
 
     /// Writes these to where they belong, and then removes them here.
     async fn move_all(&self, cargo: Cargo, mut names: &[Bytes]) -> Step<()> {
-        let store = &self.schedule.client.store;
+        let store = self.console.store();
         while !names.is_empty() {
-            let read = |bytes| store.read_entries(&self.from, cargo, names, bytes);
-            let (count, entries) = self.schedule.persist_read(PAGE_BYTES, read).await?;
+            let mut bytes = PAGE_BYTES;
+            let read = |repeat| {
+                // What has had no answer may be too large for the server to send.
+                bytes = if repeat { bytes.div_ceil(4) } else { bytes };
+                store.read_entries(&self.from, cargo, names, bytes)
+            };
+            let (count, entries) = self.console.persist(read).await?;
             let (moved, others) = names.split_at(count.max(1));
             let mut by_home = BTreeMap::<u32, Vec<Entry>>::new();
             for entry in entries {
@@ -112,7 +117,7 @@ impl Carrier<'_> {
             for (home, entries) in by_home {
                 go_on!(self.put(&self.all[home as usize], &entries).await);
             }
-            let shed = self.schedule.persist(|_| store.shed(&self.from, self.id, cargo, moved)).await?;
+            let shed = self.console.persist(|_| store.shed(&self.from, self.id, cargo, moved)).await?;
             if !shed {
                 return Ok(Err(Ended));
             }
@@ -122,19 +127,19 @@ impl Carrier<'_> {
     }
 
     async fn put(&self, at: &PartitionNames, entries: &[Entry]) -> Step<()> {
-        let store = &self.schedule.client.store;
-        let put = self.schedule.persist(|_| store.put_entries(at, self.id, entries)).await?;
+        let store = self.console.store();
+        let put = self.console.persist(|_| store.put_entries(at, self.id, entries)).await?;
         Ok(if put { Ok(()) } else { Err(Ended) })
     }
 
     /// A tombstone does not say of which key it is: all have it whose keys may have been here.
     async fn spread_tombstones(&self) -> Step<()> {
-        let store = &self.schedule.client.store;
+        let store = self.console.store();
         let mut cursor = 0;
         loop {
             let (next, names) = self.page(Listing::Tombstones, cursor).await?;
             let read = |_| store.read_entries(&self.from, Cargo::Tombstones, &names, usize::MAX >> 11);
-            let entries = if names.is_empty() { Vec::new() } else { self.schedule.persist(read).await?.1 };
+            let entries = if names.is_empty() { Vec::new() } else { self.console.persist(read).await?.1 };
             for at in
                 self.waiting.iter().filter(|at| at.index != self.from.index && may_have_come(&self.from, at))
             {

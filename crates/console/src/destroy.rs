@@ -13,14 +13,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, iter};
 
-use crate::counted::counted;
+use keylapse::Topic;
+use keylapse::inside::{TopicConfig, TopicInside as _};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::DestroyId;
-use crate::lock::lock;
 use crate::log::{info, warn};
-use crate::schedule::Schedule;
-use crate::topic::{Topic, TopicConfig};
 use crate::wire::{Close, DestroyStep, Holdings, PartitionNames, listeners};
+use crate::{Console, counted};
 
 /// Timers that a call removes; it names as many.
 const PAGE: usize = 500;
@@ -31,7 +31,7 @@ const AT_A_TIME: usize = 100;
 #[derive(Debug)]
 #[must_use = "nothing is destroyed until the request is awaited"]
 pub struct DestroyRequest<'a> {
-    schedule: &'a Schedule,
+    console: &'a Console,
     config: &'a TopicConfig,
     forced: bool,
 }
@@ -58,7 +58,7 @@ impl Destroyed {
     }
 }
 
-impl Schedule {
+impl Console {
     /// Removes a topic with all that it holds: timers and their trigger keys, dead letters, and what is remembered of
     /// keys that other programs write, which themselves are never touched. Whoever uses the topic afterwards makes it
     /// anew.
@@ -69,7 +69,7 @@ impl Schedule {
     ///
     /// From its beginning to its end nobody can do anything with the topic. An arm is either refused with
     /// [`Destroying`](ErrorKind::Destroying), which it waits out for as long as the client's
-    /// [`patience`](crate::Client::patience) allows, or it was before, and then it keeps the topic from being
+    /// [`patience`](keylapse::Client::patience) allows, or it was before, and then it keeps the topic from being
     /// destroyed or goes with it. It is never half there.
     ///
     /// The work is done in steps of at most 1,000 timers, between which the server serves others. Where it is
@@ -77,9 +77,9 @@ impl Schedule {
     /// number of partitions must be that of the topic.
     ///
     /// ```no_run
-    /// # async fn destroy(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// # async fn destroy(console: keylapse_console::Console) -> keylapse::Result<()> {
     /// let orders = keylapse::Topic::<u64>::new("order:unpaid:{id}")?;
-    /// let gone = schedule.destroy(&orders).await?;
+    /// let gone = console.destroy(&orders).await?;
     /// println!("{} dead letters are gone", gone.dead_letters);
     /// # Ok(())
     /// # }
@@ -89,7 +89,7 @@ impl Schedule {
     /// When the topic is in use, is of another kind or has another number of partitions, or when the server cannot be
     /// reached or refuses. After an error of kind [`Unknown`](ErrorKind::Unknown), or one in the middle, call it again.
     pub fn destroy<'a, T>(&'a self, topic: &'a Topic<T>) -> DestroyRequest<'a> {
-        DestroyRequest { schedule: self, config: &topic.config, forced: false }
+        DestroyRequest { console: self, config: topic.config(), forced: false }
     }
 
     /// Forgets an attached topic, so that its name is free: for a managed topic, or for none. What is remembered of its
@@ -101,9 +101,9 @@ impl Schedule {
     /// is not held up. Where it is interrupted, the topic stays closed, and another call goes on.
     ///
     /// ```no_run
-    /// # async fn detach(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// # async fn detach(console: keylapse_console::Console) -> keylapse::Result<()> {
     /// let orders = keylapse::Attached::new(keylapse::Topic::<u64>::new("order:unpaid:{id}")?);
-    /// let gone = schedule.detach(orders.topic()).await?;
+    /// let gone = console.detach(orders.topic()).await?;
     /// println!("{} keys are forgotten", gone.enrolled);
     /// # Ok(())
     /// # }
@@ -111,10 +111,10 @@ impl Schedule {
     ///
     /// # Errors
     /// As for [`destroy`](Self::destroy). [`Invalid`](ErrorKind::Invalid) if the topic is not an attached one: see
-    /// [`Attached::topic`](crate::Attached::topic).
+    /// [`Attached::topic`](keylapse::Attached::topic).
     pub async fn detach<T>(&self, topic: &Topic<T>) -> Result<Destroyed> {
-        topic.config.policy_for("detach")?;
-        let request = DestroyRequest { schedule: self, config: &topic.config, forced: false };
+        topic.config().policy_for("detach")?;
+        let request = DestroyRequest { console: self, config: topic.config(), forced: false };
         request.close_as(Close::Detached).await
     }
 }
@@ -133,12 +133,11 @@ impl DestroyRequest<'_> {
 
     /// Goes on if nothing is there but what this lets go.
     async fn close_as(self, empty: Close) -> Result<Destroyed> {
-        let Self { schedule, config, forced } = self;
-        config.check(&schedule.client.namespace)?;
-        let partitions = config.all_partitions(&schedule.client.namespace);
-        lock(&schedule.known).remove(&config.name);
+        let Self { console, config, forced } = self;
+        config.check(console.namespace())?;
+        let partitions = config.all_partitions(console.namespace());
         let forced = forced.then(DestroyId::random);
-        Destroyer { schedule, config, partitions, empty, forced }.run().await
+        Destroyer { console, config, partitions, empty, forced }.run().await
     }
 }
 
@@ -153,7 +152,7 @@ impl<'a> IntoFuture for DestroyRequest<'a> {
 
 /// One call on its way.
 struct Destroyer<'a> {
-    schedule: &'a Schedule,
+    console: &'a Console,
     config: &'a TopicConfig,
     partitions: Vec<PartitionNames>,
     /// How a partition is closed without force.
@@ -164,8 +163,8 @@ struct Destroyer<'a> {
 
 impl Destroyer<'_> {
     async fn run(mut self) -> Result<Destroyed> {
-        let (store, at) = (&self.schedule.client.store, &self.partitions[0]);
-        self.schedule.persist(|_| store.may_unlink(at)).await?;
+        let (store, at) = (self.console.store(), &self.partitions[0]);
+        self.console.persist(|_| store.may_unlink(at)).await?;
         let closed = self.close_all().await;
         let is_moved = |error: &Error| error.kind() == ErrorKind::Repartitioning;
         if closed.as_ref().is_err_and(|error| !is_moved(error)) && self.forced.is_none() {
@@ -175,7 +174,7 @@ impl Destroyer<'_> {
         for at in &self.partitions {
             all.trigger_keys += self.empty(at).await?;
         }
-        self.schedule.persist(|_| store.unlist(&self.partitions[0])).await?;
+        self.console.persist(|_| store.unlist(&self.partitions[0])).await?;
         for at in self.partitions.iter().rev() {
             self.end(at).await?;
         }
@@ -215,7 +214,7 @@ impl Destroyer<'_> {
     fn add_given_up(&mut self, most: u32) -> bool {
         let there = self.partitions.len();
         for index in u32::try_from(there).unwrap_or(most)..most {
-            let (space, name) = (&self.schedule.client.namespace, &self.config.name);
+            let (space, name) = (self.console.namespace(), &self.config.name);
             let attached = self.config.attach.is_some();
             self.partitions.push(PartitionNames::new(space, name, index, self.config.partitions, attached));
         }
@@ -223,9 +222,9 @@ impl Destroyer<'_> {
     }
 
     async fn refuse_if_served(&self) -> Result<()> {
-        let (store, name) = (&self.schedule.client.store, &self.config.name);
-        let hash = listeners(&self.schedule.client.namespace);
-        let all = self.schedule.persist(|_| store.listeners(&hash)).await?;
+        let (store, name) = (self.console.store(), &self.config.name);
+        let hash = listeners(self.console.namespace());
+        let all = self.console.persist(|_| store.listeners(&hash)).await?;
         let Some(one) = all.iter().find(|listener| listener.serves(name)) else { return Ok(()) };
         Err(Error::new(
             ErrorKind::InUse,
@@ -255,7 +254,7 @@ impl Destroyer<'_> {
     }
 
     async fn close(&self, at: &PartitionNames, how: Close) -> Result<Holdings> {
-        self.schedule.persist(|_| self.schedule.client.store.close(at, how)).await
+        self.console.persist(|_| self.console.store().close(at, how)).await
     }
 
     /// Closes all partitions, 0 first.
@@ -288,7 +287,7 @@ impl Destroyer<'_> {
     async fn empty(&self, at: &PartitionNames) -> Result<u64> {
         let (mut page, mut triggers) = (Vec::new(), 0);
         loop {
-            let step = self.schedule.persist(|_| self.schedule.client.store.destroy(at, &page, PAGE)).await?;
+            let step = self.console.persist(|_| self.console.store().destroy(at, &page, PAGE)).await?;
             match step {
                 DestroyStep::Closed(next) if !next.is_empty() => {
                     triggers += self.delete_triggers(&next).await?;
@@ -307,7 +306,7 @@ impl Destroyer<'_> {
         }
         let delete = async |(key, deadline): (Bytes, Option<u64>)| match deadline {
             None => Ok(false),
-            Some(at) => self.schedule.persist(|_| self.schedule.client.store.drop_trigger(&key, at)).await,
+            Some(at) => self.console.persist(|_| self.console.store().drop_trigger(&key, at)).await,
         };
         let mut deleted = iter(timers.iter().cloned().map(delete)).buffer_unordered(AT_A_TIME);
         let (mut count, mut refused) = (0, None);
@@ -326,9 +325,9 @@ impl Destroyer<'_> {
 
     /// Ends an emptied partition.
     async fn end(&self, at: &PartitionNames) -> Result<()> {
-        let store = &self.schedule.client.store;
+        let store = self.console.store();
         let end = |repeat| async move { Ok((store.end(at).await?, repeat)) };
-        match self.schedule.persist(end).await? {
+        match self.console.persist(end).await? {
             (DestroyStep::Open, false) => self.was_opened().await,
             // Ended before, by this call or another, and made anew.
             _ => Ok(()),

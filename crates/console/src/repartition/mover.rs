@@ -5,15 +5,16 @@ use std::time::Duration;
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use tokio::time::Instant;
 
+use keylapse::inside::TopicConfig;
+
 use super::carrier::{Carried, Carrier, Ended, may_have_come};
 use super::{Repartitioned, refused_attached};
+use crate::Console;
 use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::RepartitionId;
 use crate::log::{info, warn};
-use crate::schedule::Schedule;
-use crate::topic::TopicConfig;
 use crate::wire::{Listing, PartitionNames, Repartitioning, Reshape, Shape, Standing, TopicEntry, names};
 
 /// Between two looks for attempts that run.
@@ -25,7 +26,7 @@ const AT_A_TIME: usize = 4;
 
 /// One call.
 pub(super) struct Mover<'a> {
-    schedule: &'a Schedule,
+    console: &'a Console,
     config: &'a TopicConfig,
     to: u32,
     /// How many partitions there are.
@@ -47,9 +48,9 @@ enum Reached {
 }
 
 impl<'a> Mover<'a> {
-    pub(super) fn new(schedule: &'a Schedule, config: &'a TopicConfig, to: u32) -> Self {
+    pub(super) fn new(console: &'a Console, config: &'a TopicConfig, to: u32) -> Self {
         let own = RepartitionId::random();
-        Self { schedule, config, to, of: to, most: to, own, id: own }
+        Self { console, config, to, of: to, most: to, own, id: own }
     }
 
     pub(super) async fn run(mut self, wait: Duration) -> Result<Repartitioned> {
@@ -87,13 +88,13 @@ impl<'a> Mover<'a> {
 
     /// A partition by its index, as one of those that there are.
     fn at(&self, index: u32) -> PartitionNames {
-        PartitionNames::new(&self.schedule.client.namespace, &self.config.name, index, self.of, false)
+        PartitionNames::new(self.console.namespace(), &self.config.name, index, self.of, false)
     }
 
     /// All that there will be.
     fn all_new(&self) -> Vec<PartitionNames> {
         let TopicConfig { name, .. } = self.config;
-        let at = |index| PartitionNames::new(&self.schedule.client.namespace, name, index, self.to, false);
+        let at = |index| PartitionNames::new(self.console.namespace(), name, index, self.to, false);
         (0..self.to).map(at).collect()
     }
 
@@ -103,7 +104,7 @@ impl<'a> Mover<'a> {
 
     async fn reshape_under(&self, index: u32, id: RepartitionId, how: Reshape<'_>) -> Result<Shape> {
         let (at, change) = (self.at(index), Repartitioning { to: self.to, own: self.own, id });
-        self.schedule.persist(|_| self.schedule.client.store.reshape(&at, change, how)).await
+        self.console.persist(|_| self.console.store().reshape(&at, change, how)).await
     }
 
     /// How partition 0 stands, if this call may go on.
@@ -132,7 +133,7 @@ impl<'a> Mover<'a> {
     /// It is getting another number.
     fn other(&self, to: u32) -> Error {
         let message = format!(
-            "topic {} is getting {to} partitions, and not {}: call Schedule::repartition with {to}, which ends that, \
+            "topic {} is getting {to} partitions, and not {}: call Console::repartition with {to}, which ends that, \
              and then with this number",
             self.config.name, self.to
         );
@@ -141,10 +142,10 @@ impl<'a> Mover<'a> {
 
     /// Asks for the rights that nothing but this needs, before anything is closed.
     async fn may(&self) -> Result<()> {
-        let (store, at) = (&self.schedule.client.store, self.at(0));
-        self.schedule.persist(|_| store.may_unlink(&at)).await?;
+        let (store, at) = (self.console.store(), self.at(0));
+        self.console.persist(|_| store.may_unlink(&at)).await?;
         for what in [Listing::Due, Listing::Records, Listing::Tombstones] {
-            self.schedule.persist(|_| store.names_in(&at, what, 0, 1)).await?;
+            self.console.persist(|_| store.names_in(&at, what, 0, 1)).await?;
         }
         Ok(())
     }
@@ -231,10 +232,10 @@ impl<'a> Mover<'a> {
     }
 
     async fn one_that_runs(&self, at: &PartitionNames) -> Result<Option<bytes::Bytes>> {
-        let (store, mut cursor) = (&self.schedule.client.store, 0);
+        let (store, mut cursor) = (self.console.store(), 0);
         loop {
             let page = |_| store.names_in(at, Listing::Running, cursor, STATES);
-            let (next, mut running) = self.schedule.persist(page).await?;
+            let (next, mut running) = self.console.persist(page).await?;
             if let Some(key) = running.pop() {
                 return Ok(Some(key));
             }
@@ -341,7 +342,7 @@ impl<'a> Mover<'a> {
     async fn carry(&self, all: &[PartitionNames], waiting: &[PartitionNames]) -> Result<Option<Carried>> {
         let from: Vec<_> = (0..self.of).map(|index| self.at(index)).collect();
         let carry = |from: PartitionNames| async move {
-            let carrier = Carrier { schedule: self.schedule, id: self.id, from, all, waiting };
+            let carrier = Carrier { console: self.console, id: self.id, from, all, waiting };
             carrier.carry_all().await
         };
         let each = iter(from.into_iter().map(carry)).buffer_unordered(AT_A_TIME);
@@ -357,8 +358,8 @@ impl<'a> Mover<'a> {
     /// the topic next with the new number tells them.
     async fn list(&self) -> Result<()> {
         let entry = TopicEntry { partitions: self.to, ..self.config.entry() };
-        let registry = names::registry(&self.schedule.client.namespace);
-        match self.schedule.persist(|_| self.schedule.client.store.list(&registry, &entry)).await {
+        let registry = names::registry(self.console.namespace());
+        match self.console.persist(|_| self.console.store().list(&registry, &entry)).await {
             Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Permission) => {
                 warn!(topic = %self.config.name, %error, "the list of topics says the old number of partitions");
                 Ok(())
