@@ -115,7 +115,7 @@ outcomes! {
 
 impl Ending {
     /// The ending of a byte, and of a dead letter why.
-    pub fn from_code(code: u8) -> Option<(Self, Option<DeadReason>)> {
+    pub(crate) fn from_code(code: u8) -> Option<(Self, Option<DeadReason>)> {
         if code.is_ascii_lowercase() {
             return Some((Self::Dead, Some(DeadReason::from_code(code))));
         }
