@@ -7,21 +7,17 @@ pub use crate::inside::hearing::{Overheard, TailLine, event, events, tail};
 pub use crate::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
-pub use crate::wire::calls::attached;
-pub use crate::wire::calls::ended::JournalPosition;
-pub use crate::wire::calls::forward::Forwarding;
-pub use crate::wire::calls::tail::{Told, ToldOf};
-pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, CancelReply, Cargo, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End, Ending,
-    Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds, LetterBounds, LetterPosition,
-    Listing, Look, MAX_BATCH, NewTimer, Op, OpCall, OpFlags, OpReply, QUARANTINE_AT, RawLetter, RepairStep,
-    Repaired, Repartitioning, Replay, Reported, Reshape, Scan, Settle, SettleReply, SettledAll, Shape,
-    Standing, StandingPolicy, Store, TopicEntry, Trigger, TriggersSet, names, record, scripts,
+    AckReply, CancelReply, Cargo, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DEFAULT_ANSWER_WITHIN,
+    DestroyStep, End, Ending, Entry, Followed, Forwarding, Group, Heads, Held, History, Holdings, Index,
+    JournalBounds, JournalPosition, LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, NewTimer, Op,
+    OpCall, OpFlags, OpReply, QUARANTINE_AT, RawLetter, RepairStep, Repaired, Repartitioning, Replay,
+    Reported, Reshape, Scan, Settle, SettleReply, SettledAll, Shape, Standing, StandingPolicy, Store, Told,
+    ToldOf, TopicEntry, Trigger, TriggersSet, names, record, scripts,
 };
 
-pub use crate::wire::calls::{overview, page};
 pub use crate::wire::{ImportEntry, Imported, PageCall, PageFrom, PageOf};
+pub use keylapse_wire::{self as attached, self as overview, self as page};
 
 use crate::client::Client;
 

@@ -114,7 +114,7 @@ use keylapse_connection::{self as connection, boottime, error, id, lock, log, lo
 #[doc(inline)]
 pub use keylapse_pattern as pattern;
 use keylapse_pattern::escape;
-use keylapse_wire::{self as wire, destination, distribution, policy, time, trace};
+use keylapse_wire::{self as wire, figures, policy, time, trace};
 
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry};
@@ -135,9 +135,7 @@ pub use servers::Servers;
 pub use time::When;
 pub use topic::{Priority, Topic};
 #[doc(inline)]
-pub use wire::calls::arm::{Arming, Receipt};
-#[doc(inline)]
-pub use wire::calls::produce::{Cancelled, Rescheduled};
+pub use wire::{Arming, Cancelled, Receipt, Rescheduled};
 
 /// The policies of [`Attached`] topics, the values that they keep, and what attaching would find.
 pub mod attach {
@@ -151,28 +149,26 @@ pub mod attach {
 pub mod dead_letters {
     pub use crate::schedule::{DeadLetter, DeadLetters, Undecoded};
     #[doc(inline)]
-    pub use crate::wire::calls::letters::Replayed;
-    #[doc(inline)]
-    pub use crate::wire::record::{DeadReason, FailedAttempt};
+    pub use crate::wire::{DeadReason, FailedAttempt, Replayed};
 }
 
 /// The hosts that handlers call, as a listener reports them.
 pub mod destinations {
     #[doc(inline)]
-    pub use crate::destination::{Destination, DestinationState, Destinations};
+    pub use crate::figures::{Destination, DestinationState, Destinations};
 }
 
 /// All listeners, as each reports itself.
 pub mod fleet {
     #[doc(inline)]
-    pub use crate::wire::calls::fleet::{ListenerReport, NodeReport, RecentAttempts, TopicReport};
+    pub use crate::wire::{ListenerReport, NodeReport, RecentAttempts, TopicReport};
 }
 
 /// Lists and streams, from which workers in any language read.
 pub mod forward {
     pub use crate::schedule::ForwardTo;
     #[doc(inline)]
-    pub use crate::wire::calls::forward::Forwarded;
+    pub use crate::wire::Forwarded;
 }
 
 /// The state of the listener of this program.
@@ -197,5 +193,5 @@ pub mod timers {
     pub use crate::id::ArmingId;
     pub use crate::schedule::{ArmRequest, BulkRequest, KeyArgs, Timer, TimerPhase};
     #[doc(inline)]
-    pub use crate::wire::calls::arm::{Durably, Reached, TriggerKey};
+    pub use crate::wire::{Durably, Reached, TriggerKey};
 }

@@ -5,7 +5,7 @@ pub(crate) mod meter;
 pub(crate) use self::meter::Meter;
 use self::meter::Mirror;
 #[doc(inline)]
-pub use crate::distribution::Distribution;
+pub use crate::figures::Distribution;
 pub use crate::listener::Stats;
 
 use std::collections::VecDeque;
@@ -308,7 +308,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::distribution::Times;
+    use crate::figures::Times;
 
     const SPAN: Duration = Duration::from_secs(300);
 

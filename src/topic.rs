@@ -9,18 +9,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
-use crate::destination::Destinations;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
+use crate::figures::Destinations;
 use crate::limits::{MAX_KEY, MAX_PAYLOAD};
 use crate::pattern::Pattern;
 use crate::payload::Codec;
 use crate::policy::Policy;
 use crate::time::{MAX_DEADLINE_MS, MAX_DELAY, ms_ceil};
-use crate::wire::copy::{fields_of, value_of};
 use crate::wire::{
     JournalBounds, LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
 };
+use crate::wire::{fields_of, value_of};
 
 /// The shortest lease that a topic can set.
 pub const MIN_LEASE: Duration = Duration::from_millis(300);

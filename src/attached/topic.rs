@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::future::try_join_all;
 
 use crate::connection::retry;
-use crate::destination::Destinations;
 use crate::error::{Error, ErrorKind, Result};
+use crate::figures::Destinations;
 use crate::log::{debug, error, warn};
 use crate::policy::{Fields, Policy, TopicPolicy, Treatment, WriteBack};
 use crate::runtime::{RunningTopic, Runtime};

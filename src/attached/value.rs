@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::payload::Codec;
 use crate::time::system_time;
-use crate::wire::copy;
+use crate::wire;
 
 /// What made an attached key lapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,15 +114,15 @@ impl<T> Expired<T> {
 
     pub(crate) fn decode(mut payload: Bytes, codec: Codec<T>) -> Result<Self> {
         let whole = payload.clone();
-        let (flags, read_at) = copy::take_head(&mut payload).ok_or_else(cut_short)?;
+        let (flags, read_at) = wire::take_head(&mut payload).ok_or_else(cut_short)?;
         let kind = payload.try_get_u8().map_err(|_| cut_short())?;
         let value = match kind {
-            copy::TOO_LARGE => {
+            wire::TOO_LARGE => {
                 KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok()))
             }
-            copy::STRING => KeptValue::Captured((codec.decode)(payload)?),
-            copy::DUMP => KeptValue::Dumped(payload),
-            copy::FIELDS => kept_fields(&whole, codec)?,
+            wire::STRING => KeptValue::Captured((codec.decode)(payload)?),
+            wire::DUMP => KeptValue::Dumped(payload),
+            wire::FIELDS => kept_fields(&whole, codec)?,
             _ => KeptValue::NotCaptured,
         };
         Ok(Self {
@@ -135,7 +135,7 @@ impl<T> Expired<T> {
 }
 
 fn kept_fields<T>(payload: &Bytes, codec: Codec<T>) -> Result<KeptValue<T>> {
-    let fields = copy::fields_of(payload)
+    let fields = wire::fields_of(payload)
         .ok_or_else(|| Error::new(ErrorKind::Payload, "what was kept of the hash is cut short"))?;
     Ok(match codec.fields {
         Some(read) => KeptValue::Captured(read(&fields)?),

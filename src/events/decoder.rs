@@ -7,9 +7,9 @@ use bytes::Bytes;
 use keylapse_connection::{PushInfo, PushKind, Value};
 
 use crate::backlog::Item;
-use crate::destination::MAX_NAME as MAX_DESTINATION;
 use crate::escape::glob;
 use crate::events::event::{Change, Event};
+use crate::figures::MAX_DESTINATION;
 use crate::id::Token;
 use crate::limits::MAX_KEY;
 use crate::wire::{Held, Index, PartitionNames, names};

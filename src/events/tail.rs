@@ -17,8 +17,7 @@ use crate::events::decoder::{Decoded, Decoder};
 use crate::events::open::{OPEN_WITHIN, Opened, hear_wake_ups, open};
 use crate::events::{Among, Event, Share, Source};
 use crate::rounds::Rounds;
-use crate::wire::PartitionNames;
-use crate::wire::calls::tail::LETTER;
+use crate::wire::{PartitionNames, TAIL_LETTER};
 
 /// What is heard.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,7 +86,7 @@ fn overheard(decoder: &Decoder, mut push: PushInfo) -> Option<Overheard> {
     match (push.kind, &mut push.data[..]) {
         (PushKind::Disconnection, _) => Some(Overheard::Ended),
         (PushKind::SUnsubscribe, [Text(channel), ..]) => decoder.partition(channel).map(|_| Overheard::Ended),
-        (PushKind::SMessage, [Text(channel), Text(message)]) if message.first() == Some(&LETTER) => {
+        (PushKind::SMessage, [Text(channel), Text(message)]) if message.first() == Some(&TAIL_LETTER) => {
             Some(Overheard::Told(decoder.partition(channel)?, mem::take(message).into()))
         }
         _ => None,

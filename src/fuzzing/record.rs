@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::id::{ArmingId, Token};
-use crate::wire::record::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
 use crate::wire::{DeadReason, FailedAttempt, History, Letter, Record, State};
+use crate::wire::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
 
 /// What can be read is written as it was, read again as the same, and not read when it is cut short.
 pub fn record(data: &[u8]) {

@@ -17,8 +17,8 @@ use tokio::runtime::Handle;
 use tracing::dispatcher::Dispatch;
 
 use crate::client::Client;
-use crate::distribution::Distribution;
 use crate::error::{Error, Result};
+use crate::figures::Distribution;
 use crate::runtime::{EventMode, Runtime};
 use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 

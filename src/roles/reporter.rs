@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::destination::Destination;
 use crate::error::Result;
 use crate::escape::cut;
+use crate::figures::Destination;
 use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::panics::contained;

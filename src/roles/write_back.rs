@@ -24,8 +24,7 @@ use crate::escape::Escaped;
 use crate::log::{debug, warn};
 use crate::policy::Capture;
 use crate::runtime::{Partition, RunningTopic};
-use crate::wire::copy::counted;
-use crate::wire::{End, Life, State, Trigger, TriggerKey};
+use crate::wire::{End, Life, State, Trigger, TriggerKey, written_back};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
@@ -54,7 +53,7 @@ pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) 
 
 fn written(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes> {
     topic.config.attach.as_ref()?;
-    counted(payload, &topic.policy().topic.write_back, attempt)
+    written_back(payload, &topic.policy().topic.write_back, attempt)
 }
 
 /// Writes keys back until their retries. One that is not written is retried all the same.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::schedule::Schedule;
 use crate::time::ms_ceil;
-use crate::wire::calls::forward::{Forwarded, Forwarding};
 use crate::wire::names::forwarded;
+use crate::wire::{Forwarded, Forwarding};
 
 /// For how long an id is remembered: longer than any attempt can be under way.
 const REMEMBER: Duration = Duration::from_secs(86_400);

@@ -7,7 +7,7 @@ pub(crate) use self::recorded::{Mirror, canary, gap};
 use std::time::Duration;
 
 use super::TopicCounters;
-use crate::distribution::Times;
+use crate::figures::Times;
 use crate::lapse::LapseSource;
 use crate::wire::{DeadReason, Ending};
 

@@ -260,7 +260,7 @@ impl Line {
     }
 }
 
-/// Returns whether every service takes so many arguments. Calls with lists use `wire/portions` for that.
+/// Returns whether every service takes so many arguments. Calls with lists use `wire::portions` for that.
 fn is_short(command: &Cmd) -> bool {
     command.args_iter().count() <= MAX_ARGUMENTS
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::destination::{Destination, DestinationState};
 use crate::error::{Error, Result};
 use crate::escape::{excerpt, plain};
+use crate::figures::{Destination, DestinationState};
 use crate::wire::ListenerReport;
 use crate::words::brief;
 use crate::{Overview, Status, TopicStanding, TopicStatus, counted, parse_span, show_count, show_span};

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
-use crate::wire::calls::ended::JournalPosition;
+use crate::wire::JournalPosition;
 use crate::wire::{DeadReason, Ending, JournalBounds, MAX_BATCH, MAX_PARTITIONS};
 use crate::{KnownTopic, text};
 

@@ -63,14 +63,14 @@ pub use self::why::{Moment, Why};
 use keylapse::inside::{self, ClientInside as _, ScheduleInside as _};
 use keylapse_connection::{self as connection, error, id, limits, log};
 use keylapse_pattern::{self as pattern, escape};
-use keylapse_wire::{self as wire, destination, distribution, policy, time, trace};
+use keylapse_wire::{self as wire, figures, policy, time, trace};
 
 use keylapse::{Client, Schedule};
 
-pub use keylapse_wire::counted::{counted, show_count};
+pub use keylapse_wire::figures::{counted, show_count};
 
 pub use crate::wire::Ending;
-pub use crate::wire::calls::journal::JournalBounds;
+pub use crate::wire::JournalBounds;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -80,8 +80,8 @@ use keylapse::Topic;
 use keylapse::inside::{TopicConfig, TopicInside as _};
 use serde::Serialize;
 
-use crate::destination::MAX_NAME;
 use crate::error::{Error, ErrorKind, Result};
+use crate::figures::MAX_DESTINATION;
 use crate::policy::Policy;
 use crate::wire::{ListenerReport, PartitionNames, Store, TopicEntry, listeners};
 
@@ -136,9 +136,9 @@ impl Console {
     /// # Errors
     /// When the server cannot be reached or refuses, there is no such topic, or the name is longer than 255 bytes.
     pub async fn try_now(&self, topic: &str, destination: &str) -> Result<Done> {
-        if destination.len() > MAX_NAME {
+        if destination.len() > MAX_DESTINATION {
             return Err(Error::invalid(format!(
-                "a destination has at most {MAX_NAME} bytes: take one that is reported"
+                "a destination has at most {MAX_DESTINATION} bytes: take one that is reported"
             )));
         }
         self.topic(topic).await?.try_now(destination).await

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::destination::Destination;
-use crate::distribution::Distribution;
 use crate::error::Result;
+use crate::figures::{Destination, Distribution};
 use crate::wire::{ListenerReport, RecentAttempts};
 use crate::{Console, KnownTopic, Overview, Registry, UnreadableTopic, overview};
 

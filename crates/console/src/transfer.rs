@@ -14,7 +14,7 @@ use crate::wire::{
     State, portions,
 };
 use crate::{Cursor, Entry, EntryState, Filter, KnownTopic, text};
-use keylapse_wire::counted::is_zero;
+use keylapse_wire::figures::is_zero;
 
 /// The version of the lines.
 const VERSION: u32 = 1;

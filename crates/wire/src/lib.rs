@@ -4,34 +4,21 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, missing_debug_implementations)]
 
-pub mod calls;
-pub mod canary_tags;
-#[cfg(test)]
-mod constants;
-pub mod copy;
-pub mod counted;
-pub mod destination;
-pub mod distribution;
-mod encode;
+mod calls;
+pub mod figures;
 pub mod names;
-pub mod outcome;
+mod outcome;
 pub mod policy;
-pub mod portions;
 pub mod record;
-mod reply;
 mod run;
 pub mod scripts;
-mod settings;
-pub mod store;
+mod store;
 pub mod time;
-mod topic_policy;
 pub mod trace;
 
 pub use keylapse_connection::{self as connection, error, id, limits, lock, log, log_throttle};
 pub use keylapse_pattern::{self as pattern, escape};
 
-pub use self::{calls::*, names::*, outcome::Ending, portions::*, record::*, store::*};
+pub use self::{calls::*, names::*, outcome::*, record::*, store::*};
 
-pub use self::reply::Reply;
-pub use self::run::{call_by_text, script_call};
-pub use self::settings::missing_flags;
+pub use self::run::{Reply, call_by_text, script_call};

@@ -4,9 +4,9 @@
 //! script runs in one slot of a cluster. See docs/wire.md.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use crate::connection::{hash_tag, slot_of};
+use crate::connection::{SLOTS, hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 
@@ -190,10 +190,32 @@ pub fn forwarded(namespace: &str, into: &[u8], id: &str) -> Vec<u8> {
 
 /// What names the last canary of a primary; a canary's own name is this, a colon and what it says: its number, a colon,
 /// its predecessor's. The tag of a server that is alone is 0; in a cluster it is one that lies in a slot of the
-/// primary's, see [`canary_tag`](super::canary_tags::tag_of).
+/// primary's, see [`tag_of`].
 pub fn canary(namespace: &str, tag: u32) -> String {
     format!("{}{tag}}}", canary_prefix(namespace))
 }
+
+/// The least number that lies in a slot, as the hash tag `canary/<number>`.
+pub fn tag_of(slot: u16) -> u32 {
+    TAGS[usize::from(slot)]
+}
+
+/// About 170,000 numbers have to be tried until each slot has one, which takes a few milliseconds, once.
+static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut tags = vec![None; usize::from(SLOTS)];
+    let mut missing = tags.len();
+    for number in 0_u32.. {
+        let tag = &mut tags[usize::from(slot_of(format!("canary/{number}").as_bytes()))];
+        if tag.is_none() {
+            *tag = Some(number);
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    tags.into_iter().map(Option::unwrap_or_default).collect()
+});
 
 /// What the names of all canaries begin with, up to the tag.
 pub fn canary_prefix(namespace: &str) -> String {
@@ -274,5 +296,13 @@ mod tests {
             assert!(check_name("topic", bad).is_err(), "{bad:?}");
         }
         assert!(check_name("topic", "app.trans-notice_1").is_ok());
+    }
+
+    #[test]
+    fn each_slot_has_a_canary_that_lies_in_it() {
+        for slot in 0..SLOTS {
+            assert_eq!(slot_of(canary("keylapse", tag_of(slot)).as_bytes()), slot);
+        }
+        assert_eq!(tag_of(slot_of(b"canary/0")), 0, "a server that is alone uses the first");
     }
 }

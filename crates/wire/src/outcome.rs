@@ -1,10 +1,15 @@
 //! How attempts and timers end: one row for each outcome, with all the names that it has.
 //!
 //! Another outcome is a row here and a function in settle.lua. Tests compare both with each other and with the pages.
+//! Why a timer is given up, and the failed attempts that are remembered, stand here too.
 
-use serde::{Serialize, Serializer};
+use std::time::SystemTime;
 
-use super::DeadReason;
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::escape::ends;
+use crate::time::{system_time, unix_ms};
 
 /// What an outcome is called, and where it counts.
 #[derive(Debug)]
@@ -135,6 +140,136 @@ impl Serialize for Ending {
     }
 }
 
+/// Why a timer ended in the dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadReason {
+    /// The last attempt that the topic allows has failed.
+    Exhausted,
+    /// The handler said so.
+    Permanent,
+    /// The payload is not of the topic's type.
+    Undecodable,
+    /// Older than the topic allows.
+    TooOld,
+    /// Snoozed more often than the topic allows.
+    Snoozed,
+    /// It took its listeners down: five leases lost, the last of them alone.
+    LostLeases,
+    /// It never ran: an attempt of the same key armed it, and then took its listener down once too often.
+    Inherited,
+    /// The record itself could not be read; the letter keeps its bytes.
+    Unreadable,
+    /// A reason that this version does not know.
+    Other(u8),
+}
+
+impl DeadReason {
+    /// The reason's byte, and a word for logs and tables.
+    fn names(self) -> (u8, &'static str) {
+        match self {
+            Self::Exhausted => (b'x', "exhausted"),
+            Self::Permanent => (b'p', "permanent"),
+            Self::Undecodable => (b'd', "undecodable"),
+            Self::TooOld => (b'o', "too_old"),
+            Self::Snoozed => (b's', "snoozed"),
+            Self::LostLeases => (b'l', "lost_leases"),
+            Self::Inherited => (b'i', "inherited"),
+            Self::Unreadable => (b'u', "unreadable"),
+            Self::Other(code) => (code, "other"),
+        }
+    }
+
+    /// The reason's byte.
+    pub fn code(self) -> u8 {
+        self.names().0
+    }
+
+    /// Those that this version knows.
+    const KNOWN: [Self; 8] = [
+        Self::Exhausted,
+        Self::Permanent,
+        Self::Undecodable,
+        Self::TooOld,
+        Self::Snoozed,
+        Self::LostLeases,
+        Self::Inherited,
+        Self::Unreadable,
+    ];
+
+    /// The reason of a byte.
+    pub fn from_code(code: u8) -> Self {
+        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
+    }
+
+    /// The reason of a word.
+    #[doc(hidden)]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// A word for logs and tables.
+    pub fn as_str(self) -> &'static str {
+        self.names().1
+    }
+}
+
+/// How many failed attempts a history keeps.
+pub const HISTORY_LENGTH: usize = 10;
+/// How many bytes of an error text a history keeps.
+pub const ERROR_LENGTH: usize = 512;
+
+/// One failed attempt, as histories and dead letters keep it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// When it ended, by the server's clock, to the millisecond.
+    #[serde(serialize_with = "to_ms", deserialize_with = "from_ms")]
+    pub at: SystemTime,
+    /// `error`, `panic`, `timeout`, or another short label.
+    pub kind: String,
+    /// What it said, cut in the middle to 512 bytes: its end names the root cause.
+    pub error: String,
+}
+
+/// Times in JSON are milliseconds since 1970.
+fn to_ms<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u64(unix_ms(*at))
+}
+
+fn from_ms<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
+    u64::deserialize(from).map(system_time)
+}
+
+/// The last ten failed attempts, oldest first: JSON, so that other languages
+/// and people can read it. An unreadable history is an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(pub Vec<FailedAttempt>);
+
+impl History {
+    /// Adds an attempt and forgets the oldest beyond ten.
+    pub fn push(&mut self, mut failed: FailedAttempt) {
+        failed.error = ends(failed.error, ERROR_LENGTH);
+        self.0.push(failed);
+        let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
+        self.0.drain(..excess);
+    }
+
+    /// The history's bytes; none for an empty one.
+    pub fn encode(&self) -> Bytes {
+        if self.0.is_empty() {
+            return Bytes::new();
+        }
+        serde_json::to_vec(&self.0).unwrap_or_default().into()
+    }
+
+    /// Reads a history.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self(serde_json::from_slice(bytes).unwrap_or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -181,5 +316,44 @@ mod tests {
         for code in Ending::ALL.iter().filter_map(|ending| ending.row().code) {
             assert!(says(&code), "no script says {}", code as char);
         }
+    }
+
+    #[test]
+    fn reasons_have_one_byte_and_one_word_each() {
+        let told = |code: u8| {
+            let reason = DeadReason::from_code(code);
+            assert_eq!(reason.code(), code);
+            reason.as_str()
+        };
+        let words = b"xpdosliu?".map(told);
+        let expected = [
+            "exhausted",
+            "permanent",
+            "undecodable",
+            "too_old",
+            "snoozed",
+            "lost_leases",
+            "inherited",
+            "unreadable",
+            "other",
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_history_keeps_the_last_ten_and_cuts_errors() {
+        let mut history = History::default();
+        for attempt in 1..=12 {
+            history.push(FailedAttempt {
+                attempt,
+                at: SystemTime::UNIX_EPOCH,
+                kind: "error".into(),
+                error: "ä".repeat(600),
+            });
+        }
+        assert_eq!(history.0.len(), HISTORY_LENGTH);
+        assert_eq!(history.0[0].attempt, 3);
+        assert!((ERROR_LENGTH - 1..=ERROR_LENGTH).contains(&history.0[0].error.len()));
+        assert_eq!(History::decode(&history.encode()), history);
     }
 }

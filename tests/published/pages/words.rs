@@ -35,7 +35,7 @@ fn each_metric_that_the_guide_names_is_recorded() {
 
 #[test]
 fn each_reason_of_a_dead_letter_stands_on_its_page() {
-    let source = read("crates/wire/src/record.rs");
+    let source = read("crates/wire/src/outcome.rs");
     let (_, names) = source.split_once("fn names(self)").expect("the reasons");
     let (names, _) = names.split_once("\n    }\n").expect("their end");
     let words: BTreeSet<_> = names.split('"').skip(1).step_by(2).collect();
@@ -43,7 +43,7 @@ fn each_reason_of_a_dead_letter_stands_on_its_page() {
     let (_, table) = page.split_once("| reason | why |").expect("the table");
     let (table, _) = table.split_once("\n\n").expect("its end");
     let listed: BTreeSet<_> = table.split("\n| `").skip(1).filter_map(|row| row.split('`').next()).collect();
-    assert_eq!(listed, words, "the reasons on docs/retries.md, and in crates/wire/src/record.rs");
+    assert_eq!(listed, words, "the reasons on docs/retries.md, and in crates/wire/src/outcome.rs");
 }
 
 /// What stands behind a field in each row of the table of outcomes that has it.

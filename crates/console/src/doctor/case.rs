@@ -9,7 +9,7 @@ use crate::connection::{Address, Endpoint, Endpoints, Server};
 use crate::error::Result;
 use crate::escape::plain;
 use crate::text::quoted;
-use crate::wire::canary_tags::tag_of;
+use crate::wire::names::tag_of;
 use keylapse::Client;
 
 use super::codes::Code;

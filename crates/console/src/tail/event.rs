@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::id::ArmingId;
 use crate::text;
-use crate::wire::calls::tail::ToldOf;
+use crate::wire::ToldOf;
 use crate::wire::{DeadReason, Ending};
 
 /// What comes of a [`Tail`](super::Tail).

@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, Result};
 use crate::inside::hearing::{Overheard, TailLine};
 use crate::log::debug;
 use crate::tail::Missed;
-use crate::wire::calls::tail::Told;
+use crate::wire::Told;
 use crate::wire::{PartitionNames, Store};
 
 /// So often partitions are told that somebody looks on ...

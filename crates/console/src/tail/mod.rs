@@ -14,7 +14,7 @@ pub use self::event::{Missed, TailEvent, Tailed};
 use crate::error::Result;
 use crate::tail::keeper::{Keeper, Next, Receiver, queue};
 use crate::wire::PartitionNames;
-use crate::wire::calls::tail::Told;
+use crate::wire::Told;
 use crate::{Console, counted};
 
 /// Starts and ends of attempts, as they happen. It lives until it is dropped, or one of its topics has another number of

@@ -1,59 +1,20 @@
-//! What attached topics ask of a server: keys that other programs write.
+//! What attached topics ask of a server: how their keys are treated, deadlines that were read, and checks.
 
 use bytes::{Buf, Bytes};
-use keylapse_connection::{cmd, pipe};
+use keylapse_connection::pipe;
 
-use crate::connection::Server;
+use super::expiries::{NodeId, Position};
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId};
-use crate::policy::{Capture, Policy, Treatment};
+use crate::policy::Policy;
 use crate::run::Call;
 use crate::scripts::{self, Script};
 use crate::time::ServerTime;
-use crate::{PartitionNames, Reply, Store, most};
+use crate::{PartitionNames, Store, most};
 
-pub use super::place::MAX_NODE;
-pub use super::place::{FoundGone, Identity, NodeId, Position};
-use super::touch::by_slot;
-pub use super::touch::{Found, Life};
-pub use super::touch::{
-    glance_commands, read_glanced, read_touched, read_touches, touch_command, touch_steps, touches,
-};
-
-/// Arguments of each note, enrolment and verdict in a call.
-const NOTE_ARGUMENTS: usize = 7;
+/// Arguments of each enrolment and verdict in a call.
 const ENROL_ARGUMENTS: usize = 7;
 const JUDGE_ARGUMENTS: usize = 10;
-
-/// An expiry that was heard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Of which key.
-    pub key: Bytes,
-    /// Which of the key's expiries it is.
-    pub identity: Identity,
-    /// The arming of the lapse to be.
-    pub arming: ArmingId,
-}
-
-/// The result of a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Noted {
-    /// Another listener was first.
-    Known,
-    /// It is a lapse now.
-    Lapse,
-    /// It was fired before, as a recovery.
-    Recovered,
-    /// Its deadline had not been read, and the topic ignores such keys.
-    Ignored,
-    /// It is older than the history.
-    Stale,
-    /// It was the key that was written back for a retry.
-    Returned,
-    /// It is a lapse now, in place of a retry: the key's writer was first.
-    Superseding,
-}
 
 /// A deadline that was read.
 #[derive(Clone, Debug)]
@@ -192,40 +153,26 @@ pub enum Deed {
     },
 }
 
-impl Store {
-    /// Makes lapses of expiries that were heard. One call for each server that has announced some.
-    pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
-        let mut noted = vec![Noted::Known; notes.len()];
-        for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
-            let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
-            for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
-                noted[*place] = one;
-            }
-        }
-        Ok(noted)
-    }
+/// The policy that stands in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingPolicy {
+    /// Its revision.
+    pub revision: u32,
+    /// Its text.
+    pub text: Bytes,
+}
 
-    async fn note_of(
+impl Store {
+    /// Says what a listener's policy is, and answers what the topic's is: of both that of the higher revision.
+    pub async fn agree_on_policy(
         &self,
-        at: &PartitionNames,
-        policy: &Policy,
-        node: NodeId,
-        notes: &[&Note],
-    ) -> Result<Vec<Noted>> {
-        use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
-        let heard = notes.iter().filter_map(|note| note.identity.canary());
-        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
-        call.arg(if policy.topic.unenrolled == Treatment::Fire { "fire" } else { "ignore" });
-        for note in notes {
-            call.arg(&note.key[..]);
-            add_identity(&mut call, &note.identity);
-            call.arg(note.arming.as_bytes());
-            if node.is_named() {
-                call.arg(note.identity.asked().ms());
-            }
-        }
-        let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
-        call.reply().await?.codes(notes.len(), &codes)
+        first: &PartitionNames,
+        revision: u32,
+        text: &str,
+    ) -> Result<StandingPolicy> {
+        let mut reply = self.call(&scripts::POLICY, first).arg(revision).arg(text).reply().await?;
+        let revision = u32::try_from(reply.int()?).unwrap_or(u32::MAX);
+        Ok(StandingPolicy { revision, text: reply.bytes()? })
     }
 
     /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970. One call for each
@@ -328,35 +275,6 @@ impl Store {
         Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
-    /// Reads keys, anywhere: those of each slot in a call of their own.
-    pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<Vec<Found>> {
-        let mut found = vec![Found::ELSEWHERE; keys.len()];
-        for (slot, places) in by_slot(keys, |key| self.0.topology.slot_of(key)) {
-            let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
-            let call = self.call_of(&scripts::TOUCH, slot, touch_command(&some, capture, None));
-            let (_, read) = read_touched(call.run().await?, some.len(), capture)?;
-            for (place, one) in places.into_iter().zip(read) {
-                found[place] = one;
-            }
-        }
-        Ok(found)
-    }
-
-    /// One step through all keys of a server's database: where to go on (0: the end), and those that the pattern
-    /// matches.
-    pub async fn scan(
-        &self,
-        server: &Server,
-        cursor: u64,
-        pattern: &[u8],
-        count: usize,
-    ) -> Result<(u64, Vec<Bytes>)> {
-        let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
-        let mut reply = Reply::new("scan", server.call("scanning for keys", &scan).await?)?;
-        Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
-    }
-
     /// What a partition holds of the keys of others. Nothing is written.
     pub async fn attached_holdings(&self, at: &PartitionNames) -> Result<AttachedHoldings> {
         let mut counts = pipe();
@@ -370,8 +288,18 @@ impl Store {
         Ok(AttachedHoldings { enrolled, lapses, histories, next_check: reply.first_score()? })
     }
 
+    /// What is remembered of an attached topic's key that is to expire, and when it is looked at.
+    pub async fn watch_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<(Bytes, f64)>> {
+        let mut fetch = pipe();
+        fetch.cmd("HGET").arg(at.key("watch")).arg(key);
+        fetch.cmd("ZSCORE").arg(at.key("checks")).arg(key);
+        let mut reply = self.ask(at, "looking for an enrolled key", &fetch).await?;
+        let (watch, score) = (reply.maybe_bytes()?, reply.maybe_float()?);
+        Ok(watch.map(|watch| (watch, score.unwrap_or_default())))
+    }
+
     /// A script with the history of a key's expiries, and what each of these takes.
-    fn history_call<'a>(
+    pub(super) fn history_call<'a>(
         &'a self,
         script: &'static Script,
         at: &'a PartitionNames,
@@ -392,20 +320,6 @@ fn number(at: Position, stamp: ServerTime) -> u64 {
     if at.canary > 0 { at.canary } else { stamp.ms() }
 }
 
-fn add_identity(call: &mut Call<'_>, identity: &Identity) {
-    let (canary, count, since) = match *identity {
-        Identity::Anchored { at, since } => (at.canary, at.count, since),
-        Identity::Gap { canary, back, .. } => (canary, back, 0),
-        Identity::Unknown(_) => (0, 0, 0),
-        Identity::Replaced { .. } => (0, 1, 0),
-    };
-    let replaced = identity.replaced();
-    let gone = identity.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
-        [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), replaced].concat()
-    });
-    call.arg(canary).arg(count).arg(since).arg(gone);
-}
-
 fn add_judged(call: &mut Call<'_>, one: &Judged) {
     let (what, arming, number) = match &one.deed {
         Deed::Forget => ("forget", &[][..], 0),
@@ -421,7 +335,11 @@ fn add_judged(call: &mut Call<'_>, one: &Judged) {
 }
 
 /// The places of those of each server, in their order, as many as go in one call.
-fn by_node<T>(all: &[T], arguments: usize, node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>)> {
+pub(super) fn by_node<T>(
+    all: &[T],
+    arguments: usize,
+    node: impl Fn(&T) -> NodeId,
+) -> Vec<(NodeId, Vec<usize>)> {
     let mut groups: Vec<(NodeId, Vec<usize>)> = Vec::new();
     for (place, one) in all.iter().enumerate() {
         let node = node(one);

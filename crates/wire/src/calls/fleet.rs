@@ -7,10 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::PartitionNames;
-use crate::counted::is_zero;
-use crate::destination::Destination;
-use crate::distribution::Distribution;
 use crate::error::Result;
+use crate::figures::{Destination, Distribution, is_zero};
 use crate::time::system_time;
 use crate::{Reply, Store, scripts};
 

@@ -1,4 +1,4 @@
-//! The dead letters.
+//! The dead letters; and timers and letters that are brought back from an export.
 
 use bytes::Bytes;
 use keylapse_connection::pipe;
@@ -9,6 +9,9 @@ use crate::run::Call;
 use crate::{PartitionNames, Reply, Store, scripts};
 
 const READING: &str = "reading dead letters";
+
+/// Bytes of a letter's name before its key: arming id and time of death.
+pub const LETTER_NAME: usize = 16;
 
 /// Bounds of a topic's dead letters, per partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +111,20 @@ impl Store {
         Ok((found.into_iter().map(|(died, id)| LetterPosition { died, id }).collect(), more))
     }
 
+    /// The letters of one key, each with its name and when it died, in ms.
+    pub async fn letters_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Vec<(Bytes, Bytes, u64)>> {
+        const DOING: &str = "looking for dead letters";
+        let (found, _) = self.named_with(DOING, at, ("dead", LETTER_NAME), key, usize::MAX).await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut fetch = pipe();
+        found.iter().for_each(|(name, _)| _ = fetch.cmd("HGET").arg(at.key("letters")).arg(&name[..]));
+        let letters = self.ask(at, DOING, &fetch).await?.each(Reply::maybe_bytes)?;
+        let both = found.into_iter().zip(letters);
+        Ok(both.filter_map(|((name, died), letter)| Some((name, letter?, died))).collect())
+    }
+
     /// How many dead letters there are, and how many have been trimmed.
     pub async fn letter_counts(&self, at: &PartitionNames) -> Result<(u64, u64)> {
         let mut counts = pipe();
@@ -133,5 +150,75 @@ impl Store {
     /// Forgets a dead letter; whether there was one.
     pub async fn drop_letter(&self, at: &PartitionNames, letter: &[u8]) -> Result<bool> {
         Ok(self.call(&scripts::DROP, at).arg(letter).reply().await?.int()? == 1)
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Imported {
+    /// It is there now.
+    New,
+    /// It was there already.
+    There,
+    /// The key has another timer, which was left alone.
+    Taken,
+    /// Its arming has ended within the last ten minutes: it stays ended.
+    Ended,
+}
+
+/// A timer or a letter, as it stands in Redis.
+#[derive(Clone, Debug)]
+pub enum ImportEntry {
+    /// A timer.
+    Timer {
+        /// Its key.
+        key: Bytes,
+        /// Its record.
+        record: Bytes,
+        /// Its state, if there is anything to say.
+        state: Option<Bytes>,
+        /// When it is due, in ms.
+        due: u64,
+    },
+    /// A dead letter.
+    Letter {
+        /// Its name.
+        name: Bytes,
+        /// Its bytes.
+        letter: Bytes,
+        /// When it died, in ms.
+        died: u64,
+    },
+}
+
+impl Store {
+    /// Installs entries of one partition, where nothing stands in their place. In a cluster trigger keys lie elsewhere,
+    /// and are left out: the index fires without them.
+    pub async fn import(
+        &self,
+        at: &PartitionNames,
+        triggers: bool,
+        entries: &[ImportEntry],
+    ) -> Result<Vec<Imported>> {
+        let codes = [Imported::New, Imported::There, Imported::Taken, Imported::Ended];
+        let mut call = self.call(&scripts::IMPORT, at);
+        call.arg(i32::from(triggers && !self.0.topology.are_many()));
+        for entry in entries {
+            match entry {
+                ImportEntry::Timer { key, record, state, due } => {
+                    call.arg("timer").arg(&key[..]).arg(&record[..]);
+                    call.arg(state.as_deref().unwrap_or_default()).arg(due.to_string());
+                }
+                ImportEntry::Letter { name, letter, died } => {
+                    call.arg("letter").arg(&name[..]).arg(&letter[..]).arg("").arg(died.to_string());
+                }
+            }
+        }
+        let mut reply = call.reply().await?;
+        let imported = reply.list()?.codes(entries.len(), &codes)?;
+        let said = reply.maybe_text()?.unwrap_or_default();
+        let untold = said.lines().next().filter(|reason| !reason.is_empty());
+        untold.into_iter().for_each(|reason| _ = self.untold(at, reason));
+        Ok(imported)
     }
 }

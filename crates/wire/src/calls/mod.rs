@@ -1,38 +1,126 @@
-//! Each call as a script or a pipeline: what it takes, how it is sent, what it answers.
+//! Each call as a script or a pipeline: what it takes, how it is sent, what it answers. Lists go in portions that one call
+//! takes.
 
-pub mod arm;
-pub mod attached;
-mod by_time;
-pub mod claim;
-pub mod destroy;
-pub mod ended;
-mod endings;
-pub mod fleet;
-pub mod forward;
-pub mod import;
-pub mod journal;
-pub mod letters;
-pub mod overview;
-pub mod page;
-pub mod partition;
-mod place;
-pub mod policy;
-pub mod produce;
-pub mod registry;
-pub mod repartition;
-pub mod settle;
-pub mod survey;
-pub mod tail;
-pub mod timer;
+mod arm;
+mod attached;
+mod attempts;
+mod expiries;
+mod fleet;
+mod journal;
+mod letters;
+mod page;
+mod partition;
+mod produce;
+mod registry;
+mod repartition;
 mod touch;
-pub mod triggers;
+mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, journal::*, letters::*, partition::*, policy::*,
-    produce::*, repartition::*, settle::*, timer::*, triggers::*,
+    arm::*, attached::*, attempts::*, expiries::*, fleet::*, journal::*, letters::*, page::*, partition::*,
+    produce::*, registry::*, repartition::*, touch::*, triggers::*,
 };
 
-pub use self::{import::*, overview::*, page::*, survey::*};
+use crate::limits::MAX_ARGUMENTS;
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;
+
+/// All arguments of a call but its list are no more than these.
+const BESIDE: usize = 60;
+/// The keys and texts of one call, in bytes: the item that goes beyond goes into the next call. One that is larger goes
+/// alone.
+const BYTES: usize = 1 << 20;
+
+/// One of a list in a call.
+pub trait Item {
+    /// How many arguments it takes.
+    const ARGUMENTS: usize;
+
+    /// How many bytes its keys and texts have.
+    fn bytes(&self) -> usize;
+}
+
+/// How many go in one call that take so many arguments each.
+pub const fn most(arguments: usize) -> usize {
+    let fitting = (MAX_ARGUMENTS - BESIDE) / arguments;
+    if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
+}
+
+/// These, in portions that one call takes.
+pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |item: &&T| {
+            bytes += item.bytes();
+            bytes <= BYTES
+        };
+        let count = items.iter().take(most(T::ARGUMENTS)).take_while(fits).count();
+        let (portion, others) = items.split_at(count.max(1).min(items.len()));
+        items = others;
+        (!portion.is_empty()).then_some(portion)
+    })
+}
+
+impl Item for Held {
+    const ARGUMENTS: usize = 2;
+
+    fn bytes(&self) -> usize {
+        self.key.len()
+    }
+}
+
+impl Item for Settle {
+    const ARGUMENTS: usize = 5;
+
+    fn bytes(&self) -> usize {
+        self.held.key.len() + self.end.history().len()
+    }
+}
+
+impl Item for ImportEntry {
+    const ARGUMENTS: usize = 5;
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Timer { key, record, state, .. } => {
+                key.len() + record.len() + state.as_ref().map_or(0, |state| state.len())
+            }
+            Self::Letter { name, letter, .. } => name.len() + letter.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Large(usize);
+
+    impl Item for Large {
+        const ARGUMENTS: usize = 5;
+
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn sizes(items: &[Large]) -> Vec<usize> {
+        portions(items).map(<[Large]>::len).collect()
+    }
+
+    #[test]
+    fn a_portion_has_as_many_as_a_call_takes_by_arguments_and_bytes_and_at_least_one() {
+        let all = |count: usize, bytes| (0..count).map(|_| Large(bytes)).collect::<Vec<_>>();
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&all(2000, 1)), [787, 787, 426]);
+        assert_eq!(sizes(&all(5, BYTES / 2)), [2, 2, 1]);
+        assert_eq!(sizes(&all(2, 2 * BYTES)), [1, 1]);
+        assert_eq!(sizes(&[Large(1), Large(BYTES), Large(1)]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn short_items_go_together_by_the_thousand() {
+        assert_eq!((most(1), most(2), most(3), most(4), most(10)), (1000, 1000, 1000, 984, 393));
+    }
+}

@@ -1,18 +1,152 @@
-//! Pages of what a partition holds, in the order of time.
+//! Reading what partitions hold: how much, page by page, one timer.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse_connection::pipe;
+use keylapse_connection::{Value, pipe};
 
 use crate::error::Result;
+use crate::escape::glob_ending;
 use crate::run::Call;
-use crate::time::ServerTime;
+use crate::time::{ServerTime, ms_ceil};
 use crate::{MAX_BATCH, NAMES, PartitionNames, Reply, Store, scripts};
+
+/// What a partition holds, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// What stands in the place of the wire version: its number, what is being done to the topic, or nothing.
+    pub version: Option<String>,
+    /// The number of partitions that it says.
+    pub of: Option<u64>,
+    /// Why it is paused.
+    pub paused: Option<String>,
+    /// Dead letters trimmed.
+    pub trimmed: u64,
+    /// When the last of these was, in ms.
+    pub trimmed_at: Option<u64>,
+    /// Timers that wait or run, without those in quarantine.
+    pub due: u64,
+    /// Timers in quarantine.
+    pub quarantined: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Keys that are enrolled.
+    pub enrolled: u64,
+    /// When the first of all needs attention, in ms.
+    pub first: Option<u64>,
+    /// Timers whose time has come.
+    pub overdue: u64,
+    /// Timers whose time comes within each of the spans that were asked for.
+    pub within: [u64; 2],
+    /// Timers whose first deadline has passed and which have neither ended nor run for the first time.
+    pub undelivered: u64,
+    /// The oldest of these deadlines, in ms.
+    pub oldest: Option<u64>,
+}
+
+impl Store {
+    /// Counts, of each partition. One that does not answer is an error by itself.
+    pub async fn overviews(
+        &self,
+        partitions: &[PartitionNames],
+        ahead: [Duration; 2],
+    ) -> Vec<Result<Overview>> {
+        let call = |at| {
+            let mut call = self.bare_call(&scripts::OVERVIEW, at);
+            ahead.iter().for_each(|span| _ = call.arg(ms_ceil(*span)));
+            call
+        };
+        let calls: Vec<_> = partitions.iter().map(call).collect();
+        let read = |answer| Overview::read(Reply::new(scripts::OVERVIEW.name, answer?)?.stamped()?);
+        Call::run_all(&calls).await.into_iter().map(read).collect()
+    }
+}
+
+impl Overview {
+    fn read(mut reply: Reply) -> Result<Self> {
+        Ok(Self {
+            stamp: reply.stamp,
+            version: reply.maybe_text()?,
+            of: reply.maybe_int()?,
+            paused: reply.maybe_text()?,
+            trimmed: reply.int()?,
+            due: reply.int()?,
+            quarantined: reply.int()?,
+            dead: reply.int()?,
+            enrolled: reply.int()?,
+            first: reply.maybe_int()?,
+            overdue: reply.int()?,
+            within: [reply.int()?, reply.int()?],
+            undelivered: reply.int()?,
+            oldest: reply.maybe_int()?,
+            trimmed_at: reply.maybe_int()?,
+        })
+    }
+}
+
+/// Everything about a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the timer next needs attention, in ms.
+    pub score: Option<u64>,
+    /// Whether it waits in quarantine.
+    pub quarantined: bool,
+    /// The record's bytes.
+    pub record: Bytes,
+    /// The state's bytes.
+    pub state: Option<Bytes>,
+    /// The record of the arming kept for later.
+    pub next: Option<Bytes>,
+}
+
+impl Store {
+    /// Reads one timer.
+    pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        Look::read(self.call(&scripts::LOOK, at).arg(key).reply().await?)
+    }
+
+    /// The same for who only looks: a partition that is not there has no timer, and is not made for it.
+    pub async fn look_if_made(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        match self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? {
+            Some(reply) => Look::read(reply),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads several timers of a partition that is there, in one request.
+    pub async fn looks(&self, at: &PartitionNames, keys: &[Bytes]) -> Vec<Result<Option<Look>>> {
+        let call = |key: &Bytes| {
+            let mut call = self.call(&scripts::LOOK, at);
+            call.arg(&key[..]);
+            call
+        };
+        let calls: Vec<_> = keys.iter().map(call).collect();
+        let read = |answer| Look::read(Reply::new(scripts::LOOK.name, answer?)?.stamped()?);
+        Call::run_all(&calls).await.into_iter().map(read).collect()
+    }
+}
+
+impl Look {
+    fn read(mut reply: Reply) -> Result<Option<Self>> {
+        let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
+        let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
+        Ok(record.map(|record| Self {
+            stamp: reply.stamp,
+            score: due.or(quarantine),
+            quarantined: due.is_none() && quarantine.is_some(),
+            record,
+            state,
+            next,
+        }))
+    }
+}
 
 /// Bytes that the pages of one request read on the server, roughly: a record may have 8 MiB.
 pub const PAGE_BYTES: usize = 1 << 20;
-
-/// Bytes of a letter's name before its key: arming id and time of death.
-pub const LETTER_NAME: usize = 16;
 
 /// Which index is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,21 +231,7 @@ impl Store {
     pub async fn pages(&self, calls: &[(PartitionNames, PageCall)]) -> Vec<Result<Page>> {
         let made: Vec<_> = calls.iter().map(|(at, call)| self.page_call(at, call)).collect();
         let answers = Call::run_all(&made).await.into_iter().zip(calls);
-        answers.map(|(answer, (_, call))| read(answer?, &call.from)).collect()
-    }
-
-    /// The letters of one key, each with its name and when it died, in ms.
-    pub async fn letters_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Vec<(Bytes, Bytes, u64)>> {
-        const DOING: &str = "looking for dead letters";
-        let (found, _) = self.named_with(DOING, at, ("dead", LETTER_NAME), key, usize::MAX).await?;
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut fetch = pipe();
-        found.iter().for_each(|(name, _)| _ = fetch.cmd("HGET").arg(at.key("letters")).arg(&name[..]));
-        let letters = self.ask(at, DOING, &fetch).await?.each(Reply::maybe_bytes)?;
-        let both = found.into_iter().zip(letters);
-        Ok(both.filter_map(|((name, died), letter)| Some((name, letter?, died))).collect())
+        answers.map(|(answer, (_, call))| read_page(answer?, &call.from)).collect()
     }
 
     /// Whether each of these names stands in any of these places.
@@ -130,16 +250,6 @@ impl Store {
         names.iter().map(&mut is_anywhere).collect()
     }
 
-    /// What is remembered of an attached topic's key that is to expire, and when it is looked at.
-    pub async fn watch_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<(Bytes, f64)>> {
-        let mut fetch = pipe();
-        fetch.cmd("HGET").arg(at.key("watch")).arg(key);
-        fetch.cmd("ZSCORE").arg(at.key("checks")).arg(key);
-        let mut reply = self.ask(at, "looking for an enrolled key", &fetch).await?;
-        let (watch, score) = (reply.maybe_bytes()?, reply.maybe_float()?);
-        Ok(watch.map(|watch| (watch, score.unwrap_or_default())))
-    }
-
     fn page_call<'a>(&'a self, at: &'a PartitionNames, call: &PageCall) -> Call<'a> {
         let (score, how, member) = match &call.from {
             PageFrom::At(score) => (score, "at", &[][..]),
@@ -153,7 +263,7 @@ impl Store {
     }
 }
 
-fn read(answer: keylapse_connection::Value, from: &PageFrom) -> Result<Page> {
+fn read_page(answer: Value, from: &PageFrom) -> Result<Page> {
     let mut reply = Reply::new(scripts::PAGE.name, answer)?.stamped()?;
     let (stamp, more) = (reply.stamp, reply.int()? == 1);
     let mut members = reply.each(PageMember::read)?;
@@ -179,4 +289,79 @@ impl PageMember {
 
 fn is_zset(place: &str) -> bool {
     NAMES.iter().any(|(name, kind)| *name == place && *kind == "zset")
+}
+
+/// Names that are gone through in a step, which takes the server less than a millisecond.
+const STEP: usize = 500;
+
+impl Store {
+    /// Up to `count` members by time and then by their bytes, behind this place; and whether there may be more.
+    pub(super) async fn by_time(
+        &self,
+        doing: &'static str,
+        at: &PartitionNames,
+        index: &str,
+        behind: Option<(u64, &Bytes)>,
+        count: usize,
+        newest_first: bool,
+    ) -> Result<(Vec<(u64, Bytes)>, bool)> {
+        let key = at.key(index);
+        let (mut from, mut passed) = (if newest_first { "+inf" } else { "-inf" }.to_owned(), 0);
+        if let Some((time, _)) = behind {
+            from = time.to_string();
+            let mut same = pipe();
+            same.cmd("ZCOUNT").arg(key).arg(&from).arg(&from);
+            passed = self.ask(at, doing, &same).await?.int()?;
+        }
+        let limit = passed.saturating_add(count as u64).min(i64::MAX as u64);
+        let mut range = pipe();
+        match newest_first {
+            true => range.cmd("ZRANGE").arg(key).arg(from).arg("-inf").arg("BYSCORE").arg("REV"),
+            false => range.cmd("ZRANGEBYSCORE").arg(key).arg(from).arg("+inf"),
+        };
+        range.arg("WITHSCORES").arg("LIMIT").arg(0).arg(limit);
+        let found = self.ask(at, doing, &range).await?.list()?.each(|reply| {
+            let member = reply.bytes()?;
+            Ok((reply.int()?, member))
+        })?;
+        let is_cut_short = found.len() as u64 == limit;
+        // Of those of the same millisecond, some were read before.
+        let is_fresh = |(time, member): &(u64, Bytes)| {
+            behind
+                .is_none_or(|behind| ((*time, member) < behind) == newest_first && (*time, member) != behind)
+        };
+        let mut fresh: Vec<_> = found.into_iter().filter(is_fresh).collect();
+        let more = is_cut_short || fresh.len() > count;
+        fresh.truncate(count);
+        Ok((fresh, more))
+    }
+
+    /// Those behind `head` bytes of whose names nothing but this key stands, each with the whole part of its score; and
+    /// whether all were gone through, which are no more than about so many.
+    pub(super) async fn named_with(
+        &self,
+        doing: &'static str,
+        at: &PartitionNames,
+        (index, head): (&str, usize),
+        key: &[u8],
+        most: usize,
+    ) -> Result<(Vec<(Bytes, u64)>, bool)> {
+        let (pattern, mut found, mut cursor) = (glob_ending(key), Vec::new(), 0_u64);
+        for _ in 0..most.div_ceil(STEP) {
+            let mut scan = pipe();
+            scan.cmd("ZSCAN").arg(at.key(index)).arg(cursor);
+            scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+            let mut page = self.ask(at, doing, &scan).await?.list()?;
+            cursor = page.int()?;
+            let members = page.list()?.each(|reply: &mut Reply| Ok((reply.bytes()?, reply.int()?)))?;
+            found.extend(members.into_iter().filter(|(name, _)| name.get(head..) == Some(key)));
+            if cursor == 0 {
+                break;
+            }
+        }
+        // What is added or goes meanwhile may be named twice.
+        found.sort_unstable();
+        found.dedup();
+        Ok((found, cursor == 0))
+    }
 }

@@ -1,44 +1,18 @@
-//! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
+//! Partitions as a whole: made, looked at for what is next, paused, repaired, closed and emptied.
 
-use futures::future::join_all;
-use keylapse_connection::{Value, cmd};
+use bytes::Bytes;
+use keylapse_connection::cmd;
 
-use crate::canary_tags::tag_of;
+use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE};
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::plain;
-use crate::id::SlotId;
-use crate::lock::lock;
-use crate::log::{debug, warn};
-use crate::run::Call;
+use crate::id::{DestroyId, SlotId};
+use crate::names::{self, DESTROYING, MAX_PARTITIONS, REPARTITIONING, WIRE_VERSION, tag_of};
+use crate::run::{Call, number};
 use crate::time::ServerTime;
-use crate::{Heads, PartitionNames, Reply, Store, names, scripts};
+use crate::{Heads, PartitionNames, Reply, Store, scripts};
 
-/// Partitions that one call peeks at, or that are made at the same time.
+/// Partitions that one call peeks at.
 const PEEKED: usize = 250;
-
-/// What the registry says of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct TopicEntry {
-    /// Its name.
-    pub name: String,
-    /// Its pattern.
-    pub pattern: String,
-    /// How many partitions it has.
-    pub partitions: u32,
-    /// Whether its timers have trigger keys.
-    pub triggers: bool,
-    /// Whether other programs write its keys.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub attached: bool,
-}
-
-impl TopicEntry {
-    /// The names of all its partitions.
-    pub fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
-        let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, self.attached);
-        (0..self.partitions).map(names).collect()
-    }
-}
 
 /// One step of the slow repair.
 #[derive(Clone, Debug)]
@@ -96,6 +70,66 @@ pub struct Repaired {
 }
 
 impl Store {
+    /// Creates the partition's meta, but never against partition 0: a producer
+    /// with another number of partitions must not make a second truth.
+    pub(super) async fn agree(&self, at: &PartitionNames) -> Result<()> {
+        if at.index != 0 {
+            self.init(&PartitionNames::new(&at.namespace, &at.topic, 0, at.of, at.attached)).await?;
+        }
+        self.init(at).await
+    }
+
+    /// The same of one that is not there.
+    pub(crate) async fn make_again(&self, at: &PartitionNames, error: &Error) -> Result<()> {
+        let was_there = self.knows(at);
+        self.agree(at).await?;
+        if was_there {
+            self.say_gone(at, error);
+        }
+        Ok(())
+    }
+
+    /// Creates the partition's meta; refused if there is one that says something else.
+    pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
+        let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
+        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(at.kind()).run_once().await;
+        let mut reply = Reply::new("init", self.named(at, answer).await?)?;
+        let (version, of, there) = (reply.bytes()?, reply.int()?, reply.bytes()?);
+        if version == DESTROYING.as_bytes() {
+            let message = format!("topic {} is being destroyed{DESTROYING_ADVICE}", at.topic);
+            return Err(Error::new(ErrorKind::Destroying, message));
+        }
+        if version == REPARTITIONING.as_bytes() {
+            let message =
+                format!("topic {} gets another number of partitions{REPARTITIONING_ADVICE}", at.topic);
+            return Err(Error::new(ErrorKind::Repartitioning, message));
+        }
+        let version = number(&version).ok_or_else(|| reply.unexpected())?;
+        if version != u64::from(WIRE_VERSION) {
+            let (than, advice) = if version < u64::from(WIRE_VERSION) {
+                ("older", "stop what speaks it and remove its names, or give this program another namespace")
+            } else {
+                ("newer", "upgrade this program, or give it another namespace")
+            };
+            let message = format!(
+                "{} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}",
+                at.key("meta")
+            );
+            return Err(Error::new(ErrorKind::WireVersion, message));
+        }
+        if of != u64::from(at.of) {
+            let message = format!(
+                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere: \
+                 start this program with the topic's `.partitions({of})`",
+                at.topic, at.of
+            );
+            return Err(Error::new(ErrorKind::Partitions, message));
+        }
+        at.check_kind(&there)?;
+        self.note_made(at);
+        Ok(())
+    }
+
     /// The earliest scores of partitions, read cheaply, each with the time of its server.
     pub async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
         if self.0.topology.are_many() {
@@ -191,60 +225,6 @@ impl Store {
         Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
-    /// Makes sure that the partitions exist as the caller believes, and lists
-    /// the topic for others to find.
-    pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
-        let Some((first, others)) = partitions.split_first() else { return Ok(()) };
-        self.agree(first).await?;
-        for some in others.chunks(PEEKED) {
-            for made in join_all(some.iter().map(|at| self.init(at))).await {
-                self.unless_away(topic, made)?;
-            }
-        }
-        lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
-        self.unless_away(topic, self.list(&names::registry(&first.namespace), topic).await)
-    }
-
-    /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
-    /// by the first call that finds it so.
-    fn unless_away(&self, topic: &TopicEntry, made: Result<()>) -> Result<()> {
-        match made {
-            Err(error) if self.0.topology.are_many() && error.is_away() => {
-                debug!(topic = %topic.name, %error, "a part of the topic is on a server that is away");
-                Ok(())
-            }
-            made => made,
-        }
-    }
-
-    /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
-    pub(crate) async fn list_anew(&self, at: &PartitionNames) {
-        let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
-        if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
-            debug!(topic = %at.topic, %error, "the topic is not listed");
-        }
-    }
-
-    /// Lists a topic for others to find. Nothing is written where it stands
-    /// already: a server that is full refuses writes, and has to be drained.
-    pub async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
-        let entry = serde_json::to_string(topic)
-            .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
-        let doing = "registering the topic";
-        match self.send(doing, registry.as_bytes(), cmd("HGET").arg(registry).arg(&topic.name)).await {
-            Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
-            Ok(Value::BulkString(known)) => warn_of_another_pattern(topic, &known),
-            Err(error) if error.kind() == ErrorKind::WrongType => {
-                let error = error.at_key(registry.as_bytes());
-                warn!(%error, "the list of topics is for other programs to read; everything else works");
-                return Ok(());
-            }
-            other => drop(other?),
-        }
-        let set = cmd("HSET").arg(registry).arg(&topic.name).arg(entry).clone();
-        self.send(doing, registry.as_bytes(), &set).await.map(drop)
-    }
-
     /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.
     pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
         let mut reply = self.call(&scripts::LEFT, at).arg(slot.as_bytes()).reply().await?;
@@ -252,20 +232,98 @@ impl Store {
     }
 }
 
-/// A topic keeps its timers when its pattern changes, and those of other keys are told to handlers without captures.
-fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
-    let Ok(before) = serde_json::from_slice::<TopicEntry>(known) else { return };
-    if before.pattern != topic.pattern {
-        warn!(
-            topic = %topic.name,
-            before = %plain(&before.pattern, 200),
-            pattern = %topic.pattern,
-            "the topic was registered with another pattern: timers with keys of that run without captures, and if \
-             another program still has it, one of the two is wrong"
-        );
-    }
-}
-
 pub fn read_peeked(mut reply: Reply) -> Result<(ServerTime, Vec<Heads>)> {
     Ok((reply.stamp, reply.each(Heads::read)?))
+}
+
+/// What is done to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// Nothing.
+    Ask,
+    /// It is closed, if nothing is armed.
+    Empty,
+    /// It is closed, if nothing is armed and no dead letter kept. Keys of others may be enrolled.
+    Detached,
+    /// It is closed whatever it holds, under this id; or of partition 0 under the one that stands there.
+    ByForce(DestroyId),
+    /// It is opened again, if it is closed under this id; or none.
+    Open(Option<DestroyId>),
+}
+
+/// What was found in a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Whether it is closed now.
+    pub closed: bool,
+    /// Under which id by force.
+    pub forced: Option<DestroyId>,
+    /// How many timers it holds.
+    pub timers: u64,
+    /// How many keys of others are enrolled.
+    pub enrolled: u64,
+    /// How many dead letters it holds.
+    pub letters: u64,
+    /// The most partitions that the topic has had, where that was ever another number.
+    pub most: u32,
+}
+
+/// What a step of taking a partition apart has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DestroyStep {
+    /// There is no such partition.
+    Gone,
+    /// It is open, and nothing was done.
+    Open,
+    /// It is closed; timers that are to be removed next, and the deadlines of those that wait.
+    Closed(Vec<(Bytes, Option<u64>)>),
+}
+
+impl Store {
+    /// Closes a partition, or opens it again.
+    pub async fn close(&self, at: &PartitionNames, how: Close) -> Result<Holdings> {
+        let (how, id) = match how {
+            Close::Ask => ("ask", None),
+            Close::Empty => ("close", None),
+            Close::Detached => ("detach", None),
+            Close::ByForce(id) => (if at.index == 0 { "first" } else { "force" }, Some(id)),
+            Close::Open(id) => ("open", id),
+        };
+        let mut call = self.bare_call(&scripts::CLOSE, at);
+        call.arg(WIRE_VERSION).arg(at.of).arg(how).arg(at.kind());
+        call.arg(id.as_ref().map_or(&[][..], |id| id.as_bytes()));
+        let mut reply = call.plain_reply().await?;
+        let (closed, forced) = (reply.int()? == 1, DestroyId::from_bytes(&reply.bytes()?));
+        at.check_kind(&reply.bytes()?)?;
+        let (timers, enrolled, letters) = (reply.int()?, reply.int()?, reply.int()?);
+        let most = u32::try_from(reply.int()?).map_or(MAX_PARTITIONS, |most| most.min(MAX_PARTITIONS));
+        Ok(Holdings { closed, forced, timers, enrolled, letters, most })
+    }
+
+    /// Removes these timers of a closed partition, and names up to `most` others.
+    pub async fn destroy(&self, at: &PartitionNames, gone: &[Bytes], most: usize) -> Result<DestroyStep> {
+        let mut call = self.bare_call(&scripts::DESTROY, at);
+        call.arg(&at.wake).arg(most);
+        for key in gone {
+            call.arg(&key[..]);
+        }
+        let mut reply = call.plain_reply().await?;
+        Ok(match reply.int()? {
+            0 => DestroyStep::Gone,
+            1 => DestroyStep::Closed(reply.each(|reply| Ok((reply.bytes()?, reply.maybe_int()?)))?),
+            2 => DestroyStep::Open,
+            _ => return Err(reply.unexpected()),
+        })
+    }
+
+    /// Removes all that is left of a closed partition.
+    pub async fn end(&self, at: &PartitionNames) -> Result<DestroyStep> {
+        self.destroy(at, &[], 0).await
+    }
+
+    /// Asks for the right that nothing but the end of a partition needs, before any is closed.
+    pub async fn may_unlink(&self, at: &PartitionNames) -> Result<()> {
+        // No key has that name: it is a channel's.
+        self.send("destroying", at.wake.as_bytes(), cmd("UNLINK").arg(&at.wake)).await.map(drop)
+    }
 }

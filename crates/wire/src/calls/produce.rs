@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use keylapse_connection::Value;
 
-use crate::calls::triggers::no_right;
+use super::triggers::no_right;
 use crate::error::{Error, Result};
 use crate::id::{ArmingId, CancelId};
 use crate::log::debug;
@@ -280,7 +280,7 @@ impl Store {
         answer: Value,
     ) -> Result<Vec<Result<OpReply>>> {
         let script = call.script().name;
-        let unexpected = || crate::reply::unexpected(script);
+        let unexpected = || crate::run::unexpected(script);
         let Value::BulkString(bytes) = answer else { return Err(unexpected()) };
         let count = call.ops.len();
         let (each, texts) = bytes.split_at_checked(count * One::LENGTH).ok_or_else(unexpected)?;

@@ -1,14 +1,44 @@
 //! The topics that are registered, whoever uses them.
 
-use keylapse_connection::cmd;
+use futures::future::join_all;
+use keylapse_connection::{Value, cmd};
+use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
-use crate::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
+use crate::lock::lock;
+use crate::log::{debug, warn};
+use crate::{MAX_PARTITIONS, PartitionNames, Reply, Store, check_name, names};
+
+/// What the registry says of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicEntry {
+    /// Its name.
+    pub name: String,
+    /// Its pattern.
+    pub pattern: String,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// Whether its timers have trigger keys.
+    pub triggers: bool,
+    /// Whether other programs write its keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
+}
+
+impl TopicEntry {
+    /// The names of all its partitions.
+    pub fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
+        let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, self.attached);
+        (0..self.partitions).map(names).collect()
+    }
+}
 
 /// More topics than these are not looked at.
 const EVERY_TOPIC: usize = 1_000_000;
 const PAGE: usize = 500;
+/// Partitions that are made at the same time.
+const MADE: usize = 250;
 const READING: &str = "reading the list of topics";
 
 /// An entry under its name; or why it is none of ours.
@@ -25,9 +55,71 @@ fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
 }
 
 /// What the registry has under a name that cannot be read: the name, and why not.
-pub type Unreadable = (Vec<u8>, String);
+pub type UnreadableTopic = (Vec<u8>, String);
 
 impl Store {
+    /// Makes sure that the partitions exist as the caller believes, and lists
+    /// the topic for others to find.
+    pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
+        let Some((first, others)) = partitions.split_first() else { return Ok(()) };
+        self.agree(first).await?;
+        for some in others.chunks(MADE) {
+            for made in join_all(some.iter().map(|at| self.init(at))).await {
+                self.unless_away(topic, made)?;
+            }
+        }
+        lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
+        self.unless_away(topic, self.list(&names::registry(&first.namespace), topic).await)
+    }
+
+    /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
+    /// by the first call that finds it so.
+    fn unless_away(&self, topic: &TopicEntry, made: Result<()>) -> Result<()> {
+        match made {
+            Err(error) if self.0.topology.are_many() && error.is_away() => {
+                debug!(topic = %topic.name, %error, "a part of the topic is on a server that is away");
+                Ok(())
+            }
+            made => made,
+        }
+    }
+
+    /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
+    pub(crate) async fn list_anew(&self, at: &PartitionNames) {
+        let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
+        if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
+            debug!(topic = %at.topic, %error, "the topic is not listed");
+        }
+    }
+
+    /// Lists a topic for others to find. Nothing is written where it stands
+    /// already: a server that is full refuses writes, and has to be drained.
+    pub async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
+        let entry = serde_json::to_string(topic)
+            .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
+        let doing = "registering the topic";
+        match self.send(doing, registry.as_bytes(), cmd("HGET").arg(registry).arg(&topic.name)).await {
+            Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
+            Ok(Value::BulkString(known)) => warn_of_another_pattern(topic, &known),
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                let error = error.at_key(registry.as_bytes());
+                warn!(%error, "the list of topics is for other programs to read; everything else works");
+                return Ok(());
+            }
+            other => drop(other?),
+        }
+        let set = cmd("HSET").arg(registry).arg(&topic.name).arg(entry).clone();
+        self.send(doing, registry.as_bytes(), &set).await.map(drop)
+    }
+
+    /// Takes a topic from the list.
+    pub async fn unlist(&self, at: &PartitionNames) -> Result<()> {
+        let mut call = cmd("HDEL");
+        let registry = names::registry(&at.namespace);
+        call.arg(&registry).arg(&at.topic);
+        self.send("taking the topic from the list", registry.as_bytes(), &call).await.map(drop)
+    }
+
     /// The registered topics of a namespace, as many as these. What is no entry of ours is left out.
     pub async fn registered(&self, namespace: &str, most: usize) -> Result<Vec<TopicEntry>> {
         let mut found = Vec::new();
@@ -40,7 +132,7 @@ impl Store {
     }
 
     /// All that is registered in a namespace, and what is there and cannot be read.
-    pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<Unreadable>)> {
+    pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<UnreadableTopic>)> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         let take = |name: &[u8], entry: &[u8]| {
             match read(name, entry) {
@@ -110,5 +202,19 @@ impl Store {
         let counts = partitions.iter().flat_map(|at| names.iter().map(move |name| count(at, name)));
         let counts = self.0.topology.each("counting timers", counts.collect()).await.into_iter();
         counts.map(|count| Ok(keylapse_connection::from_redis_value(count?).unwrap_or_default())).collect()
+    }
+}
+
+/// A topic keeps its timers when its pattern changes, and those of other keys are told to handlers without captures.
+fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
+    let Ok(before) = serde_json::from_slice::<TopicEntry>(known) else { return };
+    if before.pattern != topic.pattern {
+        warn!(
+            topic = %topic.name,
+            before = %plain(&before.pattern, 200),
+            pattern = %topic.pattern,
+            "the topic was registered with another pattern: timers with keys of that run without captures, and if \
+             another program still has it, one of the two is wrong"
+        );
     }
 }

@@ -281,6 +281,6 @@ fn number(reply: &mut Reply) -> Result<u32> {
 fn answered(answer: &keylapse_connection::Value) -> Result<bool> {
     match answer {
         keylapse_connection::Value::Int(code) => Ok(*code == 1),
-        _ => Err(crate::reply::unexpected("put")),
+        _ => Err(crate::run::unexpected("put")),
     }
 }

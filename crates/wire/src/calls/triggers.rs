@@ -1,15 +1,16 @@
-//! Keys that expire at a deadline: trigger keys, and those that are written back for their retries.
+//! Keys outside of the index: those that expire at a deadline, as trigger keys and those that are written back for their
+//! retries; and the lists and streams of workers in other languages.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse_connection::{Value, cmd};
+use keylapse_connection::{Value, cmd, from_redis_value};
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::debug;
 use crate::run::Call;
-use crate::{Store, TriggerKey, copy, scripts};
+use crate::{DUMP, Store, TriggerKey, scripts};
 
 /// No call waits longer than this for trigger keys that lie elsewhere: the index fires without them.
 const WITHIN: Duration = Duration::from_millis(500);
@@ -41,8 +42,7 @@ impl Store {
             call
         };
         let calls: Vec<_> = triggers.iter().map(call).collect();
-        let read = |answer: Result<Value>| match answer.map(keylapse_connection::from_redis_value::<Vec<u64>>)
-        {
+        let read = |answer: Result<Value>| match answer.map(from_redis_value::<Vec<u64>>) {
             Ok(Ok(codes)) if codes == [0] => TriggerKey::None,
             Ok(Ok(codes)) if codes == [1] => TriggerKey::Set,
             Ok(Ok(codes)) if codes == [2] => TriggerKey::Taken,
@@ -81,8 +81,8 @@ impl Store {
     pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<TriggerKey> {
         let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
         let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
-        call.arg(deadline).arg(if kind == copy::DUMP { "dump" } else { "string" }).arg(value);
-        Ok(placed(keylapse_connection::from_redis_value(call.run().await?).unwrap_or_default()))
+        call.arg(deadline).arg(if kind == DUMP { "dump" } else { "string" }).arg(value);
+        Ok(placed(from_redis_value(call.run().await?).unwrap_or_default()))
     }
 
     /// Reads trigger keys, so that the server expires those that are due.
@@ -124,4 +124,56 @@ pub(super) fn no_right(said: &str) -> Error {
     }
     let message = format!("{said}; grant this user the names of its timers (~…) or switch triggers off");
     Error::new(ErrorKind::Permission, message)
+}
+
+/// Something to put into a list or a stream, once.
+#[derive(Clone, Debug)]
+pub struct Forwarding<'a> {
+    /// The list or stream.
+    pub into: &'a [u8],
+    /// Remembers that it was put there; in the slot of `into`.
+    pub memory: &'a [u8],
+    /// Else it is a list.
+    pub is_stream: bool,
+    /// While it has so many, nothing is put there; 0: any number.
+    pub max_length: u64,
+    /// For how long, in ms.
+    pub remember_ms: u64,
+    /// What is put there once.
+    pub id: &'a [u8],
+    /// What workers get.
+    pub message: &'a [u8],
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Forwarded {
+    /// It was put there.
+    Put,
+    /// It had been put there before, by an attempt whose end was not heard.
+    Before,
+    /// There is no room: it was not put there.
+    Full,
+}
+
+impl Store {
+    /// Puts something there, if it was not and there is room.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn forward(&self, what: &Forwarding<'_>) -> Result<Forwarded> {
+        if self.0.topology.slot_of(what.into) != self.0.topology.slot_of(what.memory) {
+            return Err(Error::invalid("a list or stream with a } in its name needs a hash tag before that"));
+        }
+        let mut call = self.call_with(&scripts::FORWARD, &[what.into, what.memory]);
+        call.arg(if what.is_stream { "stream" } else { "list" }).arg(what.max_length).arg(what.remember_ms);
+        call.arg(what.id).arg(what.message);
+        match call.run().await? {
+            Value::Int(1) => Ok(Forwarded::Put),
+            Value::Int(0) => Ok(Forwarded::Before),
+            Value::Int(2) => Ok(Forwarded::Full),
+            _ => Err(Error::new(ErrorKind::Server, "forward: the server's answer makes no sense")),
+        }
+    }
 }

@@ -1,9 +1,21 @@
-//! Where something stands among what servers announce, and what an expiry is called.
+//! Expiries of the keys of others: where they stand among what servers announce, what each is called, and how they are
+//! made lapses.
 
 use std::cmp::Ordering;
 use std::fmt;
 
+use bytes::Bytes;
+
+use super::attached::by_node;
+use crate::error::Result;
+use crate::id::ArmingId;
+use crate::policy::{Policy, Treatment};
+use crate::run::Call;
 use crate::time::ServerTime;
+use crate::{PartitionNames, Store, scripts};
+
+/// Arguments of each note in a call.
+const NOTE_ARGUMENTS: usize = 7;
 
 /// The longest name of a server.
 pub const MAX_NODE: usize = 40;
@@ -150,6 +162,87 @@ impl Identity {
     pub(super) fn asked(&self) -> ServerTime {
         self.gone().map_or_else(ServerTime::default, |gone| gone.asked)
     }
+}
+
+/// An expiry that was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Of which key.
+    pub key: Bytes,
+    /// Which of the key's expiries it is.
+    pub identity: Identity,
+    /// The arming of the lapse to be.
+    pub arming: ArmingId,
+}
+
+/// The result of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Noted {
+    /// Another listener was first.
+    Known,
+    /// It is a lapse now.
+    Lapse,
+    /// It was fired before, as a recovery.
+    Recovered,
+    /// Its deadline had not been read, and the topic ignores such keys.
+    Ignored,
+    /// It is older than the history.
+    Stale,
+    /// It was the key that was written back for a retry.
+    Returned,
+    /// It is a lapse now, in place of a retry: the key's writer was first.
+    Superseding,
+}
+
+impl Store {
+    /// Makes lapses of expiries that were heard. One call for each server that has announced some.
+    pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
+        let mut noted = vec![Noted::Known; notes.len()];
+        for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
+            let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
+            for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
+                noted[*place] = one;
+            }
+        }
+        Ok(noted)
+    }
+
+    async fn note_of(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        node: NodeId,
+        notes: &[&Note],
+    ) -> Result<Vec<Noted>> {
+        use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
+        let heard = notes.iter().filter_map(|note| note.identity.canary());
+        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
+        call.arg(if policy.topic.unenrolled == Treatment::Fire { "fire" } else { "ignore" });
+        for note in notes {
+            call.arg(&note.key[..]);
+            add_identity(&mut call, &note.identity);
+            call.arg(note.arming.as_bytes());
+            if node.is_named() {
+                call.arg(note.identity.asked().ms());
+            }
+        }
+        let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
+        call.reply().await?.codes(notes.len(), &codes)
+    }
+}
+
+fn add_identity(call: &mut Call<'_>, identity: &Identity) {
+    let (canary, count, since) = match *identity {
+        Identity::Anchored { at, since } => (at.canary, at.count, since),
+        Identity::Gap { canary, back, .. } => (canary, back, 0),
+        Identity::Unknown(_) => (0, 0, 0),
+        Identity::Replaced { .. } => (0, 1, 0),
+    };
+    let replaced = identity.replaced();
+    let gone = identity.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
+        [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), replaced].concat()
+    });
+    call.arg(canary).arg(count).arg(since).arg(gone);
 }
 
 #[cfg(test)]
