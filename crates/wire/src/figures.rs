@@ -41,6 +41,7 @@ pub struct Times {
 }
 
 impl Times {
+    /// Counts one.
     pub fn add(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < micros);
@@ -48,6 +49,7 @@ impl Times {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
+    /// Returns those that were counted so far.
     pub fn snapshot(&self) -> Distribution {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         Distribution { counts, sum: Duration::from_micros(self.micros.load(Ordering::Relaxed)) }
@@ -61,6 +63,7 @@ pub struct Distribution {
     /// How many fell into each bucket; the last has no upper bound.
     #[doc(hidden)]
     pub counts: Vec<u64>,
+    /// Their sum.
     #[doc(hidden)]
     pub sum: Duration,
 }
@@ -84,6 +87,7 @@ impl From<Vec<u64>> for Distribution {
 }
 
 impl Distribution {
+    /// Returns whether there are none.
     #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.count() == 0

@@ -54,11 +54,14 @@ pub struct PartitionNames(Arc<Names>);
 
 /// What [`PartitionNames`] share.
 #[derive(Debug)]
-#[allow(missing_docs)] // docs/wire.md explains them
 pub struct Names {
+    /// What all of them begin with.
     pub namespace: String,
+    /// The topic.
     pub topic: String,
+    /// Which partition of the topic, from 0.
     pub index: u32,
+    /// How many partitions the topic has.
     pub of: u32,
     /// Whether other programs write the topic's keys.
     pub attached: bool,

@@ -63,7 +63,7 @@ fn read_names<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[String]>, D::Er
 }
 
 /// A call that reads keys names these, too.
-pub const MOST_FIELDS: usize = 1000;
+const MOST_FIELDS: usize = 1000;
 
 impl Fields {
     /// These, whatever their order.
@@ -81,7 +81,7 @@ impl Fields {
     }
 
     /// Returns whether there are some, and not too many, and none is too long.
-    pub fn can_be(&self) -> bool {
+    fn can_be(&self) -> bool {
         match self {
             Self::Named(names) => {
                 (1..=MOST_FIELDS).contains(&names.len()) && names.iter().all(|name| name.len() <= MAX_KEY)
@@ -145,14 +145,20 @@ impl WriteBack {
 
 /// How an attached topic's keys are treated; `Attached` sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // as there
 pub struct Policy {
+    /// Which revision of the topic's part it is, from 1.
     pub revision: u32,
+    /// The topic's part.
     pub topic: TopicPolicy,
+    /// Whether no deadline is ever brought forward.
     pub only_extended: bool,
+    /// How many keys are remembered at most.
     pub cap: usize,
+    /// How many keys a scan looks at in a second.
     pub scan_rate: u32,
+    /// How long after a scan has ended the next begins.
     pub scan_every: Duration,
+    /// Whether the pattern may have no literal prefix.
     pub any_prefix: bool,
 }
 
@@ -173,23 +179,28 @@ impl Default for Policy {
 /// What of it all listeners of a topic have to agree on: as it stands in Redis, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // as there
 pub struct TopicPolicy {
     /// The version of the text. One of another version, or with more in it, was written by a newer program.
     pub v: u32,
+    /// What becomes of expiries of keys whose deadlines had not been read.
     pub unenrolled: Treatment,
+    /// What becomes of keys that are gone at their deadlines, and did not expire.
     pub vanished: Treatment,
+    /// What becomes of keys that are gone where something may have been missed.
     pub recovered: Treatment,
     /// Up to how many bytes values are copied.
     pub values: usize,
+    /// Whether values that are not strings are copied, as DUMP writes them.
     pub dumps: bool,
+    /// Which fields of hashes are copied one by one.
     pub fields: Fields,
+    /// How keys are written back for their retries.
     pub write_back: Counting,
 }
 
 impl TopicPolicy {
     /// The version that this library writes.
-    pub const VERSION: u32 = 1;
+    const VERSION: u32 = 1;
 }
 
 impl Default for TopicPolicy {
@@ -276,17 +287,17 @@ impl Policy {
     }
 
     /// Whether keys are written back for their retries.
-    pub fn restores(&self) -> bool {
+    pub(crate) fn restores(&self) -> bool {
         self.topic.write_back != Counting::Never
     }
 
     /// How many keys each of so many partitions remembers.
-    pub fn cap_of_partition(&self, partitions: u32) -> usize {
+    pub(crate) fn cap_of_partition(&self, partitions: u32) -> usize {
         self.cap.div_ceil(partitions.max(1) as usize)
     }
 
     /// How long before its deadline a key is read again, in ms; 0: not.
-    pub fn reread_ms(&self) -> u64 {
+    pub(crate) fn reread_ms(&self) -> u64 {
         if self.topic.values > 0 { ms_ceil(REREAD) } else { 0 }
     }
 

@@ -16,7 +16,7 @@ pub const RECORD_HEAD: usize = 17;
 /// prelude.lua.
 const TRACED: u8 = 128;
 /// Version, claimed, token, attempt, lost leases, snoozes, deadline.
-pub const STATE_HEAD: usize = 25;
+const STATE_HEAD: usize = 25;
 /// Version, reason, time of death, length of the state.
 pub(super) const LETTER_HEAD: usize = 14;
 
@@ -50,14 +50,14 @@ fn id(bytes: &mut Bytes) -> [u8; 8] {
 
 impl Record {
     /// The head that arm.lua takes: everything before the deadline.
-    pub fn head(arming: ArmingId) -> [u8; 9] {
+    pub(crate) fn head(arming: ArmingId) -> [u8; 9] {
         let mut head = [VERSION; 9];
         head[1..].copy_from_slice(arming.as_bytes());
         head
     }
 
     /// The same for a record whose payload comes behind where a trace stands.
-    pub fn traced_head(arming: ArmingId) -> [u8; 9] {
+    pub(crate) fn traced_head(arming: ArmingId) -> [u8; 9] {
         let mut head = Self::head(arming);
         head[0] += TRACED;
         head

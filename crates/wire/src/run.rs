@@ -233,6 +233,7 @@ fn wrong_type(name: &str, expected: &str, found: &str) -> Error {
 }
 
 /// The elements of an array answer, taken one by one.
+#[derive(Debug)]
 pub struct Reply {
     script: &'static str,
     /// The server's time, where the answer began with it.
@@ -241,6 +242,10 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Takes the answer of this script.
+    ///
+    /// # Errors
+    /// When it is no array.
     pub fn new(script: &'static str, value: Value) -> Result<Self> {
         let Value::Array(items) = value else { return Err(unexpected(script)) };
         Ok(Self { script, stamp: ServerTime::default(), rest: items.into_iter() })

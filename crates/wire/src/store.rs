@@ -159,6 +159,7 @@ impl Store {
         }
     }
 
+    /// Returns what names its servers.
     pub fn target(&self) -> &Target {
         &self.0.target
     }
@@ -168,6 +169,7 @@ impl Store {
         self.target().access.home
     }
 
+    /// Returns its servers, and which holds which slot.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }

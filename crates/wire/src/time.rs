@@ -124,11 +124,6 @@ impl ServerTime {
     pub fn ms(self) -> u64 {
         self.0 / 1000
     }
-
-    /// The first whole millisecond that is not before this moment.
-    pub fn ms_ceil(self) -> u64 {
-        self.0.div_ceil(1000)
-    }
 }
 
 /// A stamp of the server and the local moment at which it arrived.
@@ -137,11 +132,14 @@ impl ServerTime {
 /// *lower* bound of the server's now: whoever waits by it is never early.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
+    /// The time of the server.
     pub stamp: ServerTime,
+    /// When its answer arrived.
     pub arrived: Instant,
 }
 
 impl Reading {
+    /// Of an answer that has just arrived.
     pub fn now(stamp: ServerTime) -> Self {
         Self { stamp, arrived: Instant::now() }
     }
@@ -207,7 +205,7 @@ mod tests {
         let reading = Reading::now(ServerTime::new(10, 500));
         assert_eq!(reading.when(10_000), reading.arrived);
         assert_eq!(reading.when(10_001), reading.arrived + Duration::from_micros(500));
-        assert_eq!(reading.at(reading.arrived).ms_ceil(), 10_001);
+        assert_eq!(reading.at(reading.arrived), ServerTime::new(10, 500));
     }
 
     /// A leap second is a second that a server counts twice.

@@ -64,6 +64,7 @@ impl fmt::Debug for Traceparent {
 pub struct Inject(pub Arc<dyn Fn() -> Option<String> + Send + Sync>);
 
 impl Inject {
+    /// Returns it; none where nothing is traced.
     pub fn ask(&self) -> Option<Traceparent> {
         (self.0)().as_deref().and_then(Traceparent::parse)
     }

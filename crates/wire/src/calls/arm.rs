@@ -124,6 +124,7 @@ pub enum TriggerKey {
 pub struct Durably {
     replicas: u32,
     local_fsync: bool,
+    /// For how long the call waits, in ms.
     #[doc(hidden)]
     pub within_ms: u64,
 }

@@ -129,6 +129,10 @@ impl Store {
     }
 }
 
+/// Reads what a claim has answered.
+///
+/// # Errors
+/// When it is something else.
 pub fn read_claimed(mut reply: Reply) -> Result<Claimed> {
     let (heads, paused) = (Heads::read(&mut reply)?, reply.maybe_text()?);
     let (mut keys, mut records, mut states) = (reply.list()?, reply.list()?, reply.list()?);
@@ -355,10 +359,18 @@ fn read_place(reply: &mut Reply) -> Result<usize> {
     place.ok_or_else(|| reply.unexpected())
 }
 
+/// Reads places, counted from 0.
+///
+/// # Errors
+/// When they are something else.
 pub fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
     reply.each(read_place)
 }
 
+/// Reads the armings that took the places of ended timers.
+///
+/// # Errors
+/// When they are something else.
 pub fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
     reply.each(|reply| {
         let (place, deadline) = (read_place(reply)?, reply.int()?);
@@ -371,6 +383,10 @@ fn read_triggers(reply: &mut Reply) -> Result<TriggersSet> {
     Ok(TriggersSet { taken: reply.int()?, refused: reply.maybe_text()? })
 }
 
+/// Reads what became of one end.
+///
+/// # Errors
+/// When it is something else.
 pub fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     let (code, deadline, arming) = (reply.int()?, reply.int()?, reply.arming()?);
     match (code, arming) {

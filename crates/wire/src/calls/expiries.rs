@@ -18,7 +18,7 @@ use crate::{PartitionNames, Store, scripts};
 const NOTE_ARGUMENTS: usize = 7;
 
 /// The longest name of a server.
-pub const MAX_NODE: usize = 40;
+const MAX_NODE: usize = 40;
 
 /// What a server is called among those that hold keys: nothing, where there is one; what it says of itself in a
 /// cluster. No more is asked of it than that two servers never have the same.
@@ -32,7 +32,7 @@ impl NodeId {
     /// That of the only server.
     pub const NONE: Self = Self { bytes: [0; MAX_NODE], size: 0 };
 
-    /// Up to [`MAX_NODE`] bytes.
+    /// Up to 40 bytes.
     pub fn new(name: &[u8]) -> Option<Self> {
         let mut node = Self { size: u8::try_from(name.len()).ok()?, ..Self::NONE };
         node.bytes.get_mut(..name.len())?.copy_from_slice(name);

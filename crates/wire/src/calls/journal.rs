@@ -102,7 +102,7 @@ impl JournalPosition {
 }
 
 /// An id, unless it is all zeros: that stands for one that is not known.
-pub fn known_id(bytes: &[u8]) -> Option<ArmingId> {
+fn known_id(bytes: &[u8]) -> Option<ArmingId> {
     ArmingId::from_bytes(bytes).filter(|id| id.as_bytes() != &[0; 8])
 }
 

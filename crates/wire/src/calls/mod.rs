@@ -42,7 +42,7 @@ pub trait Item {
 }
 
 /// How many go in one call that take so many arguments each.
-pub const fn most(arguments: usize) -> usize {
+pub(crate) const fn most(arguments: usize) -> usize {
     let fitting = (MAX_ARGUMENTS - BESIDE) / arguments;
     if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
 }

@@ -232,6 +232,10 @@ impl Store {
     }
 }
 
+/// Reads the heads of partitions, and the time of their server.
+///
+/// # Errors
+/// When they are something else.
 pub fn read_peeked(mut reply: Reply) -> Result<(ServerTime, Vec<Heads>)> {
     Ok((reply.stamp, reply.each(Heads::read)?))
 }

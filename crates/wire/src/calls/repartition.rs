@@ -144,6 +144,7 @@ impl Reshape<'_> {
 }
 
 impl Listing {
+    /// Returns its name, as list.lua takes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Due => "due",

@@ -28,7 +28,7 @@ pub struct Found {
 
 impl Found {
     /// Nothing was: the server that was asked does not have the key's slot.
-    pub const ELSEWHERE: Self = Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
+    const ELSEWHERE: Self = Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
 }
 
 /// Deadlines from here on are none, in ms: a script, whose numbers are floating, reads others than a command, and the
@@ -63,7 +63,7 @@ impl Life {
 
 /// The touch of keys, as it is sent on the connection of the subscription, too; copies of those alone whose
 /// deadlines are not beyond the horizon, in ms.
-pub fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) -> Cmd {
+fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) -> Cmd {
     let mut command = script_call(&scripts::TOUCH, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
     command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
     match &capture.fields {
@@ -75,7 +75,7 @@ pub fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) ->
 }
 
 /// What touch.lua answers: without copies where none were asked for.
-pub fn read_touched(answer: Value, count: usize, capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
+fn read_touched(answer: Value, count: usize, capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
     let mut reply = Reply::new("touch", answer)?.stamped()?;
     let stamp = reply.stamp;
     let found = reply.each(|reply| {
@@ -155,7 +155,7 @@ pub fn touches(
 }
 
 /// The places of the keys of each slot.
-pub(super) fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMap<u16, Vec<usize>> {
+fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMap<u16, Vec<usize>> {
     let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (place, key) in keys.iter().enumerate() {
         slots.entry(slot_of(key)).or_default().push(place);
