@@ -63,7 +63,6 @@ const TOLD: [&str; 7] = [
     "console::KnownTopic::verify",
     "console::TailEvent::shown",
     "console::Rates::keep",
-    "console::TailEvent::shown",
 ];
 
 /// Tries all of them, each on a thread of its own, and says which have failed.
