@@ -2,6 +2,7 @@
 
 mod links;
 mod messages;
+mod walks;
 mod words;
 
 use std::collections::{HashMap, HashSet};
