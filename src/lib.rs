@@ -88,9 +88,6 @@ pub mod fuzzing;
 pub mod handler;
 #[doc(hidden)]
 pub mod inside;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod internals;
 mod lapse;
 mod lease;
 mod listener;

@@ -2,9 +2,11 @@
 //! repeats, is said here.
 
 use bytes::Bytes;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{CancelId, CancelReply, NewTimer, Op, OpCall, OpFlags, OpReply, Store, WireWhen};
 use keylapse::{Arming, Rescheduled, Result};
+use keylapse_connection::id::CancelId;
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{CancelReply, NewTimer, Op, OpCall, OpFlags, OpReply, Store};
 
 /// A timer to withdraw.
 #[derive(Clone, Debug)]

@@ -17,19 +17,21 @@ use bytes::Bytes;
 use keylapse::ErrorKind;
 use keylapse::attach::Treatment;
 
-use keylapse::internals::attached::{
+use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse_connection::id::{SlotId, Token};
+use keylapse_support::Server;
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::scripts;
+use keylapse_wire::time::ServerTime;
+use keylapse_wire::{
+    AckReply, Claim, Claimed, End, Group, Held, Index, LetterBounds, Settle, SettleReply, Store, TopicEntry,
+};
+use keylapse_wire::{
     Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
     Noted, Position, TakeChecks, Watch,
 };
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::scripts;
-use keylapse::internals::{
-    AckReply, Capture, Claim, Claimed, Counting, End, Fields, Group, Held, Index, LetterBounds, Policy,
-    ServerTime, Settle, SettleReply, SlotId, Store, Token, TopicEntry, TopicPolicy,
-};
-use keylapse::timers::{ArmingId, TriggerKey};
-use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 /// Fire whatever is heard, remember ten keys.

@@ -1,17 +1,19 @@
 //! A topic is destroyed: what is armed meanwhile is in or refused, whoever dies, and the server goes on serving.
 
+use keylapse::inside::ClientInside as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
-use keylapse::internals::{Close, DestroyId, store_of};
 use keylapse::{
     Attached, Client, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Schedule, Topic,
 };
+use keylapse_connection::id::DestroyId;
 use keylapse_console::{Console, Destroyed};
 use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
+use keylapse_wire::Close;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
 use redis::{Value, from_redis_value};
 
 use crate::server::capture::Capture;
@@ -208,7 +210,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
 
     // One who died has closed the first partition.
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
     let first = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 4, true);
     assert!(store.close(&first, Close::Detached).await.unwrap().closed);
     server.cmd(&["CONFIG", "RESETSTAT"]).await;
@@ -304,11 +306,10 @@ async fn a_refusal_opens_what_a_dead_call_has_closed() {
     let (server, schedule) = server_and_schedule().await;
     let console = console(&server);
     let topic = orders();
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
     arm(&schedule, &topic, 0..1).await;
     // Whoever found it empty has closed two partitions, and one by force that is over.
-    let id =
-        (0..4).find(|index| *index != keylapse::internals::names::partition_of(b"app:order:0", 4)).unwrap();
+    let id = (0..4).find(|index| *index != keylapse_wire::names::partition_of(b"app:order:0", 4)).unwrap();
     store.close(&partition(&topic, id), Close::Empty).await.unwrap();
     let other = (1..4).rev().find(|index| *index != id).unwrap();
     store.close(&partition(&topic, other), Close::ByForce(DestroyId::random())).await.unwrap();
@@ -452,7 +453,7 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
     let proxy = Proxy::before(&server).await;
     let running = Running::start(Listener::builder(proxy.app_url()).on(topic.clone(), handler));
     running.until_anchored().await;
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
     for index in 0..4 {
         store.close(&partition(&topic, index), Close::Empty).await.unwrap();
     }
@@ -487,7 +488,7 @@ async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
     let running = Running::start(Listener::builder(proxy.app_url()).attach(attached.clone(), handler));
     running.until_anchored().await;
     let at = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 1, true);
-    store_of(&Client::new(&server.app_url()).unwrap()).close(&at, Close::Empty).await.unwrap();
+    Client::new(&server.app_url()).unwrap().store().clone().close(&at, Close::Empty).await.unwrap();
     for id in 0..20 {
         server.cmd(&["SET", &format!("app:order:{id}"), "7", "PX", "100"]).await;
     }

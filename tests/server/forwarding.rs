@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use keylapse::forward::{ForwardTo, Forwarded};
-use keylapse::internals::scripts;
 use keylapse::testing::{Reply, TestBed};
 use keylapse::{Client, ErrorKind, Schedule};
 use keylapse_support::{Proxy, Server, Then};
+use keylapse_wire::scripts;
 use redis::{FromRedisValue, from_redis_value};
 
 use crate::server::support::load_scripts;

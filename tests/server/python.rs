@@ -4,9 +4,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use keylapse::internals::scripts;
 use keylapse::{Arming, Done, Lapse, Rescheduled, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then, skipped};
+use keylapse_wire::scripts;
 use redis::Value;
 use tokio::process::Command;
 

@@ -1,8 +1,8 @@
 //! P2 for other languages: what docs/wire.md says of fractions of a millisecond.
 
-use keylapse::internals::names::{PartitionNames, WIRE_VERSION};
-use keylapse::internals::scripts;
 use keylapse_support::Server;
+use keylapse_wire::names::{PartitionNames, WIRE_VERSION};
+use keylapse_wire::scripts;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 

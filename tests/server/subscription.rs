@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::internals::event::{Event, Gap};
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{Store, events};
+use keylapse::inside::hearing::event::{Event, Gap};
+use keylapse::inside::hearing::events;
 use keylapse::{Done, Lapse, Topic};
 use keylapse_support::{Provider, Proxy, Reach, Server, eventually, skipped, skipped_on_a_cluster};
+use keylapse_wire::Store;
+use keylapse_wire::names::PartitionNames;
 
 use crate::server::support::{PATIENCE, Reports, Running, listener, reporting, show_log};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use keylapse::handler::Handler;
 use keylapse::health::Health;
-use keylapse::internals::scripts;
 use keylapse::stats::Stats;
 use keylapse::{Done, Error, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually};
+use keylapse_wire::scripts;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 

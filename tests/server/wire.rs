@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::attached::{Deed, Note};
-use keylapse::internals::names::{PartitionNames, WIRE_VERSION, partition_of};
-use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{History, ServerTime, scripts};
 use keylapse::timers::ArmingId;
 use keylapse::{Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually, skipped};
+use keylapse_wire::names::{PartitionNames, WIRE_VERSION, partition_of};
+use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::time::ServerTime;
+use keylapse_wire::{Deed, Note};
+use keylapse_wire::{History, scripts};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;

@@ -1,14 +1,16 @@
 //! Scripts are not undone: what a missing right cuts short must be finished by the call's repeat.
 
 use bytes::Bytes;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{
-    CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, OpFlags, Settle, SettleReply,
-    SlotId, Store, Token, TopicEntry, WireWhen,
-};
 use keylapse::timers::ArmingId;
 use keylapse::{Cancelled, ErrorKind, Result};
+use keylapse_connection::id::{CancelId, SlotId, Token};
 use keylapse_support::{APP_USER, Server};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{
+    Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, OpFlags, Settle, SettleReply, Store,
+    TopicEntry,
+};
 use redis::Value;
 
 use crate::produce::{Cancel, Produce};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::internals::names::PartitionNames;
+use keylapse_wire::names::PartitionNames;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use keylapse::internals::names::PartitionNames;
+use keylapse_wire::names::PartitionNames;
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
 

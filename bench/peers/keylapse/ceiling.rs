@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use keylapse::Schedule;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{Claim, Group, Held, Index, LetterBounds, MAX_BATCH, SlotId, Store, Token};
+use keylapse_connection::id::{SlotId, Token};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::{Claim, Group, Held, Index, LetterBounds, MAX_BATCH, Store};
 use serde_json::json;
 
 use crate::orders::Orders;

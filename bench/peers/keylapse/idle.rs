@@ -1,10 +1,11 @@
 //! Listeners without work.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::{Store, store_of};
 use keylapse::{Client, Done, Failure, Lapse, Listener, Topic};
+use keylapse_wire::Store;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -25,7 +26,7 @@ pub(crate) async fn idle(orders: &Orders) -> Outcome {
             let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);
             builder = builder.on(topic, |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done)));
         }
-        stores.push(store_of(&client));
+        stores.push(client.store().clone());
         running.push(Running::of(builder.build()?));
     }
     sleep(SETTLING).await;

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use keylapse::Schedule;
-use keylapse::internals::Store;
-use keylapse::internals::names::PartitionNames;
+use keylapse_wire::Store;
+use keylapse_wire::names::PartitionNames;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::{Child, Command};

@@ -1,6 +1,6 @@
 //! How evenly the partitions of a topic fall on the primaries of a cluster.
 
-use keylapse::internals::slot_of;
+use keylapse_connection::slot_of;
 
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;

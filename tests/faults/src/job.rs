@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::names::{PartitionNames, partition_of};
 use keylapse::{Attached, Backoff, Topic};
+use keylapse_wire::names::{PartitionNames, partition_of};
 use serde::{Deserialize, Serialize};
 
 /// Attempts that a job has.

@@ -4,11 +4,13 @@ use crate::model::rig::{ArmReply, LEASE, Rig, keys};
 use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
-use keylapse::internals::{
-    AckReply, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, OpFlags, Replay, Scan, Settle,
-    SettleReply, SlotId, WireWhen,
-};
 use keylapse::{Cancelled, ErrorKind, Rescheduled, Result};
+use keylapse_connection::id::SlotId;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{
+    AckReply, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, OpFlags, Replay, Scan, Settle,
+    SettleReply,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {

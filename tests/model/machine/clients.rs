@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::record::State;
-use keylapse::internals::{
-    Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
-};
+use keylapse_wire::record::State;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle};
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};

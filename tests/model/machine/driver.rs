@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::event::Event;
-use keylapse::internals::{Heads, Held, Index, LetterBounds, Look, RawLetter, Scan};
+use keylapse::inside::hearing::event::Event;
+use keylapse_wire::{Heads, Held, Index, LetterBounds, Look, RawLetter, Scan};
 
 use super::call::{Answer, Call};
 use super::clients::{Clients, KEYS, Scene};

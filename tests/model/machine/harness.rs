@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::LetterBounds;
+use keylapse_wire::LetterBounds;
 use tokio::runtime::{Builder, Runtime};
 
 use super::driver::{Driver, Verdict};

@@ -1,6 +1,6 @@
 //! What may happen, before it is known to what.
 
-use keylapse::internals::{Index, Scan};
+use keylapse_wire::{Index, Scan};
 
 /// One step of a random life.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Random lives of a few timers.
 
-use keylapse::internals::{Index, LetterBounds, Scan};
+use keylapse_wire::{Index, LetterBounds, Scan};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

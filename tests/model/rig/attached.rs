@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
-use keylapse::internals::attached::{
+use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse_wire::policy::{Counting, Policy, TopicPolicy};
+use keylapse_wire::time::ServerTime;
+use keylapse_wire::{
     Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, NodeId, Note, Noted, Position, TakeChecks, Watch,
 };
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Counting, Policy, ServerTime, TopicPolicy};
-use keylapse::timers::{ArmingId, TriggerKey};
 use redis::cmd;
 
 use super::{Ids, Rig};

@@ -1,6 +1,6 @@
 //! What a test does to a server past the library's calls: broken data, other programs' keys.
 
-use keylapse::internals::{Scan, scripts};
+use keylapse_wire::{Scan, scripts};
 use redis::{Cmd, FromRedisValue, cmd};
 
 use super::Rig;

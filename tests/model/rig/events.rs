@@ -1,8 +1,10 @@
 //! What a listener hears of a partition.
 
 use bytes::Bytes;
-use keylapse::internals::event::{Event, Gap};
-use keylapse::internals::{Held, Token, events};
+use keylapse::inside::hearing::event::{Event, Gap};
+use keylapse::inside::hearing::events;
+use keylapse_connection::id::Token;
+use keylapse_wire::Held;
 use tokio::sync::mpsc;
 
 use super::Rig;

@@ -1,7 +1,7 @@
 //! Ids in the order in which they are asked for, so that failures read well.
 
-use keylapse::internals::{CancelId, ReplayId, SlotId, Token};
 use keylapse::timers::ArmingId;
+use keylapse_connection::id::{CancelId, ReplayId, SlotId, Token};
 
 /// Counts.
 #[derive(Clone, Debug, Default)]

@@ -6,13 +6,14 @@ mod events;
 mod ids;
 mod verbs;
 
+use keylapse::inside::ClientInside as _;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse::Client;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Store, store_of};
 use keylapse_support::Server;
+use keylapse_wire::Store;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, cmd};
 use tokio::sync::Mutex;
@@ -74,7 +75,7 @@ impl Rig {
         on.expect("events are switched on");
         let client = Client::new("redis://in.this.process").expect("the URL is fine");
         let client = client.streams(move || std::future::ready(Ok(server.connect())));
-        Self::on(store_of(&client), admin, test, None).await
+        Self::on(client.store().clone(), admin, test, None).await
     }
 
     async fn on(store: Store, admin: MultiplexedConnection, test: &str, server: Option<Arc<Server>>) -> Self {

@@ -4,13 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylapse::dead_letters::{DeadReason, Replayed};
-use keylapse::internals::record::State;
-use keylapse::internals::{
-    AckReply, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index, LetterBounds, Look,
-    NewTimer, OpFlags, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply, WireWhen,
-};
 use keylapse::timers::ArmingId;
 use keylapse::{Arming, Rescheduled, Result};
+use keylapse_wire::record::State;
+use keylapse_wire::time::{ServerTime, WireWhen};
+use keylapse_wire::{
+    AckReply, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index, LetterBounds, Look,
+    NewTimer, OpFlags, RawLetter, RepairStep, Replay, Scan, Settle, SettleReply,
+};
 
 use super::{Ids, Rig};
 use crate::produce::{Cancel, Produce};

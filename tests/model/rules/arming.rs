@@ -3,9 +3,10 @@
 use crate::model::rig::{ArmCode, ArmReply, Rig, ms, system_time};
 use crate::produce::Produce;
 use bytes::Bytes;
-use keylapse::internals::record::Record;
-use keylapse::internals::{End, MAX_DEADLINE_MS, WireWhen};
 use keylapse::{ErrorKind, Rescheduled};
+use keylapse_wire::End;
+use keylapse_wire::record::Record;
+use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
 
 on_each_server! {
     a_delay_counts_from_the_next_whole_millisecond,

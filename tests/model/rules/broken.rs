@@ -1,9 +1,9 @@
 //! Records and states that are not as they should be.
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::record::{Letter, State};
-use keylapse::internals::{Claim, End, Scan, SettleReply};
 use keylapse::timers::ArmingId;
+use keylapse_wire::record::{Letter, State};
+use keylapse_wire::{Claim, End, Scan, SettleReply};
 
 use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms};
 

@@ -3,7 +3,8 @@
 use crate::model::rig::{ArmCode, Rig, ms, retry};
 use crate::produce::{Cancel, Produce};
 use keylapse::Cancelled;
-use keylapse::internals::{CancelReply, MAX_DEADLINE_MS, Scan, SettleReply, WireWhen};
+use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
+use keylapse_wire::{CancelReply, Scan, SettleReply};
 
 on_each_server! {
     a_waiting_timer_is_cancelled,

@@ -1,6 +1,6 @@
 //! What a claim takes, and on whose behalf.
 
-use keylapse::internals::{Heads, Index};
+use keylapse_wire::{Heads, Index};
 
 use crate::model::rig::{Ids, LEASE, Rig, ms, retry};
 
@@ -62,7 +62,7 @@ async fn a_live_lease_is_not_taken_within_the_lookahead(rig: &mut Rig) {
 
 async fn who_follows_leaves_what_has_just_come_due(rig: &mut Rig) {
     rig.arm_due(["a"]).await;
-    let following = |call: &mut keylapse::internals::Claim| call.lookahead_ms = -13;
+    let following = |call: &mut keylapse_wire::Claim| call.lookahead_ms = -13;
     assert!(rig.claim_with(following).await.is_empty());
     rig.pass(ms(13)).await;
     assert_eq!(rig.claim_with(following).await.keys(), ["a"]);
@@ -90,7 +90,7 @@ async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
 async fn an_empty_claim_says_when_another_slot_took_the_last(rig: &mut Rig) {
     assert_eq!(rig.claim().await.claimed.rival, None, "nobody has taken anything");
     arm_three(rig).await;
-    let other = |call: &mut keylapse::internals::Claim| call.slot = Ids::slot(2);
+    let other = |call: &mut keylapse_wire::Claim| call.slot = Ids::slot(2);
     let then = rig.now();
     assert_eq!(rig.claim_with(other).await.claimed.rival, None, "it took something itself");
     rig.pass(ms(5000)).await;
@@ -104,7 +104,7 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
     rig.lose("pill", 2).await;
     rig.pass(ms(LEASE)).await;
     let in_slot = |slot, index| {
-        move |call: &mut keylapse::internals::Claim| (call.slot, call.index) = (Ids::slot(slot), index)
+        move |call: &mut keylapse_wire::Claim| (call.slot, call.index) = (Ids::slot(slot), index)
     };
     rig.claim_with(in_slot(2, Index::Due)).await;
     let before = rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival;
@@ -115,7 +115,7 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
 /// Whether a follower that looks with this slot, and finds nothing, is told that another is the standby.
 async fn has_standby(rig: &mut Rig, slot: u64) -> bool {
     let follow =
-        move |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(slot), -13);
+        move |call: &mut keylapse_wire::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(slot), -13);
     let taken = rig.claim_with(follow).await.claimed;
     assert!(taken.timers.is_empty());
     taken.standby
@@ -149,7 +149,7 @@ async fn a_standby_that_leads_at_last_is_none_any_longer(rig: &mut Rig) {
     assert!(!has_standby(rig, 2).await);
     rig.arm_in("more", 0).await;
     rig.pass(ms(100)).await;
-    let follow = |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
+    let follow = |call: &mut keylapse_wire::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
     assert_eq!(rig.claim_with(follow).await.keys(), ["more"]);
     assert!(!has_standby(rig, 3).await);
     assert!(has_standby(rig, 1).await);
@@ -157,7 +157,7 @@ async fn a_standby_that_leads_at_last_is_none_any_longer(rig: &mut Rig) {
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {
     let (_, reply) = rig.arm_in("a", 10).await;
-    let unknown = keylapse::internals::names::PartitionNames::new("keylapse", "unknown", 0, 1, false);
+    let unknown = keylapse_wire::names::PartitionNames::new("keylapse", "unknown", 0, 1, false);
     let heads = rig.store.peek(&[unknown, rig.at.clone()]).await.expect("it can be read").1;
     assert_eq!(heads, [Heads::default(), Heads { due: Some(reply.deadline), quarantine: None }]);
 }

@@ -1,13 +1,13 @@
 //! A topic is destroyed: it is closed, taken apart, and nothing that comes later finds half of it.
 
 use bytes::Bytes;
-use keylapse::internals::attached::Noted;
-use keylapse::internals::event::Event;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
-use keylapse::internals::{
-    Close, DestroyId, DestroyStep, Holdings, OpFlags, Scan, Settle, SettleReply, WireWhen,
-};
+use keylapse::inside::hearing::event::Event;
 use keylapse::{Cancelled, ErrorKind};
+use keylapse_connection::id::DestroyId;
+use keylapse_wire::Noted;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Close, DestroyStep, Holdings, OpFlags, Scan, Settle, SettleReply};
 
 use crate::model::rig::{ArmCode, Events, LETTERS, Rig, ask, dead, ms, retry};
 use crate::produce::Produce;

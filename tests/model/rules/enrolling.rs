@@ -1,6 +1,6 @@
 //! Attached keys whose deadlines were read, and that are checked.
 
-use keylapse::internals::attached::{Deed, Enrolled, Noted};
+use keylapse_wire::{Deed, Enrolled, Noted};
 
 use crate::model::rig::{Rig, ms};
 

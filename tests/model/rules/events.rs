@@ -1,7 +1,8 @@
 //! What listeners are told: new heads and fences.
 
-use keylapse::internals::event::Event;
-use keylapse::internals::{End, Held, Index, WireWhen};
+use keylapse::inside::hearing::event::Event;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Held, Index};
 
 use crate::model::rig::{Events, Ids, Rig, ms, retry};
 

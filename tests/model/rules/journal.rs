@@ -1,7 +1,8 @@
 //! The journal keeps what has ended, where it is asked for, and nothing of it costs a timer.
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::{Ending, JournalBounds, JournalPosition, Scan, ToldOf, WireWhen};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Ending, JournalBounds, JournalPosition, Scan, ToldOf};
 
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
 
@@ -77,7 +78,7 @@ async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
     rig.end(&held, dead()).await;
     let (_, held) = rig.run("again").await;
     let arming = rig.ids.arming();
-    rig.end(&held, keylapse::internals::End::Again { delay: 1000, arming }).await;
+    rig.end(&held, keylapse_wire::End::Again { delay: 1000, arming }).await;
     rig.arm_in("cancelled", 1000).await;
     rig.cancel("cancelled").await;
     rig.arm_in("replaced", 1000).await;
@@ -104,7 +105,7 @@ async fn what_goes_on_is_no_end(rig: &mut Rig) {
     rig.end(&held, snooze(0)).await;
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();
-    rig.end(&held, keylapse::internals::End::Release).await;
+    rig.end(&held, keylapse_wire::End::Release).await;
     let _ = rig.reschedule("a", WireWhen::In(1000)).await;
     assert_eq!(kept(rig).await, []);
 }
@@ -150,7 +151,7 @@ async fn what_is_withdrawn_behind_an_attempt_is_kept_too(rig: &mut Rig) {
     let replaced = &kept(rig).await[0];
     assert_eq!((replaced.arming, replaced.what), (Some(second.arming), Ending::Replaced));
     rig.cancel("a").await;
-    let cancelled = |timer: &keylapse::internals::NewTimer| (Some(timer.arming), Ending::Cancelled);
+    let cancelled = |timer: &keylapse_wire::NewTimer| (Some(timer.arming), Ending::Cancelled);
     let mut ends: Vec<_> = kept(rig).await.iter().map(|one| (one.arming, one.what)).collect();
     ends.retain(|(_, ending)| *ending == Ending::Cancelled);
     ends.sort_by_key(|(arming, _)| *arming);

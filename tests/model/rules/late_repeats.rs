@@ -13,7 +13,7 @@ async fn a_late_repeat_of_a_claim_cuts_no_renewed_lease_short(rig: &mut Rig) {
     assert!(rig.renew(&first.one()).await);
     let renewed = rig.look("a").await.expect("it runs").score;
     rig.pass(ms(1)).await;
-    let repeat = keylapse::internals::Claim { repeat: true, ..first.call };
+    let repeat = keylapse_wire::Claim { repeat: true, ..first.call };
     assert_eq!(rig.claim_as(repeat).await.keys(), ["a"]);
     assert_eq!(rig.look("a").await.expect("it runs").score, renewed);
 }

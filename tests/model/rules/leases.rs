@@ -3,9 +3,10 @@
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::record::Letter;
-use keylapse::internals::record::State;
-use keylapse::internals::{AckReply, End, Group, Index, Scan, SettleReply, WireWhen};
+use keylapse_wire::record::Letter;
+use keylapse_wire::record::State;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{AckReply, End, Group, Index, Scan, SettleReply};
 
 on_each_server! {
     a_lease_that_runs_out_makes_the_timer_due_again,

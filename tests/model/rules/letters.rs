@@ -3,11 +3,10 @@
 use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
 use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
-use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{
-    Group, Index, LetterBounds, LetterPosition, NewTimer, Replay, Scan, Settle, WireWhen,
-};
 use keylapse::{Cancelled, Rescheduled};
+use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Group, Index, LetterBounds, LetterPosition, NewTimer, Replay, Scan, Settle};
 
 on_each_server! {
     the_oldest_letters_make_room,

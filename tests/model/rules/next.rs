@@ -4,8 +4,9 @@ use crate::model::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::Cancelled;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply, WireWhen};
+use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
@@ -30,7 +31,7 @@ on_each_server! {
 }
 
 /// A running attempt of `a`, with another arming kept behind it.
-async fn run_and_keep(rig: &mut Rig) -> (keylapse::internals::Held, NewTimer, ArmReply) {
+async fn run_and_keep(rig: &mut Rig) -> (keylapse_wire::Held, NewTimer, ArmReply) {
     let (_, held) = rig.run("a").await;
     let (kept, reply) = rig.arm_in("a", 1000).await;
     assert_eq!(reply.code, ArmCode::AfterRunning);
@@ -150,7 +151,7 @@ async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
     assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
 
     let alone = rig.claim_next().await;
-    assert_eq!(alone.call.index, keylapse::internals::Index::Quarantine);
+    assert_eq!(alone.call.index, keylapse_wire::Index::Quarantine);
     assert_eq!(alone.state(), State { lost: 4, ..State::first(alone.call.token) });
     assert_eq!(rig.armed("a").await, Some(kept.arming));
     rig.lose_leases().await;
@@ -158,7 +159,7 @@ async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
 }
 
 /// `a` has four lost leases, and runs alone for the last time.
-async fn run_for_the_last_time(rig: &mut Rig) -> keylapse::internals::Held {
+async fn run_for_the_last_time(rig: &mut Rig) -> keylapse_wire::Held {
     rig.lose("a", 4).await;
     rig.claim_quarantined().await.one()
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::{NewTimer, WireWhen};
+use keylapse_wire::NewTimer;
+use keylapse_wire::time::WireWhen;
 
 use crate::model::rig::{Rig, ms};
 

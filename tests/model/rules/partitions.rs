@@ -1,8 +1,9 @@
 //! All programs agree on how a topic is divided.
 
 use keylapse::ErrorKind;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{OpFlags, Store, TopicEntry, WireWhen};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{OpFlags, Store, TopicEntry};
 
 use crate::model::rig::{ArmCode, Rig};
 use crate::produce::Produce;

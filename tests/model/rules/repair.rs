@@ -1,8 +1,10 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
 use crate::model::rig::{ArmCode, LEASE, Rig, ms, retry};
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{End, Held, MAX_DEADLINE_MS, Scan, Token, WireWhen};
+use keylapse_connection::id::Token;
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
+use keylapse_wire::{End, Held, Scan};
 
 on_each_server! {
     a_waiting_record_without_an_index_entry_comes_back_at_its_deadline,

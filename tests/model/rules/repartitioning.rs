@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use keylapse::ErrorKind;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{
-    Cargo, Listing, RepartitionId, Repartitioning, Reshape, Shape, Standing, WireWhen,
-};
+use keylapse_connection::id::RepartitionId;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Cargo, Listing, Repartitioning, Reshape, Shape, Standing};
 
 use crate::model::rig::{ArmCode, Rig, dead, ms, retry};
 use crate::produce::Produce;
@@ -130,7 +130,7 @@ async fn what_is_closed_refuses_every_call(rig: &mut Rig) {
         store.pause(at, None).await.map(drop),
         store.look(at, b"runs").await.map(drop),
         store.drop_letter(at, b"a letter").await.map(drop),
-        store.close(at, keylapse::internals::Close::Empty).await.map(drop),
+        store.close(at, keylapse_wire::Close::Empty).await.map(drop),
     ];
     for error in errors {
         let error = error.expect_err("it is closed");

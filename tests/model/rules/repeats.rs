@@ -4,8 +4,9 @@ use crate::model::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
 use crate::produce::{Cancel, Produce};
 use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
-use keylapse::internals::record::State;
-use keylapse::internals::{Claim, End, Index, Look, NewTimer, ServerTime, WireWhen};
+use keylapse_wire::record::State;
+use keylapse_wire::time::{ServerTime, WireWhen};
+use keylapse_wire::{Claim, End, Index, Look, NewTimer};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,

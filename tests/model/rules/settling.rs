@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token};
+use keylapse_connection::id::Token;
+use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::{AckReply, End, Held, Settle, SettleReply};
 
 use crate::model::rig::{LETTERS, Rig, dead, letter_name, ms, retry};
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::{End, Ending, Overheard, Scan, TailLine, Told, ToldOf, WireWhen, tail};
+use keylapse::inside::hearing::{Overheard, TailLine, tail};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Ending, Scan, Told, ToldOf};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::model::rig::{Events, Rig, dead, ms, retry, snooze};

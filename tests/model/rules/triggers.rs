@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::event::Event;
-use keylapse::internals::{Op, OpFlags, Trigger, events};
+use keylapse::inside::hearing::event::Event;
+use keylapse::inside::hearing::events;
 use keylapse::timers::{Durably, Reached, TriggerKey};
 use keylapse_support::eventually;
+use keylapse_wire::{Op, OpFlags, Trigger};
 
 use crate::model::rig::{Rig, ms, unix_ms};
 
@@ -204,7 +205,7 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 }
 
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
-    let timer = rig.timer("a", keylapse::internals::WireWhen::In(10));
+    let timer = rig.timer("a", keylapse_wire::time::WireWhen::In(10));
     let ask = Durably::replicas(1).within(ms(1));
     let (flags, op) = (OpFlags::default(), Op::Arm(timer));
     let armed = rig.store.arm_durably(&rig.at, flags, &op, ask).await.expect("it is armed");

@@ -2,7 +2,8 @@
 
 use crate::model::rig::{LEASE, Rig, dead, ms, retry, snooze};
 use keylapse::Rescheduled;
-use keylapse::internals::{End, Held, Scan, WireWhen};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Held, Scan};
 
 on_each_server! {
     what_ends_at_its_first_attempt_is_written_nowhere_else,

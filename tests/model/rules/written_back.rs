@@ -1,10 +1,10 @@
 //! Attached keys that are written back for their retries, and what their writers do meanwhile.
 
 use bytes::Bytes;
-use keylapse::internals::attached::{Enrolled, Noted};
-use keylapse::internals::record::State;
-use keylapse::internals::{End, Held, Scan};
 use keylapse::timers::TriggerKey;
+use keylapse_wire::record::State;
+use keylapse_wire::{End, Held, Scan};
+use keylapse_wire::{Enrolled, Noted};
 
 use crate::model::rig::{Rig, ms, retry, snooze};
 

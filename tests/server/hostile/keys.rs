@@ -1,10 +1,11 @@
 //! Keys that somebody might try: odd ones work, impossible ones are refused
 //! before anything is sent.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::store_of;
+
 use keylapse::limits::MAX_KEY;
 use keylapse::timers::TriggerKey;
 use keylapse::{
@@ -27,7 +28,7 @@ async fn refused(key: &[u8]) -> String {
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let error = schedule.arm(&topic, Key(key), SOON, &1).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge), "{error:?}");
-    assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
+    assert_eq!(client.store().clone().requests(), 0, "nothing was sent");
     error.to_string()
 }
 

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::internals::names::WIRE_VERSION;
 use keylapse::stats::Stats;
 use keylapse::timers::TriggerKey;
 use keylapse::{Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
+use keylapse_wire::names::WIRE_VERSION;
 use redis::Value;
 
 use super::scene::{Scene, Tally, bytes, orders};

@@ -1,10 +1,11 @@
 //! Passwords that are wrong and rights that are missing: told apart from servers
 //! that are away, named, and repaired without a restart.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use keylapse::internals::store_of;
+
 use keylapse::stats::Stats;
 use keylapse::timers::TriggerKey;
 use keylapse::{Arming, Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
@@ -51,7 +52,7 @@ async fn no_debug_output_shows_the_password_of_the_url() {
     let client = Client::new(&url).unwrap();
     let schedule = Schedule::new(client.clone());
     let builder = Listener::builder(&url).on(orders(), Tally::default().handler());
-    let shown = format!("{client:?} {:?} {schedule:?} {builder:?}", store_of(&client));
+    let shown = format!("{client:?} {:?} {schedule:?} {builder:?}", client.store().clone());
     let shown = format!("{shown} {:?}", builder.build().unwrap());
     assert!(!shown.contains(WRONG) && !shown.contains("someone"), "{shown}");
     let topic = Topic::<String>::new("app:order:{id}").unwrap();

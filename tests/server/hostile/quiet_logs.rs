@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::names::WIRE_VERSION;
 use keylapse::stats::Stats;
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Topic};
 use keylapse_support::{Proxy, Server, eventually};
+use keylapse_wire::names::WIRE_VERSION;
 
 use super::scene::{Tally, orders};
 use crate::server::capture::Capture;

@@ -4,11 +4,11 @@
 use std::time::{Duration, SystemTime};
 
 use keylapse::dead_letters::{DeadLetter, DeadReason, Replayed};
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{RepairStep, Scan, Store};
 use keylapse::timers::TimerPhase;
 use keylapse::{ErrorKind, Rescheduled};
 use keylapse_support::eventually;
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::{RepairStep, Scan, Store};
 use redis::Value;
 
 use super::scene::{Scene, orders};

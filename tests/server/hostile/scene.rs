@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylapse::handler::Handler;
-use keylapse::internals::names::PartitionNames;
 use keylapse::stats::TopicStats;
 use keylapse::{Client, Done, Failure, Lapse, Listener, ListenerBuilder, Schedule, Topic};
 use keylapse_support::{Server, eventually};
+use keylapse_wire::names::PartitionNames;
 use redis::Value;
 
 use crate::server::support::{PATIENCE, Running, show_log};

@@ -1,9 +1,9 @@
 //! Delays and settings that cannot work are refused where they are first used;
 //! extreme ones that can do what they say.
 
+use keylapse::inside::ClientInside as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::store_of;
 use keylapse::limits::MAX_DELAY;
 use keylapse::{Backoff, Client, Done, ErrorKind, Failure, Listener, Schedule, Topic, When};
 use keylapse_support::Server;
@@ -62,7 +62,7 @@ async fn enormous_delays_and_times_are_refused_with_the_limit() {
     let patient = orders().max_delay(MAX_DELAY);
     let beyond = schedule.arm(&patient, ["1"], MAX_DELAY + Duration::from_nanos(1), &String::new()).await;
     assert!(beyond.unwrap_err().to_string().contains("over the limit of 100 years"));
-    assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
+    assert_eq!(client.store().clone().requests(), 0, "nothing was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use keylapse::internals::names::{PartitionNames, partition_of};
 use keylapse::stats::Stats;
 use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
+use keylapse_wire::names::{PartitionNames, partition_of};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
@@ -168,7 +168,7 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
 /// not stand in it for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
-    use keylapse::internals::record::State;
+    use keylapse_wire::record::State;
     let (server, schedule) = server_and_schedule().await;
     let spoilt = Topic::<String>::named("a", "app:a:{id}").unwrap();
     let healthy = Topic::<String>::named("b", "app:b:{id}").unwrap();

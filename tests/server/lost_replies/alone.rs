@@ -3,7 +3,9 @@
 use keylapse_support::{Binary, skipped_on_a_cluster};
 use std::collections::BTreeSet;
 
-use keylapse::internals::{Cargo, Close, DestroyId, End, Listing, Reshape, Scan, WireWhen, scripts};
+use keylapse_connection::id::DestroyId;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Cargo, Close, End, Listing, Reshape, Scan, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};

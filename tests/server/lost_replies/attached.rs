@@ -1,10 +1,10 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::Bytes;
-use keylapse::internals::attached::{
-    Deed, Enrolment, Identity, Judged, NodeId, Note, Position, TakeChecks, Watch,
-};
-use keylapse::internals::{Capture, Fields, ServerTime, SlotId};
+use keylapse_connection::id::SlotId;
+use keylapse_wire::policy::{Capture, Fields};
+use keylapse_wire::time::ServerTime;
+use keylapse_wire::{Deed, Enrolment, Identity, Judged, NodeId, Note, Position, TakeChecks, Watch};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;

@@ -5,17 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylapse::fleet::ListenerReport;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{
-    AckReply, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group, Held, Holdings,
-    ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, OpFlags, PageCall, PageFrom, PageOf,
-    RepairStep, RepartitionId, Repartitioning, Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token,
-    TopicEntry, Trigger, WireWhen, scripts,
-};
 use keylapse::timers::{ArmingId, TriggerKey};
 use keylapse::{Arming, Rescheduled};
+use keylapse_connection::id::{CancelId, RepartitionId, ReplayId, SlotId, Token};
 use keylapse_support::connect;
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{
+    AckReply, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group, Held, Holdings,
+    ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, OpFlags, PageCall, PageFrom, PageOf,
+    RepairStep, Repartitioning, Replay, Scan, Settle, Shape, Store, TopicEntry, Trigger, scripts,
+};
 
 use super::dump::CLOCK;
 use super::step::Step;

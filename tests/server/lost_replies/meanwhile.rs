@@ -3,8 +3,9 @@
 //! A row's meanwhile must not be undone: what is in Redis after the repeat is
 //! what was there before it.
 
-use keylapse::internals::{End, Scan, WireWhen};
 use keylapse_support::skipped_on_a_cluster;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Scan};
 
 use super::call::LEASE;
 use super::row::{Row, check};

@@ -1,8 +1,9 @@
 //! The same, with chance in place of a table: whatever came before a call, and
 //! whatever others do before its repeat, the repeat changes nothing.
 
-use keylapse::internals::{End, Index, Scan, WireWhen};
 use keylapse_support::{Binary, skipped_on_a_cluster};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{End, Index, Scan};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

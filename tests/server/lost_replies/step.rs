@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse::internals::attached::Deed;
-use keylapse::internals::{Cargo, Close, End, Index, Listing, Reshape, Scan, WireWhen};
+use keylapse_wire::Deed;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Cargo, Close, End, Index, Listing, Reshape, Scan};
 
 use super::call::id;
 

@@ -1,8 +1,8 @@
 //! A server, with a clock of its own, and two ways to it.
 
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{Store, TopicEntry};
 use keylapse_support::{Binary, Proxy, Server, connect};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::{Store, TopicEntry};
 use redis::{aio::MultiplexedConnection, cmd};
 
 use super::call::{CANARY, Caller, START};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION, partition_of};
 use keylapse_support::Server;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION, partition_of};
 use redis::{Pipeline, Value, from_redis_value};
 
 pub(super) fn partition(index: usize, of: u32) -> PartitionNames {

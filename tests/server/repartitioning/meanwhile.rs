@@ -1,11 +1,13 @@
 //! What producers and listeners of either number see.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
-use keylapse::internals::{RepartitionId, Repartitioning, Reshape, scripts, store_of};
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule};
+use keylapse_connection::id::RepartitionId;
 use keylapse_console::Console;
 use keylapse_support::{Proxy, Server, eventually};
+use keylapse_wire::{Repartitioning, Reshape, scripts};
 use redis::{Value, cmd};
 
 use super::contents::partition;
@@ -16,7 +18,7 @@ use crate::server::support::{PATIENCE, Running, refusal, reporting, server_and_s
 
 /// Closes all partitions of four for eight, as a call does that then dies.
 async fn close_all(server: &Server) {
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
     let id = RepartitionId::random();
     for how in [Reshape::Pause, Reshape::Close] {
         for index in 0..4 {
@@ -137,7 +139,7 @@ async fn every_call_is_refused_while_it_is_closed_those_of_earlier_builds_too() 
     let (server, schedule) = server_and_schedule().await;
     assert!(schedule.arm(&orders(), 1, LONG, &1).await.unwrap().is_armed());
     close_all(&server).await;
-    let version = keylapse::internals::names::WIRE_VERSION;
+    let version = keylapse_wire::names::WIRE_VERSION;
     let mut line = server.conn().await;
     let names = partition(0, 4);
     let mut call = async |text: &str| {

@@ -1,11 +1,12 @@
 //! What is refused, and leaves the topic as it was.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
-use keylapse::internals::{Repartitioning, Reshape, store_of};
 use keylapse::{Attached, Client, Done, ErrorKind, Failure, Lapse, Schedule, Topic};
 use keylapse_console::Console;
 use keylapse_support::{Server, eventually};
+use keylapse_wire::{Repartitioning, Reshape};
 
 use super::contents::{Contents, fill, meta, partition};
 use super::{LONG, orders};
@@ -105,8 +106,8 @@ async fn whoever_resumes_the_topic_takes_the_change_back() {
 
 /// The steps of a call that dies before it has moved anything.
 async fn half_way(server: &Server, to: u32, how: &[(usize, Reshape<'static>)]) {
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
-    let id = keylapse::internals::RepartitionId::random();
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
+    let id = keylapse_connection::id::RepartitionId::random();
     for (index, how) in how {
         let found =
             store.reshape(&partition(*index, 4), Repartitioning { to, own: id, id }, *how).await.unwrap();
@@ -171,10 +172,10 @@ async fn it_is_not_destroyed_meanwhile_nor_repartitioned_while_it_is_destroyed()
     assert_eq!(refused.kind(), ErrorKind::Repartitioning, "{refused}");
     console.repartition(&orders(), 8).await.unwrap();
     before.assert_same(&Contents::of(&server, 8).await, "after that");
-    let store = store_of(&Client::new(&server.app_url()).unwrap());
-    let id = keylapse::internals::DestroyId::random();
+    let store = Client::new(&server.app_url()).unwrap().store().clone();
+    let id = keylapse_connection::id::DestroyId::random();
     for index in [5, 0] {
-        store.close(&partition(index, 8), keylapse::internals::Close::ByForce(id)).await.unwrap();
+        store.close(&partition(index, 8), keylapse_wire::Close::ByForce(id)).await.unwrap();
         let refused = console.repartition(&orders(), 4).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Destroying, "{refused}");
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use keylapse::internals::scripts;
 use keylapse_support::{Binary, Server};
+use keylapse_wire::scripts;
 use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.

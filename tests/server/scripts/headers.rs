@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use keylapse::internals::scripts;
+use keylapse_wire::scripts;
 use regex::Regex;
 
 use super::source::{CHAINS, CHRONICLE, Source, TRIGGERS};

@@ -51,7 +51,7 @@ fn the_journal_is_named_as_meta_is_and_touched_under_pcall_alone() {
     let calls = calls(chronicle);
     assert!(!calls.is_empty() && calls.iter().all(|call| is_of_the_journal(chronicle, call)), "{calls:?}");
     assert!(chronicle.code.contains("local journal = sub(KEYS[1], 1, -5) .. 'journal'\n"));
-    let at = keylapse::internals::names::PartitionNames::new("keylapse", "t", 0, 1, false);
+    let at = keylapse_wire::names::PartitionNames::new("keylapse", "t", 0, 1, false);
     let meta = at.key("meta");
     assert_eq!(format!("{}journal", &meta[..meta.len() - 4]), at.key("journal"));
 }
@@ -67,7 +67,7 @@ fn what_was_tried_is_named_as_meta_is_and_declared_last() {
         assert!(!uses || is_last, "{}", source.name);
         assert!(is_last || !keys.values().any(|name| name == "tried"), "{}", source.name);
     }
-    let at = keylapse::internals::names::PartitionNames::new("keylapse", "t", 0, 1, false);
+    let at = keylapse_wire::names::PartitionNames::new("keylapse", "t", 0, 1, false);
     let meta = at.key("meta");
     assert_eq!(format!("{}tried", &meta[..meta.len() - 4]), at.key("tried"));
 }

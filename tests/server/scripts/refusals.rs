@@ -1,8 +1,8 @@
 //! A call that is refused has written nothing.
 
-use keylapse::internals::names::{PartitionNames, WIRE_VERSION};
-use keylapse::internals::scripts::{self, Script};
 use keylapse_support::Server;
+use keylapse_wire::names::{PartitionNames, WIRE_VERSION};
+use keylapse_wire::scripts::{self, Script};
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
 
 use super::source::Source;

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{CancelId, CancelReply, NewTimer, OpFlags, Store, TopicEntry, WireWhen};
 use keylapse::timers::ArmingId;
 use keylapse::{Arming, Cancelled};
+use keylapse_connection::id::CancelId;
 use keylapse_support::{Direction, Proxy, Server, eventually, skipped_on_a_cluster};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{CancelReply, NewTimer, OpFlags, Store, TopicEntry};
 use redis::InfoDict;
 use tokio::net::TcpStream;
 

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures::future::{BoxFuture, join, join_all};
 use keylapse::Client;
-use keylapse::internals::scripts;
 use keylapse::timers::Timer;
 use keylapse_support::{Direction, Proxy, Server, Then, eventually};
+use keylapse_wire::scripts;
 use tokio::task::JoinHandle;
 
 pub(super) use super::caller::{Caller, LATER, word_of};

@@ -1,13 +1,13 @@
 //! C14, as the scripts see it: a real server whose scripts read the time from a key, set to whatever the
 //! clock is to do. [`faketime`](crate::faketime) does it to the server's own clock.
 
+use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
 use keylapse::Schedule;
-use keylapse::internals::{
-    Claim, Claimed, Group, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry, client_of,
-};
+use keylapse_connection::id::{SlotId, Token};
 use keylapse_support::Server;
+use keylapse_wire::{Claim, Claimed, Group, Held, Index, LetterBounds, Store, TopicEntry};
 
 use crate::scene::{names, topic};
 
@@ -27,7 +27,7 @@ impl Scene {
     async fn open() -> Self {
         let server = Server::start().await;
         let store = Store::at(&server.url()).expect("a store").with_clock_key(CLOCK);
-        let schedule = Schedule::new(client_of(store.clone()));
+        let schedule = Schedule::new(Client::of_store(store.clone()));
         let scene = Self { server, store, schedule };
         scene.set(NOON_MS).await;
         let entry = TopicEntry {

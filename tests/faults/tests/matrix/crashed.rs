@@ -3,7 +3,6 @@
 //! An attempt is repeated only where its handler had begun and its end was not executed.
 
 use keylapse::Schedule;
-use keylapse::internals::scripts;
 use keylapse_faults::clock::micros;
 use keylapse_faults::fault::Plan;
 use keylapse_faults::harness::{Cast, Harness};
@@ -12,6 +11,7 @@ use keylapse_faults::ledger::{Entry, Ledger, Told, read_all};
 use keylapse_faults::run::durable_server;
 use keylapse_faults::verdict::judge;
 use keylapse_support::{Direction, Proxy, Then};
+use keylapse_wire::scripts;
 use rustix::process::Signal;
 use tempfile::TempDir;
 

@@ -1,11 +1,12 @@
 //! C6: a server that may evict what it pleases is complained of, at the start and when it becomes one.
 
+use keylapse::inside::ClientInside as _;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::internals::{Store, check_settings};
 use keylapse_support::{Server, eventually};
+use keylapse_wire::Store;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -71,7 +72,7 @@ async fn c6_each_change_to_a_policy_that_evicts_is_complained_of_once() {
     for (policy, said) in said_at {
         set_policy(&server, policy).await;
         for _ in 0..2 {
-            check_settings(&store).await.expect("settings can be read");
+            store.check_settings(false).await.expect("settings can be read");
             assert_eq!(complaints.levels(), said, "{policy}");
         }
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keylapse::handler::Handler;
-use keylapse::internals::names::PartitionNames;
-use keylapse::internals::scripts;
 use keylapse::stats::{Stats, TopicStats};
 use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder, NewArm, Schedule, Topic};
 use keylapse_support::{Server, eventually};
+use keylapse_wire::names::PartitionNames;
+use keylapse_wire::scripts;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use keylapse::internals::scripts;
 use keylapse::{Client, Listener, Schedule};
 use keylapse_faults::fault::Plan;
 use keylapse_support::{Direction, Proxy, Then};
+use keylapse_wire::scripts;
 use redis::Value;
 
 use crate::play::{LEASE, play};

@@ -3,9 +3,10 @@
 use crate::model::rig::{ArmCode, ArmReply, system_time};
 use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
-use keylapse::internals::{CancelReply, Held, MAX_DEADLINE_MS, NewTimer, Replay, WireWhen};
 use keylapse::timers::ArmingId;
 use keylapse::{Cancelled, ErrorKind, Rescheduled};
+use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
+use keylapse_wire::{CancelReply, Held, NewTimer, Replay};
 
 use super::{Entry, Holder, Life, MEMORY, Moment, Oracle, promise};
 use crate::model::machine::call::Call;

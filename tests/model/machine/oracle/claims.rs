@@ -1,8 +1,8 @@
 //! Claims, and the leases that they give.
 
 use bytes::Bytes;
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{Claim, Claimed, ClaimedTimer, DEAD_AT, Held, Index, Look, QUARANTINE_AT};
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::{Claim, Claimed, ClaimedTimer, DEAD_AT, Held, Index, Look, QUARANTINE_AT};
 
 use super::{Holder, Oracle, promise};
 use crate::model::machine::clients::KEYS;

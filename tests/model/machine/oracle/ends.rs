@@ -1,7 +1,7 @@
 //! Ends of attempts.
 
 use bytes::Bytes;
-use keylapse::internals::{AckReply, End, Followed, Held, Settle, SettleReply};
+use keylapse_wire::{AckReply, End, Followed, Held, Settle, SettleReply};
 
 use super::{Life, Oracle, promise};
 use crate::model::machine::driver::Verdict;

@@ -22,8 +22,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use keylapse::Cancelled;
-use keylapse::internals::{CancelId, Held, LetterBounds, ReplayId, Scan, Token, WireWhen};
 use keylapse::timers::ArmingId;
+use keylapse_connection::id::{CancelId, ReplayId, Token};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Held, LetterBounds, Scan};
 
 use self::sleeper::Sleeper;
 use super::call::{Answer, Call};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{Look, QUARANTINE_AT};
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::{Look, QUARANTINE_AT};
 
 use super::{Entry, Life, Oracle, promise};
 use crate::model::machine::clients::KEYS;

@@ -1,7 +1,7 @@
 //! A listener that sleeps until the head it knows of.
 
-use keylapse::internals::event::Event;
-use keylapse::internals::{Heads, Held, Index};
+use keylapse::inside::hearing::event::Event;
+use keylapse_wire::{Heads, Held, Index};
 
 use super::{Oracle, promise};
 use crate::model::machine::driver::{Sight, Verdict};

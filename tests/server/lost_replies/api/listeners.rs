@@ -1,8 +1,8 @@
 //! Claims, acks and retries.
 
-use keylapse::internals::scripts;
 use keylapse::{Cancelled, Done, Failure, Lapse};
 use keylapse_support::Then;
+use keylapse_wire::scripts;
 
 use super::{BOTH, Line, next_ids, stop, topic};
 use crate::server::support::{Running, listener, reporting, until_lost};

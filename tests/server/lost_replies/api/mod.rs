@@ -8,10 +8,10 @@ mod torn;
 
 use std::time::Duration;
 
-use keylapse::internals::scripts::Script;
 use keylapse::stats::TopicStats;
 use keylapse::{Backoff, Client, Done, Lapse, Listener, ListenerBuilder, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then};
+use keylapse_wire::scripts::Script;
 
 use crate::server::support::{Reports, Running, listener, load_scripts, reporting, show_log};
 

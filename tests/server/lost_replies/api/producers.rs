@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use keylapse::internals::scripts;
 use keylapse::timers::{Durably, TriggerKey};
 use keylapse::{Arming, Cancelled, NewArm};
 use keylapse_support::{Then, command, skipped_on_a_cluster};
+use keylapse_wire::scripts;
 
 use super::{BOTH, Line, topic};
 

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{StreamExt, iter};
-use keylapse::internals::scripts;
 use keylapse::{Arming, Backoff, Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Proxy, Reach, Server, Then, eventually};
+use keylapse_wire::scripts;
 
 use super::{ANSWER_WITHIN, runs_of, stop, topic};
 use crate::server::capture::Capture;

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::{DeadReason, Replayed};
-use keylapse::internals::record::{Record, State};
-use keylapse::internals::{
-    self, CancelId, Claim, Claimed, Group, Held, NewTimer, Op, OpCall, OpFlags, OpReply, Replay, ReplayId,
-    Settle, SettleReply, Token, WireWhen,
-};
 use keylapse::{Arming, Cancelled};
+use keylapse_connection::id::{CancelId, ReplayId, Token};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
+use keylapse_wire::record::{Record, State};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{
+    self, Claim, Claimed, Group, Held, NewTimer, Op, OpCall, OpFlags, OpReply, Replay, Settle, SettleReply,
+};
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
 
@@ -85,7 +86,7 @@ impl Twin {
         let alone = index == Index::Quarantine;
         let beside = before.workers[worker].attempts.iter().flatten();
         let call = Claim {
-            index: if alone { internals::Index::Quarantine } else { internals::Index::Due },
+            index: if alone { keylapse_wire::Index::Quarantine } else { keylapse_wire::Index::Due },
             slot: self.slots[worker],
             token: self.tokens[usize::from(token)],
             repeat,
@@ -119,13 +120,13 @@ impl Twin {
                 let reply = self.store.ack(&self.at, false, &[held]).await.expect("it can be acked");
                 return Some(Answer::Settled(reply.gone.is_empty()));
             }
-            End::Retry => internals::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
-            End::Snooze => internals::End::Snooze { delay: FAR, attempt: now, snoozes, history },
-            End::Again(id) => internals::End::Again { delay: FAR, arming: arming(number, id) },
-            End::Dead => internals::End::Dead { reason: DeadReason::Permanent, history },
-            End::Release => internals::End::Release,
+            End::Retry => keylapse_wire::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
+            End::Snooze => keylapse_wire::End::Snooze { delay: FAR, attempt: now, snoozes, history },
+            End::Again(id) => keylapse_wire::End::Again { delay: FAR, arming: arming(number, id) },
+            End::Dead => keylapse_wire::End::Dead { reason: DeadReason::Permanent, history },
+            End::Release => keylapse_wire::End::Release,
         };
-        let released = end == internals::End::Release;
+        let released = end == keylapse_wire::End::Release;
         let replies = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
         let done = replies.expect("it can be settled").each[0] != SettleReply::Gone;
         if released && done && after.timers[number].score == Phase::Past {

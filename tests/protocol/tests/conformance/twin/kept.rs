@@ -1,9 +1,9 @@
 //! What is kept of each key, on the server and in the model.
 
-use keylapse::internals::Token;
-use keylapse::internals::record::{Record, State};
 use keylapse::timers::ArmingId;
+use keylapse_connection::id::Token;
 use keylapse_protocol::model::{DEATHS, Index, Run, Timer, World};
+use keylapse_wire::record::{Record, State};
 
 use super::{Difference, Twin, arming, key};
 

@@ -5,11 +5,13 @@ mod kept;
 
 use bytes::Bytes;
 use keylapse::Rescheduled;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Held, LetterBounds, Op, OpFlags, OpReply, SlotId, Store, Token, WireWhen};
 use keylapse::timers::ArmingId;
+use keylapse_connection::id::{SlotId, Token};
 use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Timer, WORKERS, World};
 use keylapse_support::Server;
+use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse_wire::time::WireWhen;
+use keylapse_wire::{Held, LetterBounds, Op, OpFlags, OpReply, Store};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
