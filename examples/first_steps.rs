@@ -62,7 +62,7 @@ async fn main() -> keylapse::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use keylapse::testing::TestBed;
+    use keylapse_testing::TestBed;
 
     use super::*;
 

@@ -135,7 +135,7 @@ async fn main() -> keylapse::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use keylapse::testing::TestBed;
+    use keylapse_testing::TestBed;
 
     use super::*;
 
@@ -176,7 +176,7 @@ mod tests {
         let (bed, orders) = shop().await?;
         assert!(orders.settle("A-1", State::Paid));
         let run = bed.until_ran(&unpaid_orders()?, ["A-1"]).await;
-        assert_eq!(run.end, Some(keylapse::testing::End::Returned(Outcome::Drop)));
+        assert_eq!(run.end, Some(keylapse_testing::End::Returned(Outcome::Drop)));
         assert_eq!(state(&orders), Some(State::Paid));
         Ok(())
     }

@@ -104,7 +104,7 @@ async fn main() -> keylapse::Result<()> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use keylapse::testing::{Run, TestBed};
+    use keylapse_testing::{Run, TestBed};
 
     use super::*;
 

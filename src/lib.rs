@@ -62,7 +62,7 @@
 //!
 //! # Tests
 //!
-//! The feature `testing` brings `keylapse::testing`: your handlers under the real
+//! The feature `testing` brings `keylapse_testing`: your handlers under the real
 //! listener, in virtual time, with notifications that a test can break.
 //!
 //! # Logs
@@ -93,15 +93,14 @@ mod lease;
 mod listener;
 mod outcome;
 mod payload;
+#[cfg(test)]
+mod rig;
 mod roles;
 mod rounds;
 mod runtime;
 mod schedule;
 mod servers;
 pub mod stats;
-#[cfg(feature = "testing")]
-#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
-pub mod testing;
 mod topic;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]

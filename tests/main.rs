@@ -6,8 +6,10 @@
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 mod crash;
+mod fuzzing;
 mod kit;
 mod limits;
+mod listening;
 mod model;
 mod produce;
 mod server;

@@ -1,7 +1,7 @@
 //! The servers of one arrangement.
 
-use keylapse::testing::{Cluster, Server};
 use keylapse_bench::Fault;
+use keylapse_testing::{Cluster, Server};
 
 /// They end with this value.
 pub(crate) enum Servers {
@@ -32,7 +32,7 @@ impl Servers {
     pub(crate) fn each(&self) -> Vec<String> {
         match self {
             Self::One(server) => vec![server.url()],
-            Self::Several(cluster) => cluster.nodes().iter().map(keylapse::testing::Node::url).collect(),
+            Self::Several(cluster) => cluster.nodes().iter().map(keylapse_testing::Node::url).collect(),
         }
     }
 }

@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Attached keys lie on a server, so these tests have one to throw away.
 #[cfg(test)]
 mod tests {
-    use keylapse::testing::Server;
+    use keylapse_testing::Server;
 
     use super::*;
 

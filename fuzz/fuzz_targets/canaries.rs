@@ -1,3 +1,8 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| keylapse::fuzzing::canaries(data));
+#[path = "../../tests/fuzzing/canaries.rs"]
+mod canaries;
+#[path = "../../src/fuzzing/input.rs"]
+mod input;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| canaries::canaries(data));

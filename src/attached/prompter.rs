@@ -247,8 +247,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::rig::Rig;
     use crate::runtime::{Gauge, NodeState};
-    use crate::testing::TestBed;
     use crate::time::ServerTime;
     use crate::wire::NodeId;
     use crate::{Attached, Done, Expired, Failure, Lapse, Listener, Topic};
@@ -263,7 +263,7 @@ mod tests {
 
     impl Scene {
         fn start() -> Self {
-            let bed = TestBed::new();
+            let bed = Rig::new();
             let lapsed = |_: Lapse<Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
             let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap().partitions(16));
             let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();

@@ -4,8 +4,6 @@
 //! replays the corpus through the same functions, without a fuzzer. Nothing of this is compiled
 //! into the library that users get.
 
-#[cfg(any(test, feature = "testing"))]
-mod canaries;
 #[cfg(test)]
 mod corpus;
 mod event_route;
@@ -23,8 +21,6 @@ mod router;
 mod topic_config;
 mod url;
 
-#[cfg(any(test, feature = "testing"))]
-pub use canaries::canaries;
 pub use event_route::event_route;
 pub use matcher::matcher;
 pub use pattern_parse::pattern_parse;

@@ -1,11 +1,11 @@
 //! The listener: all roles, put together.
 
 mod builder;
+#[cfg(test)]
+mod defaults_tests;
 mod health;
 mod run;
 mod start;
-#[cfg(test)]
-mod tests;
 
 pub use self::builder::ListenerBuilder;
 pub use self::health::{AttachedBacklog, Health, Places, TopicHealth};

@@ -291,13 +291,14 @@ mod tests {
     use crate::lapse::Lapse;
     use crate::listener::Listener;
     use crate::outcome::{Done, Failure};
-    use crate::testing::{Fault, TestBed};
+    use crate::rig::Rig;
     use crate::topic::Topic;
+    use keylapse_testserver::Fault;
 
     /// A claim while these faults are ahead: whether it was answered, after how many
     /// seconds, and how often it was made.
     async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
-        let bed = TestBed::new();
+        let bed = Rig::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>();
         let listener = Listener::builder(bed.client()).on(topic, handler).build().unwrap();
@@ -313,13 +314,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_has_taken_nothing_and_is_the_callers_to_ask_again() {
-        let refused = Fault::Refused(ErrorKind::Unavailable);
+        let refused = Fault::Refused("LOADING");
         assert_eq!(claim(&[(refused, 1)]).await, (false, 0, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_unanswered_is_repeated_whatever_the_repeats_hear() {
-        let refused = Fault::Refused(ErrorKind::Unavailable);
+        let refused = Fault::Refused("LOADING");
         assert_eq!(claim(&[(Fault::Unanswered, 1)]).await, (true, 0, 2));
         assert_eq!(claim(&[(Fault::Unanswered, 2)]).await, (true, 0, 3));
         assert_eq!(claim(&[(Fault::Unanswered, 1), (refused, 2)]).await, (true, 0, 4));

@@ -165,20 +165,20 @@ mod tests {
 
     use super::*;
     use crate::attached::{Attached, AttachedRoles, Hearing};
-    use crate::error::ErrorKind;
     use crate::events::Canary;
     use crate::id::Token;
     use crate::lapse::Lapse;
     use crate::listener::Listener;
     use crate::outcome::{Done, Failure};
-    use crate::testing::{Fault, TestBed};
+    use crate::rig::Rig;
     use crate::topic::Topic;
     use crate::wire::{Held, Index};
+    use keylapse_testserver::Fault;
 
     #[tokio::test(start_paused = true)]
     async fn wake_ups_and_fences_do_not_wait_behind_a_parked_attached_partition() {
-        let bed = TestBed::new();
-        bed.calls().fail("note", Fault::Refused(ErrorKind::WrongType), 100_000);
+        let bed = Rig::new();
+        bed.calls().fail("note", Fault::Refused("WRONGTYPE"), 100_000);
         let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
         let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
         let listener = Listener::builder(bed.client())

@@ -116,7 +116,7 @@ async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TestBed;
+    use crate::rig::Rig;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -127,7 +127,7 @@ mod tests {
     /// How many calls it took to touch batches of so many keys, one after the other in this distance,
     /// and how long after the last deadline that went on.
     async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
-        let bed = TestBed::new();
+        let bed = Rig::new();
         let (touches, work) = touches(bed.client().store.clone());
         let start = Instant::now();
         (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keys_beyond_eight_mebibytes_are_left_to_the_server_and_a_call_takes_one() {
-        let bed = TestBed::new();
+        let bed = Rig::new();
         let (touches, work) = touches(bed.client().store.clone());
         let key = Bytes::from(vec![b'k'; 4096]);
         for _ in 0..10 {

@@ -177,12 +177,12 @@ mod tests {
     use crate::lapse::Lapse;
     use crate::listener::Listener;
     use crate::outcome::{Done, Failure};
-    use crate::testing::TestBed;
+    use crate::rig::Rig;
     use crate::topic::Topic;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_said_during_a_sweep_leads_to_the_next() {
-        let bed = TestBed::new();
+        let bed = Rig::new();
         let topic = Topic::<u32>::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
         let runtime = Listener::builder(bed.client()).on(topic, handler).build().unwrap().runtime;

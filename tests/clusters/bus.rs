@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::eventually;
+use keylapse_testing::{Cluster, Node, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

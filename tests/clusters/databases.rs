@@ -1,8 +1,8 @@
 //! A database other than 0, which clusters of Valkey 9 can have.
 
-use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Servers};
 use keylapse_support::{app_user_line, connect};
+use keylapse_testing::{Cluster, Node};
 
 use crate::reach::{FLAGS, as_app, assert_nothing_refused, valkey_9};
 use crate::through::Through;

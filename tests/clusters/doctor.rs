@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylapse::testing::{Node, Reply};
 use keylapse::{Client, Schedule, Topic};
 use keylapse_console::Console;
 use keylapse_console::doctor::Diagnosis;
 use keylapse_support::eventually;
+use keylapse_testing::{Node, Reply};
 
 use crate::reach::{as_app, cluster, sentinel_group};
 use crate::support::PATIENCE;

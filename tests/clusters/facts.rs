@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
-use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::{Direction, Proxy, connect, eventually};
+use keylapse_testing::{Cluster, Node, Reply};
 use redis::aio::PubSub;
 use tokio::time::timeout;
 

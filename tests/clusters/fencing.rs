@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::testing::{Node, SentinelGroup};
 use keylapse::timers::{Durably, TimerPhase};
 use keylapse::{Lapse, Listener, Schedule};
 use keylapse_support::eventually;
+use keylapse_testing::{Node, SentinelGroup};
 
 use crate::load::topic;
 use crate::support::{PATIENCE, Running, gated};

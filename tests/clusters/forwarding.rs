@@ -2,7 +2,7 @@
 
 use keylapse::Schedule;
 use keylapse::forward::{ForwardTo, Forwarded};
-use keylapse::testing::Reply;
+use keylapse_testing::Reply;
 
 use crate::reach;
 

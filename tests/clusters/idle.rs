@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use keylapse::testing::Cluster;
 use keylapse::{Done, Failure, Lapse, Listener, Topic};
 use keylapse_support::Proxy;
+use keylapse_testing::Cluster;
 use keylapse_wire::scripts;
 
 use crate::support::{Running, show_log};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::Replayed;
-use keylapse::testing::{Cluster, Reply};
 use keylapse::timers::{Durably, TriggerKey};
 use keylapse::{Backoff, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse_testing::{Cluster, Reply};
 
 use keylapse_console::Console;
 use keylapse_support::{APP_PASSWORD, APP_USER, eventually};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
+use keylapse_testing::{Cluster, Node};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::outcome::{Outcome, Start, Starts};

@@ -1,8 +1,8 @@
 //! Sentinels that have a login of their own.
 
-use keylapse::testing::{Node, Reply, SentinelGroup};
 use keylapse::{Client, ErrorKind, Schedule, Servers};
 use keylapse_support::eventually;
+use keylapse_testing::{Node, Reply, SentinelGroup};
 
 use crate::capture::Capture;
 use crate::reach::{as_app, assert_nothing_refused, sentinel_builder};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Schedule, Topic};
 use keylapse_console::{Console, Ending, Missed, Tail, Tailed};
 use keylapse_support::eventually;
+use keylapse_testing::{Cluster, Node};
 
 use crate::reach::{self, as_app};
 use crate::support::PATIENCE;

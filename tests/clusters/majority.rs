@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::testing::{Cluster, ClusterBuilder, Node};
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
+use keylapse_testing::{Cluster, ClusterBuilder, Node};
 
 use crate::attached::beside::Beside;
 use crate::bus::Buses;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, Node};
 use keylapse_support::Binary;
+use keylapse_testing::{Cluster, Node};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};

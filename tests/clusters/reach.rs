@@ -1,8 +1,8 @@
 //! How the library reaches the servers of these tests: as the user of `redis.conf` with the least rights, on every node.
 //! What the harness and a test itself have to say goes as the default user, who may do everything.
 
-use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
 use keylapse_support::{APP_PASSWORD, APP_USER, Binary, Version, app_user_line, skipped};
+use keylapse_testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
 
 /// What servers announce: all that attached topics can make use of.
 pub(crate) const FLAGS: &str = "KExg$";

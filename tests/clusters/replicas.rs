@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use keylapse::Schedule;
 use keylapse::health::EventMode;
-use keylapse::testing::{Node, Reply};
 use keylapse::timers::Durably;
 use keylapse_support::eventually;
+use keylapse_testing::{Node, Reply};
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Node, Reply};
 use keylapse_support::{APP_USER, eventually};
+use keylapse_testing::{Node, Reply};
 
 use crate::load::Load;
 use crate::reach;

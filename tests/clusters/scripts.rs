@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::testing::{Node, Reply};
+use keylapse_testing::{Node, Reply};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};

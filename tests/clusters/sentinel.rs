@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::testing::SentinelGroup;
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Servers};
 use keylapse_support::took_at_most;
+use keylapse_testing::SentinelGroup;
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Node, Reply, SentinelGroup};
 use keylapse::{Client, Error, ErrorKind};
 use keylapse_support::{Proxy, eventually};
+use keylapse_testing::{Node, Reply, SentinelGroup};
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::testing::{Node, Reply};
 use keylapse::{Client, Done, Expiry, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
+use keylapse_testing::{Node, Reply};
 
 use crate::attached::scene::{Notes, order, orders};
 use crate::load::topic;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use keylapse::testing::{Node, Reply};
 use keylapse::{Client, ErrorKind, Schedule, Servers, Tls};
 use keylapse_support::{APP_USER, Authority, eventually, skipped, tls_settings, write};
+use keylapse_testing::{Node, Reply};
 use tempfile::TempDir;
 
 use crate::load::{FIRST, impatient};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylapse::attach::Treatment;
-use keylapse::testing::{Listening, Notifications, Reply, TestBed};
 use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic};
+use keylapse_testing::{Listening, Notifications, Reply, TestBed};
 use tokio::sync::mpsc;
 
 use crate::kit::support::ms;

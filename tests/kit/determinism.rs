@@ -1,7 +1,7 @@
 //! The same test twice does the same.
 
-use keylapse::testing::{Notifications, Run, TestBed};
 use keylapse::{Failure, Lapse, Outcome};
+use keylapse_testing::{Notifications, Run, TestBed};
 
 use crate::kit::support::{arm, ms, reminders, secs};
 

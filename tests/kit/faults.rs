@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::handler::LapseSource;
-use keylapse::testing::{Notifications, Run, TestBed};
+use keylapse_testing::{Notifications, Run, TestBed};
 
 use crate::kit::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};
 

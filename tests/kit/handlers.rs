@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use keylapse::dead_letters::DeadReason;
 use keylapse::handler::{FailureError, Handler, State};
-use keylapse::testing::{End, TestBed};
 use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, ListenerBuilder, Outcome};
+use keylapse_testing::{End, TestBed};
 
 use crate::kit::support::{arm, bed_with_one, reminders, secs, succeed};
 

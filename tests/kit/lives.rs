@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
 use keylapse::handler::Handler;
-use keylapse::testing::{End, TestBed};
 use keylapse::{Backoff, Cancelled, Done, ErrorKind, Failure, Lapse, Outcome};
 use keylapse_console::Console;
+use keylapse_testing::{End, TestBed};
 use tokio::sync::Semaphore;
 
 use crate::kit::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};

@@ -1,4 +1,4 @@
-//! The test kit, tested: `keylapse::testing`.
+//! The test kit, tested: `keylapse_testing`.
 
 mod attached;
 mod determinism;

@@ -2,7 +2,7 @@
 
 use keylapse::handler::LapseSource;
 use keylapse::stats::Stats;
-use keylapse::testing::{Run, TestBed};
+use keylapse_testing::{Run, TestBed};
 
 use crate::kit::support::{arm, bed, listen, ms, reminders, secs, succeed};
 

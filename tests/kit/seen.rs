@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use keylapse::dead_letters::Replayed;
 use keylapse::health::{EventMode, Health};
-use keylapse::testing::TestBed;
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Outcome, Rescheduled, Topic};
+use keylapse_testing::TestBed;
 use tracing::{Span, span};
 
 use crate::kit::support::{arm, listen, ms, pick, play, reminders, secs, succeed};

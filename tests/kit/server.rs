@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use keylapse::testing::{Notifications, Server};
 use keylapse::{Client, Done, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
+use keylapse_testing::{Notifications, Server};
 
 use crate::kit::support::reminders;
 

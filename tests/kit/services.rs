@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
 use keylapse::handler::FailureError;
-use keylapse::testing::{End, TestBed};
 use keylapse::tower::ServiceHandler;
 use keylapse::{Done, Failure, Lapse, Outcome};
+use keylapse_testing::{End, TestBed};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::testing::TestBed;
 use keylapse::{Done, Failure, Lapse, Schedule};
+use keylapse_testing::TestBed;
 
 use crate::kit::support::reminders;
 

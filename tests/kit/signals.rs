@@ -1,7 +1,7 @@
 //! What a bed waits for, and what it says when it waits in vain.
 
-use keylapse::testing::{End, TestBed};
 use keylapse::{Done, Failure, Lapse, Outcome};
+use keylapse_testing::{End, TestBed};
 
 use crate::kit::support::{arm, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 

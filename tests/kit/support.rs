@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keylapse::handler::Handler;
 use keylapse::stats::Stats;
-use keylapse::testing::{Listening, TestBed};
 use keylapse::{Backoff, Done, Failure, Lapse, Topic};
+use keylapse_testing::{Listening, TestBed};
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use keylapse::limits::MAX_DELAY;
-use keylapse::testing::TestBed;
 use keylapse::timers::Durably;
 use keylapse::{Attached, ErrorKind, NewArm, Result, Schedule, Topic};
 use keylapse_console::{Action, Console};
+use keylapse_testing::TestBed;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

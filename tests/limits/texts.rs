@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 use std::{fmt, io};
 
-use keylapse::testing::TestBed;
 use keylapse::{Backoff, Client, ErrorKind, Failure, Lapse, Schedule, Topic};
+use keylapse_testing::TestBed;
 use tokio::io::DuplexStream;
 
 use super::within_deadline;

@@ -4,7 +4,7 @@
 #[allow(dead_code)] // as that suite needs it
 mod support;
 
-use keylapse::testing::TestBed;
+use keylapse_testing::TestBed;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use support::play;

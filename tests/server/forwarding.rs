@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use keylapse::forward::{ForwardTo, Forwarded};
-use keylapse::testing::{Reply, TestBed};
 use keylapse::{Client, ErrorKind, Schedule};
 use keylapse_support::{Proxy, Server, Then};
+use keylapse_testing::{Reply, TestBed};
 use keylapse_wire::scripts;
 use redis::{FromRedisValue, from_redis_value};
 

@@ -28,6 +28,7 @@
 
 mod acl;
 mod builder;
+mod calls;
 mod carrier;
 mod client;
 mod clock;
@@ -55,6 +56,7 @@ mod value;
 
 pub use builder::Builder;
 pub use bytes::Bytes;
+pub use calls::{Calls, Fault};
 pub use carrier::{Carrier, Message, Passage};
 pub use intercept::{Intervention, Request};
 pub use relay::{Relayed, relay};

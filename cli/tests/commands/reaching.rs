@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse::{Client, Schedule, Servers, Tls, Topic};
 use keylapse_support::{Authority, skipped, tls_settings, write};
+use keylapse_testing::{Cluster, SentinelGroup};
 
 use crate::commands::scene::{Do, Ran, run_at};
 

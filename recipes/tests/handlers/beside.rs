@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use keylapse::testing::TestBed;
 use keylapse::{Backoff, Failure, Listener, NewArm, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually};
+use keylapse_testing::TestBed;
 use recipes::beside::{batch, heartbeat, limit, pull, session};
 use recipes::stage::ledger::Event;
 

@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use keylapse::testing::{Listening, TestBed};
+use keylapse_testing::{Listening, TestBed};
 use recipes::cron::with_keylapse::{Plan, arm_next, begin, run, runs, slots};
 use recipes::stage::ledger::Event;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use keylapse::testing::{End, TestBed};
 use keylapse::{Done, Lapse};
+use keylapse_testing::{End, TestBed};
 use recipes::delay::with_keylapse::{handle, messages, send};
 use recipes::stage::World;
 use recipes::stage::ledger::Event;

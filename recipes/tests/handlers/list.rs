@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keylapse::NewArm;
 use keylapse::dead_letters::DeadReason;
-use keylapse::testing::TestBed;
+use keylapse_testing::TestBed;
 use recipes::list::with_keylapse::{mail, sales, sold};
 use recipes::stage::ledger::Event;
 

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::testing::{End, Run, TestBed};
 use keylapse::{Outcome, Topic};
 use keylapse_support::eventually;
+use keylapse_testing::{End, Run, TestBed};
 use recipes::lock::with_keylapse::{App, ask, handle, statements};
 use recipes::stage::ledger::Event;
 use redis::AsyncCommands;

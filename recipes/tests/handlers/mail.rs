@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::testing::{End, TestBed};
 use keylapse::{ErrorKind, Priority, Topic};
+use keylapse_testing::{End, TestBed};
 use recipes::mail::with_keylapse::{Mail, deliver, mails, send};
 use recipes::stage::ledger::Event;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use keylapse::ErrorKind;
 use keylapse::dead_letters::DeadReason;
-use keylapse::testing::TestBed;
 use keylapse_console::Console;
+use keylapse_testing::TestBed;
 use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
 use recipes::stage::ledger::Event;
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use keylapse::testing::TestBed;
+use keylapse_testing::TestBed;
 use recipes::stage::ledger::Event;
 use recipes::topics::with_keylapse::{UNOPENED, UNPAID, close, orders, packets, pay, pay_back, place, send};
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use keylapse::testing::TestBed;
+use keylapse_testing::TestBed;
 use recipes::stage::ledger::Event;
 use recipes::zset::with_keylapse::{close, orders, place};
 

@@ -15,8 +15,8 @@ use crate::lapse::Lapse;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure};
 use crate::policy::Capture;
+use crate::rig::Rig;
 use crate::runtime::Gauge;
-use crate::testing::TestBed;
 use crate::time::Reading;
 use crate::topic::Topic;
 use crate::wire::{Deed, Found, Judged, Life, NodeId};
@@ -37,7 +37,7 @@ fn reader_of(
     deadlines: &Arc<KnownDeadlines>,
     writers: HashMap<usize, Writes>,
 ) -> (StreamReader, mpsc::Receiver<Touch>) {
-    let bed = TestBed::new();
+    let bed = Rig::new();
     let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
     let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap());
     let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
@@ -376,7 +376,7 @@ async fn what_is_announced_before_the_first_canary_is_kept_of_a_server_that_come
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_for_the_reader_is_counted_and_heard_of_before_what_comes_then() {
     const SENT: usize = 2 * WAITING / 4096;
-    let bed = TestBed::new();
+    let bed = Rig::new();
     let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
     let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap());
     let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();

@@ -5,24 +5,24 @@ use super::*;
 use crate::attached::Attached;
 use crate::attached::known::KnownDeadlines;
 use crate::attached::request::{Readers, Room};
-use crate::error::ErrorKind;
 use crate::id::ArmingId;
 use crate::lapse::Lapse;
 use crate::listener::{AttachedBacklog, Listener};
 use crate::outcome::{Done, Failure};
 use crate::policy::{Capture, Fields};
+use crate::rig::Rig;
 use crate::runtime::Gauge;
-use crate::testing::{Fault, TestBed};
 use crate::time::ServerTime;
 use crate::topic::Topic;
 use crate::wire::{Identity, NodeId, Position};
+use keylapse_testserver::Fault;
 
 /// A value of which eight fill the room.
 const LARGE: Capture = Capture { cap: (1 << 20) - 500, dumps: false, fields: Fields::None };
 
 /// The writer of the only partition of `a:{id}`, which runs.
 struct Scene {
-    bed: TestBed,
+    bed: Rig,
     context: Context,
     writes: Writes,
     _running: JoinSet<()>,
@@ -32,7 +32,7 @@ struct Scene {
 
 impl Scene {
     fn start() -> Self {
-        let bed = TestBed::new();
+        let bed = Rig::new();
         let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
         let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap()).keep_values(1024);
         let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
@@ -97,7 +97,7 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_known_once_its_enrolment_is_written_and_not_if_that_is_refused_or_unknown() {
-    for fault in [None, Some(Fault::Refused(ErrorKind::WrongType)), Some(Fault::Unanswered)] {
+    for fault in [None, Some(Fault::Refused("WRONGTYPE")), Some(Fault::Unanswered)] {
         let scene = Scene::start();
         scene.enrol("first", Taken::default()).await;
         assert!(scene.written().await && scene.is_covered("first"));
@@ -136,7 +136,7 @@ async fn room_is_taken_until_what_was_read_is_written() {
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
     let scene = Scene::start();
-    scene.bed.calls().fail("note", Fault::Refused(ErrorKind::WrongType), 1_000_000);
+    scene.bed.calls().fail("note", Fault::Refused("WRONGTYPE"), 1_000_000);
     scene.note("a").await;
     for _ in 0..20 {
         let room = timeout(2 * PARKED, scene.context.room.take(1, 100, &LARGE)).await.expect("room");

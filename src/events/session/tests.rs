@@ -8,10 +8,10 @@ use tokio::task::unconstrained;
 
 use super::*;
 use crate::events::{Decoder, Question, Source};
-use crate::testing::TestBed;
+use crate::rig::Rig;
 
 /// On this test bed, with a share of nothing.
-fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
+fn supervisor(bed: &Rig, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
     let (events, passed) = mpsc::channel(10);
     let server = bed.client().store.topology().only().expect("one server").clone();
     let decoder = Decoder::new("keylapse", 0, &[], attached, false);
@@ -24,7 +24,7 @@ fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver
 /// Else its session would look for what is due without end, and nothing else would run on the listener's thread.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later() {
-    let bed = TestBed::new();
+    let bed = Rig::new();
     let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
     let mut session = Session::open(&supervisor).await.expect("a subscription");
     session.share.canaries = Some("keylapse:{canary/0}".into());
@@ -39,7 +39,7 @@ async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later
 
 #[tokio::test(start_paused = true)]
 async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
-    let bed = TestBed::new();
+    let bed = Rig::new();
     let (supervisor, mut passed) = supervisor(&bed, &[]);
     let mut session = Session::open(&supervisor).await.expect("a subscription");
     for (after, dropped, reported) in
@@ -56,7 +56,7 @@ async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
 /// Else all that are asked for would be sent to a server that answers none.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answered() {
-    let bed = TestBed::new();
+    let bed = Rig::new();
     let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
     for is_subscribed in [true, false] {
         let (asking, mut asked) = mpsc::channel(2 * TOUCHES);

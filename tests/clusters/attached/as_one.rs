@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylapse::Expiry;
-use keylapse::testing::Node;
 use keylapse_support::Binary;
+use keylapse_testing::Node;
 
 use crate::attached::scene::{Run, Scene, Writer, order};
 use crate::reach::{cluster_builder, that_move_slots_as_one};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::testing::{Cluster, Node, SentinelGroup};
 use keylapse_support::eventually;
+use keylapse_testing::{Cluster, Node, SentinelGroup};
 use tokio::task::JoinHandle;
 
 use crate::attached::scene::{Notes, Running, Writer};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use keylapse::health::EventMode;
-use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::{Proxy, eventually};
+use keylapse_testing::{Cluster, Node, Reply};
 
 use crate::attached::scene::{Notes, Scene, Writer, order, three};
 use crate::reach;

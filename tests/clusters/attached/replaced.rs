@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::join_all;
 use keylapse::Expiry;
-use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::{Proxy, eventually};
+use keylapse_testing::{Cluster, Node, Reply};
 use redis::aio::PubSub;
 use tokio::time::timeout;
 

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use keylapse::handler::Handler;
 use keylapse::health::EventMode;
 use keylapse::stats::AttachedStats;
-use keylapse::testing::{Cluster, Node, Reply};
 use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Listener, Topic};
 use keylapse_support::{Plain, eventually};
+use keylapse_testing::{Cluster, Node, Reply};
 use tokio::task::JoinHandle;
 
 use crate::load::{AROUND, Times};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::testing::{Node, SentinelGroup};
 use keylapse_support::eventually;
+use keylapse_testing::{Node, SentinelGroup};
 
 use crate::attached::scene::{Notes, Running, Writer, order};
 use crate::support::PATIENCE;

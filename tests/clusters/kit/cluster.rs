@@ -1,7 +1,7 @@
 //! The cluster to throw away.
 
 use keylapse::ErrorKind;
-use keylapse::testing::{Cluster, Node, Reply};
+use keylapse_testing::{Cluster, Node, Reply};
 
 #[tokio::test]
 async fn six_nodes_are_a_cluster_as_long_as_it_is_kept() {

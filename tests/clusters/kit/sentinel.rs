@@ -1,6 +1,6 @@
 //! The group that sentinels watch, to throw away.
 
-use keylapse::testing::{Node, Reply, SentinelGroup};
+use keylapse_testing::{Node, Reply, SentinelGroup};
 
 #[tokio::test]
 async fn sentinels_replace_a_killed_master_and_the_old_one_comes_back_as_a_replica() {

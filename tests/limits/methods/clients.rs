@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::testing::TestBed;
 use keylapse::{Client, Done, Lapse, Listener, Schedule, Servers, Topic};
+use keylapse_testing::TestBed;
 
 use super::values::{DURATIONS, NUMBERS, SIZES, long, texts};
 use super::{Case, or_refused, paused};

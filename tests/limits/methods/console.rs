@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::testing::TestBed;
 use keylapse::{Attached, Failure, Lapse, Topic};
 use keylapse_console::{Action, Console, Cursor, EntryState, Filter, JournalCursor, KnownTopic, Limits};
+use keylapse_testing::TestBed;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SIZES, texts, whens};
 use super::{Case, or_refused, paused};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, Listening, SentinelGroup, TestBed};
 use keylapse::{Done, Failure, Lapse, Topic};
+use keylapse_testing::{Cluster, Listening, SentinelGroup, TestBed};
 
 use super::values::{DURATIONS, SIZES, texts, times};
 use super::{Case, ends, paused};

@@ -7,9 +7,9 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::forward::ForwardTo;
 use keylapse::pattern::Captures;
 use keylapse::stats::Distribution;
-use keylapse::testing::TestBed;
 use keylapse::timers::{ArmingId, Durably};
 use keylapse::{Arming, Done, Failure, Key, Lapse, NewArm, Outcome, Schedule, Topic, When};
+use keylapse_testing::TestBed;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SHARES, SIZES, long, texts, whens};
 use super::{Case, or_refused, paused};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylapse::attach::WriteBack;
-use keylapse::testing::TestBed;
 use keylapse::{Attached, Backoff, Done, Expired, Failure, Lapse, Topic};
+use keylapse_testing::TestBed;
 use serde_json::Value;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SIZES, texts};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::{FutureExt, LocalBoxFuture};
-use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse::{Schedule, Topic};
 use keylapse_support::{Authority, Builder, Fsync, Reach, Server, eventually, write};
+use keylapse_testing::{Cluster, SentinelGroup};
 
 use super::Shown;
 use crate::commands::scene::PATIENCE;

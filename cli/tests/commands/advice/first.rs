@@ -1,7 +1,7 @@
 //! A reason that keeps everything else from being looked at is the only finding. Other commands give the same reason.
 
-use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse_support::{Server, eventually};
+use keylapse_testing::{Cluster, SentinelGroup};
 use serde_json::Value;
 
 use super::findings;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, SentinelGroup};
+use keylapse_testing::{Cluster, SentinelGroup};
 
 use super::run::{FLAGS, SERVES_THE_REST, run, shard_cast};
 use super::{Group, Outcome, ShardFault, ShardPlan, Stage};

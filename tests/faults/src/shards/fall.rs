@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::testing::Node;
+use keylapse_testing::Node;
 use tokio::time::{Instant, sleep};
 
 use super::{Stage, witness};

@@ -1,6 +1,6 @@
 //! The servers of a run: some share the work, or one does it and others wait for its place.
 
-use keylapse::testing::{Cluster, Node, Reply, SentinelGroup};
+use keylapse_testing::{Cluster, Node, Reply, SentinelGroup};
 
 use crate::job::{SHARDS, shard};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::testing::Cluster;
 use keylapse_support::Proxy;
+use keylapse_testing::Cluster;
 use tokio::time::{Instant, sleep};
 
 use super::{Group, Outcome, ShardPlan, Stage, witness};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use keylapse::testing::{Node, Reply};
 use keylapse_support::{Deadline, Proxy};
+use keylapse_testing::{Node, Reply};
 use tokio::time::sleep;
 
 use super::{Group, Orders};

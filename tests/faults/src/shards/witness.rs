@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::future::select_all;
-use keylapse::testing::{Node, Reply};
 use keylapse_support::eventually;
+use keylapse_testing::{Node, Reply};
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::testing::Node;
+use keylapse_testing::Node;
 use tokio::time::sleep;
 
 use super::super::Stage;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::testing::{Cluster, Node};
+use keylapse_testing::{Cluster, Node};
 
 use super::super::{Group, Stage};
 use crate::clock::now;

@@ -1,0 +1,70 @@
+//! What the harness itself has to say to a server.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError, RedisResult, Value};
+
+use crate::Reply;
+use crate::servers::{failed, reply};
+use keylapse::Result;
+
+/// Generous, since machines are busy; yet one that hangs must not hold up those that wait for others.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks one question on a connection of its own.
+pub(super) async fn ask<T: FromRedisValue>(url: &str, words: &[impl AsRef<[u8]>]) -> Result<T> {
+    let answer = raw(url, words).await;
+    let answer = answer.and_then(|answer| Ok(redis::from_redis_value(answer)?));
+    answer.map_err(|error| refused(words, &error))
+}
+
+/// The answer as it is; an error of the server is an error.
+pub(super) async fn raw(url: &str, words: &[impl AsRef<[u8]>]) -> RedisResult<Value> {
+    let mut connection = connect(url).await?;
+    command(words).query_async(&mut connection).await
+}
+
+/// The answer in the words of the test kit; an error of the server is an answer.
+pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<Reply> {
+    match raw(url, words).await {
+        Ok(answer) => Ok(reply::of(answer)),
+        Err(error) if error.code().is_some() => Ok(reply::error_of(&error)),
+        Err(error) => Err(refused(words, &error)),
+    }
+}
+
+/// Sends all of these at once, and is content if none is refused.
+pub(super) async fn tell(url: &str, commands: &[String]) -> Result<()> {
+    let mut pipeline = redis::pipe();
+    for line in commands {
+        pipeline.add_command(command(&words(line)));
+    }
+    let told = async { pipeline.exec_async(&mut connect(url).await?).await };
+    told.await.map_err(|error: RedisError| refused(commands, &error))
+}
+
+/// Of a command that has no spaces in its words.
+pub(super) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
+    let limits = AsyncConnectionConfig::new()
+        .set_response_timeout(Some(PATIENCE))
+        .set_connection_timeout(Some(PATIENCE));
+    Client::open(url)?.get_multiplexed_async_connection_with_config(&limits).await
+}
+
+fn command(words: &[impl AsRef<[u8]>]) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(word.as_ref());
+    }
+    command
+}
+
+fn refused(words: &[impl AsRef<[u8]>], error: &RedisError) -> keylapse::Error {
+    let words: Vec<_> = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect();
+    failed(format!("{} is not done: {error}", words.join(" "))).with_code(error.code())
+}

@@ -1,0 +1,111 @@
+//! What one node knows of its cluster: `CLUSTER NODES`.
+
+use std::ops::RangeInclusive;
+
+use crate::servers::{Node, failed};
+use keylapse::Result;
+
+/// All nodes, as one of them sees them.
+#[derive(Debug)]
+pub(super) struct View(Vec<Entry>);
+
+/// A line of it: `id address flags primary ping pong epoch link slots…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: String,
+    flags: Vec<String>,
+    /// The id of its primary, if it is a replica.
+    pub(super) primary: Option<String>,
+    pub(super) epoch: u64,
+    is_connected: bool,
+    pub(super) slots: Vec<RangeInclusive<u16>>,
+}
+
+impl View {
+    pub(super) async fn of(node: &Node) -> Result<Self> {
+        let text: String = node.ask("CLUSTER NODES").await?;
+        let entries: Option<_> = text.lines().map(Entry::read).collect();
+        entries.map(Self).ok_or_else(|| failed(format!("CLUSTER NODES cannot be read: {text}")))
+    }
+
+    /// The node that was asked.
+    pub(super) fn myself(&self) -> Result<&Entry> {
+        let myself = self.0.iter().find(|entry| entry.is("myself"));
+        myself.ok_or_else(|| failed("a node does not know itself"))
+    }
+
+    /// Whether the node that was asked has met this one, and believes it to be there.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.0.iter().any(|entry| entry.id == id && entry.is_well())
+    }
+
+    pub(super) fn epoch_of(&self, id: &str) -> Option<u64> {
+        self.0.iter().find(|entry| entry.id == id).map(|entry| entry.epoch)
+    }
+
+    /// What each node with slots serves, for comparison with what others believe.
+    pub(super) fn owners(&self) -> Vec<(&str, &[RangeInclusive<u16>])> {
+        let owners = self.0.iter().filter(|entry| !entry.slots.is_empty());
+        let mut owners: Vec<_> = owners.map(|entry| (&*entry.id, &*entry.slots)).collect();
+        owners.sort_by_key(|(id, _)| *id);
+        owners
+    }
+}
+
+impl Entry {
+    fn read(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [id, _address, flags, primary, _ping, _pong, epoch, link, slots @ ..] = &words[..] else {
+            return None;
+        };
+        Some(Self {
+            id: (*id).to_owned(),
+            flags: flags.split(',').map(str::to_owned).collect(),
+            primary: (*primary != "-").then(|| (*primary).to_owned()),
+            epoch: epoch.parse().ok()?,
+            is_connected: *link == "connected",
+            slots: slots.iter().filter_map(|word| range(word)).collect(),
+        })
+    }
+
+    fn is(&self, flag: &str) -> bool {
+        self.flags.iter().any(|other| other == flag)
+    }
+
+    pub(super) fn is_primary(&self) -> bool {
+        self.is("master")
+    }
+
+    pub(super) fn has(&self, slot: u16) -> bool {
+        self.slots.iter().any(|range| range.contains(&slot))
+    }
+
+    fn is_well(&self) -> bool {
+        let ill = ["fail", "fail?", "handshake", "noaddr"];
+        self.is_connected && !ill.iter().any(|flag| self.is(flag))
+    }
+}
+
+/// `93` or `0-5460`; none for `[93->-id]`, which is on its way.
+fn range(word: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    Some(first.parse().ok()?..=last.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_and_slots_on_their_way_are_not_counted() {
+        let line =
+            "07c3 127.0.0.1:7001@17001,host myself,master - 0 1426238316232 2 connected 0-9 93 [94->-0a]";
+        let entry = Entry::read(line).unwrap();
+        assert!(entry.is_primary() && entry.is_well() && entry.has(5) && entry.has(93) && !entry.has(94));
+        assert_eq!((entry.id.as_str(), entry.epoch, entry.primary), ("07c3", 2, None));
+        let line = "a1 127.0.0.1:7004@17004 slave,fail? 07c3 0 1426238317239 4 disconnected";
+        let entry = Entry::read(line).unwrap();
+        assert!(!entry.is_primary() && !entry.is_well());
+        assert_eq!(entry.primary.as_deref(), Some("07c3"));
+    }
+}

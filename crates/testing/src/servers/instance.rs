@@ -1,0 +1,236 @@
+//! One server: its process, which comes and goes, and what stays.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::servers::home::Home;
+use crate::servers::ports::Port;
+use crate::servers::process::Process;
+use crate::servers::{ask, failed};
+use keylapse::Result;
+use keylapse_connection::lock::lock;
+
+/// How long a server may take to start.
+const READY: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+const PORTS_TO_TRY: usize = 20;
+
+/// What a server shall be like.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) binary: PathBuf,
+    /// Lines of its configuration.
+    pub(super) config: Vec<String>,
+    /// Of its default user; none if there is none.
+    pub(super) password: Option<String>,
+    pub(super) kind: Kind,
+}
+
+impl Plan {
+    /// Whether it has a certificate: then it is called over TLS, by its like too.
+    fn speaks_tls(&self) -> bool {
+        self.config.iter().any(|line| line.starts_with("tls-cert-file "))
+    }
+}
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Server,
+    ClusterNode,
+    Sentinel,
+}
+
+/// A server that can end and start again: with its ports, its configuration and its directory.
+#[derive(Debug)]
+pub(super) struct Instance {
+    plan: Plan,
+    ports: Mutex<Ports>,
+    // Before `home`, so that the process has ended when its directory is removed.
+    state: Mutex<State>,
+    home: Home,
+}
+
+#[derive(Debug)]
+struct Ports {
+    data: Port,
+    /// Where nodes of a cluster talk to each other.
+    bus: Option<Port>,
+    /// Beside that of `data`, where the harness has its say.
+    tls: Option<Port>,
+}
+
+#[derive(Debug)]
+enum State {
+    Ended,
+    Running(Process),
+    /// By SIGSTOP.
+    Stopped(Process),
+}
+
+impl Instance {
+    /// Starts it on ports that are free, and waits until it answers.
+    pub(super) async fn start(plan: Plan) -> Result<Self> {
+        let home = Home::new(&plan.config).map_err(failed)?;
+        let ports = Mutex::new(Ports::free(&plan)?);
+        let instance = Self { plan, ports, state: Mutex::new(State::Ended), home };
+        instance.launch_on_any_ports().await?;
+        Ok(instance)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        lock(&self.ports).data.number()
+    }
+
+    /// None unless it is a node of a cluster.
+    pub(super) fn bus_port(&self) -> Option<u16> {
+        lock(&self.ports).bus.as_ref().map(Port::number)
+    }
+
+    /// None unless it speaks TLS.
+    pub(super) fn tls_port(&self) -> Option<u16> {
+        lock(&self.ports).tls.as_ref().map(Port::number)
+    }
+
+    pub(super) fn password(&self) -> Option<&str> {
+        self.plan.password.as_deref()
+    }
+
+    /// Where its default user connects.
+    pub(super) fn url(&self) -> String {
+        let password = self.password().map(|word| format!(":{}@", in_url(word))).unwrap_or_default();
+        format!("redis://{password}127.0.0.1:{}/", self.port())
+    }
+
+    /// The process's id; none if it has been ended.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &*lock(&self.state) {
+            State::Ended => None,
+            State::Running(process) | State::Stopped(process) => Some(process.id()),
+        }
+    }
+
+    /// Whether it can answer: it was not ended, and is not stopped.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(*lock(&self.state), State::Running(_))
+    }
+
+    /// Ends it at once (SIGKILL), also if it is stopped.
+    pub(super) fn kill(&self) {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Ended);
+        drop(state);
+    }
+
+    pub(super) fn stop(&self) -> Result<()> {
+        self.signal("STOP", State::Stopped)
+    }
+
+    pub(super) fn go_on(&self) -> Result<()> {
+        self.signal("CONT", State::Running)
+    }
+
+    fn signal(&self, name: &str, then: fn(Process) -> State) -> Result<()> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Ended) {
+            State::Ended => Err(failed(format!("the one on port {} has been ended", self.port()))),
+            State::Running(process) | State::Stopped(process) => {
+                let sent = process.signal(name).map_err(failed);
+                *state = then(process);
+                sent
+            }
+        }
+    }
+
+    /// Starts it again where it was; ends it first if it has not ended.
+    pub(super) async fn restart(&self) -> Result<()> {
+        self.kill();
+        let until = Instant::now() + READY;
+        while !self.launch().await? {
+            // The kernel has not let go of the port yet.
+            if Instant::now() >= until {
+                return Err(failed(format!("port {} stayed in use for {READY:?}", self.port())));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Starts it again, with all that it keeps, on other ports.
+    pub(super) async fn restart_elsewhere(&self) -> Result<()> {
+        self.kill();
+        self.choose_ports()?;
+        self.launch_on_any_ports().await
+    }
+
+    async fn launch_on_any_ports(&self) -> Result<()> {
+        for _ in 0..PORTS_TO_TRY {
+            if self.launch().await? {
+                return Ok(());
+            }
+            self.choose_ports()?;
+        }
+        Err(failed(format!("{PORTS_TO_TRY} free ports in a row were taken by others")))
+    }
+
+    fn choose_ports(&self) -> Result<()> {
+        let ports = Ports::free(&self.plan)?;
+        *lock(&self.ports) = ports;
+        Ok(())
+    }
+
+    /// Starts it and waits until it answers; false if somebody else has its port.
+    async fn launch(&self) -> Result<bool> {
+        let arguments = self.arguments();
+        let process = Process::start(&self.plan.binary, &arguments, &self.home);
+        let mut process = process
+            .map_err(|error| failed(format!("{} does not run: {error}", self.plan.binary.display())))?;
+        let until = Instant::now() + READY;
+        while !self.answers(process.id()).await {
+            if process.has_ended() {
+                let log = self.home.log();
+                return if log.contains("Address already in use") { Ok(false) } else { Err(failed(log)) };
+            }
+            if Instant::now() >= until {
+                return Err(failed(format!("it did not answer within {READY:?}; {}", self.home.log())));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        *lock(&self.state) = State::Running(process);
+        Ok(true)
+    }
+
+    /// What overrides the configuration, which the server may have rewritten.
+    fn arguments(&self) -> Vec<String> {
+        let mut settings = vec![("port", self.port().to_string()), ("bind", "127.0.0.1".to_owned())];
+        settings.push(("dir", self.home.path().display().to_string()));
+        settings.extend(self.bus_port().map(|port| ("cluster-port", port.to_string())));
+        settings.extend(self.tls_port().map(|port| ("tls-port", port.to_string())));
+        let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+        settings.chain((self.plan.kind == Kind::Sentinel).then(|| "--sentinel".to_owned())).collect()
+    }
+
+    /// Whether it is *this* process that answers on the port, and has loaded what it kept.
+    async fn answers(&self, process: u32) -> bool {
+        let url = self.url();
+        let Ok(info) = ask::ask::<redis::InfoDict>(&url, &["INFO", "server"]).await else { return false };
+        info.get::<u32>("process_id") == Some(process) && ask::raw(&url, &["PING"]).await.is_ok()
+    }
+}
+
+impl Ports {
+    fn free(plan: &Plan) -> Result<Self> {
+        let bus = (plan.kind == Kind::ClusterNode).then(Port::free).transpose()?;
+        let tls = plan.speaks_tls().then(Port::free).transpose()?;
+        Ok(Self { data: Port::free()?, bus, tls })
+    }
+}
+
+/// A password as it is written in a URL.
+fn in_url(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    word.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

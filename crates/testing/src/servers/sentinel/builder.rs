@@ -1,0 +1,174 @@
+//! What a group of servers and sentinels shall be like.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::servers::binary;
+use crate::servers::instance::{Kind, Plan};
+use crate::servers::sentinel::{SentinelGroup, form};
+use keylapse::Result;
+
+/// Settings for a group that is about to be started; see [`SentinelGroup::builder`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SentinelGroupBuilder {
+    pub(super) replicas: usize,
+    pub(super) sentinels: usize,
+    pub(super) name: String,
+    down_after: Duration,
+    failover_timeout: Duration,
+    pub(super) keeps_pace: bool,
+    notifications: String,
+    config: Vec<String>,
+    sentinel_config: Vec<String>,
+    binary: Option<PathBuf>,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+impl SentinelGroupBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            replicas: 2,
+            sentinels: 3,
+            name: "mymaster".to_owned(),
+            down_after: Duration::from_secs(1),
+            failover_timeout: Duration::from_secs(3),
+            keeps_pace: false,
+            notifications: "Ex".to_owned(),
+            config: Vec::new(),
+            sentinel_config: Vec::new(),
+            binary: None,
+            password: None,
+            sentinel_password: None,
+        }
+    }
+
+    /// How many replicas the master has. Default: 2.
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// How many sentinels there are; more than half of them must agree. Default: 3.
+    pub fn sentinels(mut self, count: usize) -> Self {
+        self.sentinels = count;
+        self
+    }
+
+    /// What the sentinels call the master. Default: `mymaster`.
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// How long a server may be silent before a sentinel calls it down: `down-after-milliseconds`. Default:
+    /// 1 s.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// How long a failover may take before it is tried again: `failover-timeout`. Default: 3 s.
+    pub fn failover_timeout(mut self, timeout: Duration) -> Self {
+        self.failover_timeout = timeout;
+        self
+    }
+
+    /// Leaves the sentinels the pace that they have in production: they send PING every second, ask servers
+    /// who they are every 10 s, speak to each other every 2 s, and leave a master that has come back alone
+    /// for at least 8 s. As less would often be wrong then, a server is down after 3 s of silence.
+    ///
+    /// Default: they do so every 0.2 s, 1 s, 0.5 s, and for 2 s; a sentinel that is started again has the
+    /// pace of production.
+    pub fn real_pace(mut self) -> Self {
+        self.keeps_pace = true;
+        self.down_after(Duration::from_secs(3))
+    }
+
+    /// The flags of `notify-keyspace-events` on the servers. Default: `Ex`.
+    pub fn notifications(mut self, flags: &str) -> Self {
+        flags.clone_into(&mut self.notifications);
+        self
+    }
+
+    /// One more line for the configuration of each server, as it stands in `redis.conf`.
+    pub fn config(mut self, line: &str) -> Self {
+        self.config.push(line.to_owned());
+        self
+    }
+
+    /// One more line for the configuration of each sentinel.
+    pub fn sentinel_config(mut self, line: &str) -> Self {
+        self.sentinel_config.push(line.to_owned());
+        self
+    }
+
+    /// The server to run, instead of that of [`Server`](crate::Server). It is the sentinel, too.
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
+    /// The password of the servers' default user. Default: none.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The password of the sentinels' default user. Default: none.
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.to_owned());
+        self
+    }
+
+    /// Starts all servers and sentinels, and waits until the sentinels know each other and all servers:
+    /// about 3 s.
+    ///
+    /// # Errors
+    /// When no server is installed, one does not start, or they do not come together within half a
+    /// minute; the message holds what they said.
+    pub async fn start(self) -> Result<SentinelGroup> {
+        form::group(self).await
+    }
+
+    pub(super) fn server_plan(&self) -> Result<Plan> {
+        let mut config: Vec<String> =
+            ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
+                .map(str::to_owned)
+                .into();
+        config.push(format!("notify-keyspace-events \"{}\"", self.notifications));
+        if let Some(password) = &self.password {
+            config.extend(["requirepass", "masterauth"].map(|name| format!("{name} \"{password}\"")));
+        }
+        config.extend(self.config.iter().cloned());
+        Ok(Plan {
+            binary: binary::or_found(self.binary.as_ref())?,
+            config,
+            password: self.password.clone(),
+            kind: Kind::Server,
+        })
+    }
+
+    /// For sentinels of the master on this port.
+    pub(super) fn sentinel_plan(&self, master: u16) -> Result<Plan> {
+        let (name, quorum) = (&self.name, self.sentinels / 2 + 1);
+        let mut config = vec![
+            format!("sentinel monitor {name} 127.0.0.1 {master} {quorum}"),
+            format!("sentinel down-after-milliseconds {name} {}", self.down_after.as_millis()),
+            format!("sentinel failover-timeout {name} {}", self.failover_timeout.as_millis()),
+            format!("sentinel parallel-syncs {name} {}", self.replicas.max(1)),
+        ];
+        if let Some(password) = &self.password {
+            config.push(format!("sentinel auth-pass {name} \"{password}\""));
+        }
+        if let Some(password) = &self.sentinel_password {
+            config.extend(
+                ["requirepass", "sentinel sentinel-pass"].map(|name| format!("{name} \"{password}\"")),
+            );
+        }
+        config.extend(self.sentinel_config.iter().cloned());
+        let password = self.sentinel_password.clone();
+        Ok(Plan { binary: binary::or_found(self.binary.as_ref())?, config, password, kind: Kind::Sentinel })
+    }
+}

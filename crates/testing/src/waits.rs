@@ -1,0 +1,131 @@
+//! Letting time pass, for a while or until something has happened.
+
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+use keylapse_testserver::{Reply, Server};
+
+use crate::bed::TestBed;
+use crate::run::{End, Run};
+use keylapse::Topic;
+use keylapse::inside;
+use keylapse::timers::KeyArgs;
+use keylapse_connection::escape::Escaped;
+
+/// How long, in virtual time, something is waited for: longer than
+/// [`Backoff::payment_notice`](keylapse::Backoff::payment_notice) goes on (a day), and
+/// no more than seconds of real time.
+const PATIENCE: Duration = Duration::from_secs(2 * 86_400);
+
+/// How much may pass at a time: beyond, nobody would see the end.
+const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+impl TestBed {
+    /// Lets this much time pass, in whole milliseconds rounded up, moment by moment:
+    /// every timer, retry and sweep until then has its turn in its time. What is due at
+    /// the last moment has run when this returns, and what has ended is settled. A
+    /// handler that sleeps longer than that still runs; one that waits for something
+    /// outside of the runtime, like a socket or a thread, is not waited for. A day in which nothing is due takes about a
+    /// tenth of a second.
+    ///
+    /// # Panics
+    /// If a handler has panicked: see [`TestBed`]. For more than ten years.
+    #[track_caller]
+    pub fn pass(&self, time: Duration) -> impl Future<Output = ()> {
+        let caller = Location::caller();
+        assert!(
+            time <= LONGEST,
+            "more than ten years cannot pass in a test, and {time:?} was asked for, at {caller}"
+        );
+        async move {
+            tokio::time::sleep(time).await;
+            self.pulse.calm().await;
+            self.surface_panics(caller);
+        }
+    }
+
+    /// Lets time pass until an attempt of this timer has ended, and answers its
+    /// last one; at once if one has.
+    ///
+    /// # Panics
+    /// If none does within two days, or the key is not of the topic.
+    #[track_caller]
+    pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = Run> {
+        let key = inside::key_of(&self.schedule(), topic, &key).unwrap_or_else(|error| panic!("{error}"));
+        let name = topic.name().to_owned();
+        let what = format!("an attempt of {} to end", Escaped(&key));
+        self.until_some(what, Location::caller(), move |runs| {
+            let ended = |run: &&Run| run.topic == name && run.key == key && run.end.is_some();
+            runs.iter().rev().find(ended).cloned()
+        })
+    }
+
+    /// Lets time pass until `done` holds for all runs so far. It is asked now, whenever
+    /// an attempt begins or ends, and more often.
+    ///
+    /// # Panics
+    /// If it does not hold within two days.
+    #[track_caller]
+    pub fn until(&self, mut done: impl FnMut(&[Run]) -> bool) -> impl Future<Output = ()> {
+        let done = move |runs: &[Run]| done(runs).then_some(());
+        self.until_some("a condition to hold".to_owned(), Location::caller(), done)
+    }
+
+    /// Lets time pass until there is no timer any more: each has been acknowledged,
+    /// dropped, cancelled, or has become a dead letter.
+    ///
+    /// # Panics
+    /// If one is left after two days, as a recurring one is.
+    #[track_caller]
+    pub fn until_finished(&self) -> impl Future<Output = ()> {
+        let server = self.server.clone();
+        let finished = move |_: &[Run]| (timers(&server) == 0).then_some(());
+        self.until_some("all timers to be finished".to_owned(), Location::caller(), finished)
+    }
+
+    async fn until_some<T>(
+        &self,
+        what: String,
+        caller: &Location<'_>,
+        mut done: impl FnMut(&[Run]) -> Option<T>,
+    ) -> T {
+        // A panic is the answer to everything.
+        let answer = || if self.must_surface() { Some(None) } else { done(&self.ledger.runs()).map(Some) };
+        let answer = tokio::time::timeout(PATIENCE, self.pulse.until(answer)).await;
+        self.pulse.calm().await;
+        self.surface_panics(caller);
+        answer.ok().flatten().unwrap_or_else(|| {
+            let runs = self.all_runs();
+            panic!("waited two days for {what} in vain, at {caller}; runs: {runs:#?}")
+        })
+    }
+
+    fn must_surface(&self) -> bool {
+        !self.panics_expected && self.ledger.has_panic()
+    }
+
+    /// Fails the test if a handler has panicked, once.
+    pub(super) fn surface_panics(&self, at: &dyn fmt::Display) {
+        if !self.must_surface() {
+            return;
+        }
+        let Some(run) = self.ledger.take_panic() else { return };
+        let Some(End::Panicked(message)) = &run.end else { return };
+        let (topic, key, attempt) = (&run.topic, Escaped(&run.key), run.attempt);
+        panic!(
+            "the handler of {topic} panicked at attempt {attempt} of {key}: {message} (noticed at {at}; \
+             a test about panics says TestBed::expect_panics)"
+        );
+    }
+}
+
+/// How many timers there are, over all topics.
+fn timers(server: &Server) -> i64 {
+    let Reply::Array(records) = server.command(["KEYS", "keylapse:{*}:rec"]) else { return 0 };
+    let count = |name: Reply| match name {
+        Reply::Bulk(name) => server.command([&b"HLEN"[..], &name]),
+        _ => Reply::Nil,
+    };
+    records.into_iter().map(count).map(|reply| if let Reply::Int(count) = reply { count } else { 0 }).sum()
+}
