@@ -2,7 +2,7 @@
 # Runs every fuzz target for so many seconds: `scripts/fuzz.sh 10`.
 #
 # It needs a nightly toolchain and cargo-fuzz. Where one is missing it says so and succeeds: every
-# `cargo test` tries the same targets without either (src/fuzzing/corpus.rs).
+# `cargo test` tries the same targets without either (tests/fuzzing).
 set -euo pipefail
 
 seconds=${1:-10}

@@ -138,8 +138,8 @@ pub mod hearing {
 
     pub use crate::events::event;
     pub use crate::events::tail::{Overheard, TailLine};
-    use crate::events::{Among, Decoder, Share, Source};
-    pub use crate::events::{Earshot, Voice};
+    use crate::events::{Among, Share, Source};
+    pub use crate::events::{Decoded, Decoder, Earshot, Voice};
     use crate::rounds::Rounds;
     use crate::wire::{PartitionNames, Store, names};
 

@@ -82,9 +82,6 @@ mod backoff;
 mod client;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod events;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod handler;
 #[doc(hidden)]
 pub mod inside;

@@ -1,8 +1,7 @@
 #![no_main]
 
-#[path = "../../tests/fuzzing/canaries.rs"]
-mod canaries;
-#[path = "../../src/fuzzing/input.rs"]
-mod input;
+#[allow(dead_code)] // of the other targets
+#[path = "../../tests/fuzzing/mod.rs"]
+mod fuzzing;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| canaries::canaries(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::canaries::canaries(data));

@@ -1,3 +1,7 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| keylapse::fuzzing::event_route(data));
+#[allow(dead_code)] // of the other targets
+#[path = "../../tests/fuzzing/mod.rs"]
+mod fuzzing;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::event_route::event_route(data));

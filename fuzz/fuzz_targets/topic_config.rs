@@ -1,3 +1,7 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| keylapse::fuzzing::topic_config(data));
+#[allow(dead_code)] // of the other targets
+#[path = "../../tests/fuzzing/mod.rs"]
+mod fuzzing;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::topic_config::topic_config(data));

@@ -16,9 +16,16 @@ use crate::wire::{Held, Index, PartitionNames, names};
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decoded {
+pub enum Decoded {
     /// The canary of this number, and that of the one before; whose they are, the tag says.
-    Canary { tag: u32, number: u64, before: u64 },
+    Canary {
+        /// Which primary's.
+        tag: u32,
+        /// Its own number.
+        number: u64,
+        /// That of the one before it.
+        before: u64,
+    },
     /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
     Writes,
     /// And of its `expire`: flags `K` and `g`.
@@ -65,7 +72,7 @@ impl Item for Decoded {
 
 /// What to listen for.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     /// The channel of expired keys.
     pub(super) expired: String,
     /// What the names of all canaries begin with.
@@ -82,7 +89,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// `several`: whether it is one of several servers, each of which has canaries of its own.
-    pub(crate) fn new(
+    pub fn new(
         namespace: &str,
         db: i64,
         partitions: &[PartitionNames],
@@ -106,7 +113,7 @@ impl Decoder {
 
     /// What a pushed message means; `None` for what is of no interest or not
     /// of our making: anybody may publish.
-    pub(crate) fn hear(&self, mut push: PushInfo) -> Option<Decoded> {
+    pub fn hear(&self, mut push: PushInfo) -> Option<Decoded> {
         use Value::BulkString as Text;
         match (push.kind, &mut push.data[..]) {
             (PushKind::Disconnection, _) => Some(Decoded::Disconnected),

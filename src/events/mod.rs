@@ -10,9 +10,7 @@ mod open;
 mod session;
 pub(crate) mod tail;
 
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::decoder::Decoded;
-pub(crate) use self::decoder::Decoder;
+pub use self::decoder::{Decoded, Decoder};
 pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Prompt, Prompts, Question, Touch, Touched};
 pub use self::tail::{Earshot, Voice};
 

@@ -25,7 +25,7 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 const HISTORY: usize = 1024;
 
 /// No real expiry of an enrolled key is lost, nothing fires early, and what is remembered of it is bounded.
-pub fn canaries(data: &[u8]) {
+pub(crate) fn canaries(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let mut scene = Scene::begin(1 + usize::from(data.first().copied().unwrap_or(0) % 2)).await;

@@ -7,7 +7,6 @@ use crate::listening::{
 };
 use keylapse::Arming;
 use keylapse::Cancelled;
-use keylapse::ErrorKind;
 use keylapse::Lapse;
 use keylapse::Topic;
 use keylapse::handler::Handler;

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
+use proptest::prelude::{any, proptest};
 use tokio::time::Instant;
 
 use super::*;
@@ -295,4 +296,40 @@ async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
     let settle = async { outbox.settled(rest.len()) };
     assert!(tokio::join!(is_empty(), settle).0);
     assert_eq!(FULL, 4000);
+}
+
+proptest! {
+    /// Whatever a handler answers, and whatever the settings and the record say.
+    #[test]
+    fn no_end_leads_beyond_the_limits(
+        (delay, max_age) in any::<(Duration, Duration)>(),
+        (deadline, at) in any::<(u64, u64)>(),
+        (attempt, snoozes) in any::<(u32, u16)>(),
+        (max_attempts, max_snoozes) in any::<(Option<u32>, u16)>(),
+        history in any::<Vec<u8>>(),
+    ) {
+        let topic = Topic::<u64>::new("a:{id}").unwrap().max_age(max_age).max_snoozes(max_snoozes);
+        let config = max_attempts.map_or(topic.clone(), |most| topic.max_attempts(most)).config;
+        let record = Record { arming: ArmingId::random(), deadline, payload: Bytes::new() };
+        let state = State { attempt, snoozes, history: history.into(), ..before(1) };
+        let thens = [Then::ByPolicy, Then::NoSooner(delay), Then::After(delay), Then::Dead];
+        let failed = |then| Ended::Failed(Ending::Error, Failure { then, error: "é".repeat(600) });
+        let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
+        for ended in outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)) {
+            match ended.decide(&config, &record, &state, at) {
+                None | Some(End::Dead { .. }) => {}
+                Some(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
+                Some(End::Retry { delay, attempt: next, snoozes: kept, history }) => {
+                    assert!(delay <= ms_ceil(MAX_DELAY) && next <= config.attempts());
+                    assert_eq!((next, kept), (attempt + 1, snoozes));
+                    assert!(!history.is_empty());
+                }
+                Some(End::Snooze { delay, attempt: kept, snoozes: next, .. }) => {
+                    assert!(delay <= ms_ceil(MAX_DELAY) && next <= config.max_snoozes);
+                    assert_eq!((kept, next), (attempt, snoozes.saturating_add(1)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -2,33 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use keylapse::inside::TopicInside;
+use keylapse::{Backoff, Done, Error, ErrorKind, Failure, Listener, Priority, Topic};
+use keylapse_wire::time::{MAX_DELAY, When};
 
-use crate::backoff::Backoff;
-use crate::error::{Error, ErrorKind};
-use crate::fuzzing::assert_fit_for_a_log;
-use crate::id::ArmingId;
-use crate::listener::Listener;
-use crate::outcome::{Done, Failure, Outcome, Then};
-use crate::runtime::Ended;
-use crate::time::{MAX_DELAY, When, ms_ceil};
-use crate::topic::Priority;
-use crate::topic::Topic;
-use crate::wire::{End, Ending, Record, State};
+use super::assert_fit_for_a_log;
 
 /// A topic and what is done with it.
 struct Case {
     topic: Topic<u64>,
-    record: Record,
-    state: State,
-    /// When an attempt ended.
-    ended: u64,
+    attempt: u32,
     delay: Duration,
     listener_concurrency: usize,
 }
 
 /// Either the topic is refused, with a message that names it and what is wrong, or it works.
-pub fn topic_config(data: &[u8]) {
+pub(crate) fn topic_config(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let lines: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).take(30).collect();
     let last = |word| lines.iter().rev().find(|(first, _)| *first == word).map(|(_, value)| *value);
@@ -37,19 +26,12 @@ pub fn topic_config(data: &[u8]) {
         Ok(topic) => topic,
         Err(error) => return assert_refused(&error),
     };
-    let mut case = Case {
-        topic,
-        record: Record { arming: ArmingId([0; 8]), deadline: 0, payload: Bytes::new() },
-        state: State::waiting(1),
-        ended: 0,
-        delay: Duration::ZERO,
-        listener_concurrency: 1,
-    };
+    let mut case = Case { topic, attempt: 1, delay: Duration::ZERO, listener_concurrency: 1 };
     for (word, value) in lines {
         case = case.with(word, value);
     }
     let faults = case.faults();
-    match case.topic.config.check("keylapse") {
+    match case.topic.config().check("keylapse") {
         Ok(()) => {
             assert!(faults.is_empty(), "{faults:?} {:?}", case.topic);
             case.works();
@@ -118,11 +100,7 @@ impl Case {
             _ => topic,
         };
         match word {
-            "attempt" => self.state.attempt = number(value, u32::MAX),
-            "snoozes" => self.state.snoozes = number(value, u16::MAX),
-            "first_deadline" => self.record.deadline = number(value, u64::MAX),
-            "ended" => self.ended = number(value, u64::MAX),
-            "history" => self.state.history = Bytes::copy_from_slice(value.as_bytes()),
+            "attempt" => self.attempt = number(value, u32::MAX),
             "delay" => self.delay = time,
             "listener_concurrency" => self.listener_concurrency = number(value, usize::MAX),
             _ => {}
@@ -132,7 +110,7 @@ impl Case {
 
     /// The settings that can never work, as the documentation has it.
     fn faults(&self) -> Vec<&'static str> {
-        let config = &self.topic.config;
+        let config = self.topic.config();
         let lease = Duration::from_millis(300)..=Duration::from_secs(86_400);
         let rules = [
             ("pattern", !self.topic.pattern().literal_prefix().starts_with("keylapse:")),
@@ -149,50 +127,20 @@ impl Case {
     }
 
     fn works(self) {
-        let config = &self.topic.config;
+        let config = self.topic.config();
         assert!(config.attempts() > 0);
         assert!(config.partition_of(self.topic.name().as_bytes()) < config.partitions as usize);
-        let wait = config.backoff.delay(self.state.attempt);
+        let wait = config.backoff.delay(self.attempt);
         assert!(wait <= MAX_DELAY && When::from(wait).resolve(MAX_DELAY).is_ok());
         assert_eq!(When::from(self.delay).resolve(MAX_DELAY).is_ok(), self.delay <= MAX_DELAY);
         let now = Instant::now();
         assert!(now.checked_add(config.lease + config.lookahead).is_some());
-        for verdict in self.verdicts() {
-            self.check_decision(verdict);
-        }
         self.listens();
-    }
-
-    /// Each end that an attempt can have.
-    fn verdicts(&self) -> Vec<Ended> {
-        let delay = self.delay;
-        let failed = |then| Ended::Failed(Ending::Error, Failure { then, error: "é".repeat(600) });
-        let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
-        let thens = [Then::ByPolicy, Then::NoSooner(delay), Then::After(delay), Then::Dead];
-        outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()
-    }
-
-    fn check_decision(&self, verdict: Ended) {
-        let config = &self.topic.config;
-        match verdict.decide(config, &self.record, &self.state, self.ended) {
-            None | Some(End::Dead { .. }) => {}
-            Some(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
-            Some(End::Retry { delay, attempt, snoozes, history }) => {
-                assert!(delay <= ms_ceil(MAX_DELAY) && attempt <= config.attempts());
-                assert_eq!((attempt, snoozes), (self.state.attempt + 1, self.state.snoozes));
-                assert!(!history.is_empty());
-            }
-            Some(End::Snooze { delay, attempt, snoozes, .. }) => {
-                assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= config.max_snoozes);
-                assert_eq!((attempt, snoozes), (self.state.attempt, self.state.snoozes.saturating_add(1)));
-            }
-            other => panic!("{other:?}"),
-        }
     }
 
     /// A listener with a thousand partitions takes its time to build; a few are as good.
     fn listens(self) {
-        if self.topic.config.partitions > 8 {
+        if self.topic.config().partitions > 8 {
             return;
         }
         let handler = |_| std::future::ready(Ok::<_, Failure>(Done));

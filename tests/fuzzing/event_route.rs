@@ -2,13 +2,14 @@
 
 use keylapse_connection::{PushInfo, PushKind, Value, parse_redis_value};
 
-use crate::escape::Escaped;
-use crate::events::{Decoded, Decoder, Event};
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::limits::MAX_KEY;
-use crate::pattern::Pattern;
-use crate::pattern::Router;
-use crate::wire::{Index, PartitionNames};
+use keylapse::inside::hearing::event::Event;
+use keylapse::inside::hearing::{Decoded, Decoder};
+use keylapse_connection::escape::Escaped;
+use keylapse_connection::limits::MAX_KEY;
+use keylapse_pattern::Pattern;
+use keylapse_pattern::Router;
+use keylapse_wire::{Index, PartitionNames};
 
 const PARTITIONS: usize = 2;
 const EXPIRED: &[u8] = b"__keyevent@7__:expired";
@@ -16,7 +17,7 @@ const CANARY: &str = "keylapse:{canary/";
 
 /// Only the one channel speaks of expired keys, only the wake-up channels wake, and only keys of the
 /// pattern have a route.
-pub fn event_route(data: &[u8]) {
+pub(crate) fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| PartitionNames::new("keylapse", "orders", index, 2, false));
     let decoder = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()], false);

@@ -3,10 +3,10 @@
 use crate::fuzzing::grammar;
 use crate::fuzzing::input::Input;
 use crate::fuzzing::oracle::{LITERALS, Part, REGEXES, SEGMENTS, Spec};
-use crate::pattern::Pattern;
+use keylapse_pattern::Pattern;
 
 /// Both match, with the same values; those build the key again, and others only what comes back.
-pub fn matcher(data: &[u8]) {
+pub(crate) fn matcher(data: &[u8]) {
     let mut input = Input(data);
     let spec = spec(&mut input);
     let source = spec.source();

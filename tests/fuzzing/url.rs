@@ -1,12 +1,12 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
-use crate::client::Client;
-use crate::connection::{Address, Login, Target};
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::servers::Servers;
+use keylapse::Client;
+use keylapse::Servers;
+use keylapse_connection::{Address, Login, Target};
 
 /// It is read or refused, and nothing that is shown of it depends on its users or passwords.
-pub fn url(data: &[u8]) {
+pub(crate) fn url(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     // In the place of the first `!`, so that an input chooses where it stands.
     let urls = ["hunter2", "swordfish"].map(|secret| text.replacen('!', secret, 1));

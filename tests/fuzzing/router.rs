@@ -3,8 +3,8 @@
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher};
 use crate::fuzzing::oracle::{Kind, short_strings};
-use crate::pattern::Pattern;
-use crate::pattern::Router;
+use keylapse_pattern::Pattern;
+use keylapse_pattern::Router;
 
 /// What the keys are made of.
 const BYTES: [u8; 5] = *b"ab0:\xff";
@@ -12,7 +12,7 @@ const BYTES: [u8; 5] = *b"ab0:\xff";
 const PATTERNS: usize = 4;
 
 /// A conflict has a witness, no conflict has none, and of what matches the most specific one wins.
-pub fn router(data: &[u8]) {
+pub(crate) fn router(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let mut router = Router::new();
     let mut routes: Vec<Matcher> = Vec::new();

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use keylapse_connection::{Value, parse_redis_value};
 
-use crate::error::Result;
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::time::{Reading, ServerTime};
-use crate::wire::{Reply, read_claimed, read_followed, read_peeked, read_places, read_settled};
+use keylapse_connection::error::Result;
+use keylapse_wire::time::{Reading, ServerTime};
+use keylapse_wire::{Reply, read_claimed, read_followed, read_peeked, read_places, read_settled};
 
 /// It is read whole or refused in words fit for a log; whatever times it names can be reckoned with.
-pub fn reply(data: &[u8]) {
+pub(crate) fn reply(data: &[u8]) {
     let Ok(value) = parse_redis_value(data) else { return };
     let items = length(&value);
     let reply = || Reply::new("script", value.clone());

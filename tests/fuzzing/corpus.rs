@@ -13,7 +13,7 @@ fn names(folder: &str) -> BTreeSet<String> {
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(folder);
+    let folder = Path::new(crate::REPOSITORY).join("fuzz").join(folder);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     entries.map(|entry| entry.unwrap().path()).collect()
 }
@@ -33,18 +33,16 @@ macro_rules! replayed {
     ($($target:ident)*) => {
         $(#[test]
         fn $target() {
-            replay(stringify!($target), super::$target);
+            replay(stringify!($target), super::$target::$target);
         })*
 
         #[test]
         fn no_target_is_forgotten() {
-            // The canaries' target needs the test kit: tests/fuzzing replays it.
-            let replayed = ["canaries", $(stringify!($target)),*];
-            let replayed = BTreeSet::from(replayed.map(str::to_owned));
+            let replayed = BTreeSet::from([$(stringify!($target)),*].map(str::to_owned));
             assert_eq!(names("fuzz_targets"), replayed);
             assert_eq!(names("corpus"), replayed);
         }
     };
 }
 
-replayed! { event_route matcher pattern_parse record reply router topic_config url }
+replayed! { canaries event_route matcher pattern_parse record reply router topic_config url }

@@ -3,12 +3,12 @@
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher, Segment};
 use crate::fuzzing::oracle::Kind;
-use crate::pattern::Pattern;
-use crate::pattern::PatternError;
-use crate::pattern::PatternErrorKind;
+use keylapse_pattern::Pattern;
+use keylapse_pattern::PatternError;
+use keylapse_pattern::PatternErrorKind;
 
 /// Both accept it and agree on what it means, or the refusal has a reason.
-pub fn pattern_parse(data: &[u8]) {
+pub(crate) fn pattern_parse(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
     let segments = grammar::read(source);
     match (Pattern::new(source), segments) {

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::id::{ArmingId, Token};
-use crate::wire::{DeadReason, FailedAttempt, History, Letter, Record, State};
-use crate::wire::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
+use keylapse_connection::id::{ArmingId, Token};
+use keylapse_wire::{DeadReason, FailedAttempt, History, Letter, Record, State};
+use keylapse_wire::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
 
 /// What can be read is written as it was, read again as the same, and not read when it is cut short.
-pub fn record(data: &[u8]) {
+pub(crate) fn record(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     check_record(&bytes);
     check_state(&bytes);
