@@ -89,7 +89,7 @@ test-attached:
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
 # The crates that the library consists of, and the console: `cargo test` alone tests them.
-parts = connection console pattern wire
+parts = connection console pattern testing wire
 # Selected together, so that each crate is built once, with the features of all.
 rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
 	--exclude keylapse-tests-attached $(parts:%=--exclude keylapse-%)
@@ -312,7 +312,6 @@ recipes-record: # Play them, and write their figures into docs/comparison.md
 
 # ------------------------------------------------------------------------------------------------ The rest
 
-# Tests have the feature `testing`, and users' programs have not: the library is looked at in both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs

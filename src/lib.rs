@@ -62,8 +62,8 @@
 //!
 //! # Tests
 //!
-//! The feature `testing` brings `keylapse_testing`: your handlers under the real
-//! listener, in virtual time, with notifications that a test can break.
+//! The crate `keylapse-testing` runs your handlers under the real listener, in virtual time, with notifications that
+//! a test can break.
 //!
 //! # Logs
 //!

@@ -42,7 +42,7 @@ fn as_many_topics_as_attempts_are_worth_a_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_more_is_claimed_while_thousands_of_ends_have_no_answer() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let listening = listen(&bed).await;
     arm(&bed, FULL, 1).await;
     arm(&bed, BATCH, 3).await;
@@ -56,7 +56,7 @@ async fn nothing_more_is_claimed_while_thousands_of_ends_have_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_have_piled_up_are_settled_a_thousand_at_a_time() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let _listening = listen(&bed).await;
     arm(&bed, FULL, 1).await;
     bed.calls().fail("ack", Fault::Refused("LOADING"), 1000);
@@ -72,7 +72,7 @@ async fn ends_that_have_piled_up_are_settled_a_thousand_at_a_time() {
 /// 2.4 MB of payloads, where a call has room for one.
 #[tokio::test(start_paused = true)]
 async fn arms_and_claims_are_bounded_by_their_bytes_too() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let topic = Topic::<String>::new("b:{id}").unwrap();
     let payload = "x".repeat(60_000);
     let arms = (0..40).map(|number| NewArm::new([number.to_string()], secs(1), payload.clone()));

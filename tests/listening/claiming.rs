@@ -167,7 +167,7 @@ async fn a_deadline_that_never_comes_is_a_dead_letter() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let both = [listen(&bed, topic(), succeed).await, listen(&bed, topic(), succeed).await];
     for id in 0..100 {
         arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
@@ -188,7 +188,7 @@ async fn crowd_of(
     handler: impl Handler<u32> + Copy,
     timers: u64,
 ) -> (TestBed, Vec<Listening>) {
-    let (bed, mut crowd) = (TestBed::new(), Vec::new());
+    let (bed, mut crowd) = (TestBed::counting(), Vec::new());
     for _ in 0..listeners {
         crowd.push(listen(&bed, topic.clone(), handler).await);
     }
@@ -286,7 +286,7 @@ async fn a_lone_listener_leads_whatever_is_cancelled() {
 /// Forged ones, too: anybody can publish them, as many as he likes.
 #[tokio::test(start_paused = true)]
 async fn what_is_announced_is_looked_for_at_once_and_then_four_times_a_second() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let listening = listen(&bed, topic(), succeed).await;
     bed.pass(secs(1)).await;
     let before = stats(&listening).claims;

@@ -51,7 +51,7 @@ async fn next(starts: &mut Starts, count: usize) -> Vec<Instant> {
 
 /// How late the median of 64 timers of one moment is, and the last.
 async fn lateness(partitions: u32) -> (Duration, Duration) {
-    let (bed, topic) = (TestBed::new(), topic().partitions(partitions));
+    let (bed, topic) = (TestBed::counting(), topic().partitions(partitions));
     let mut starts = listen_from_afar(&bed, &topic);
     bed.pass(secs(1)).await;
     let due = Instant::now() + secs(1);
@@ -72,7 +72,7 @@ async fn over_a_slow_line_64_partitions_are_as_punctual_as_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_overdue_in_1024_partitions_runs_within_a_second_of_the_start() {
-    let (bed, topic) = (TestBed::new(), topic().partitions(1024));
+    let (bed, topic) = (TestBed::counting(), topic().partitions(1024));
     arm_each(&bed, &topic, 0..2048, Duration::ZERO).await;
     let began = Instant::now();
     let starts = next(&mut listen_from_afar(&bed, &topic), 2048).await;

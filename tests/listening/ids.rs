@@ -18,7 +18,7 @@ fn ids(runs: &[Run]) -> (Vec<String>, HashSet<&str>) {
 
 #[tokio::test(start_paused = true)]
 async fn the_id_is_the_armings_through_retries_crashes_and_replays() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let crashing = listen(&bed, topic(), stuck).await;
     let armed = bed.schedule().arm(&topic(), ["1"], secs(1), &0).await.unwrap();
     bed.until(|runs| !runs.is_empty()).await;

@@ -69,7 +69,7 @@ async fn listen(bed: &TestBed, topic: Topic<u32>, handler: impl Handler<u32>) ->
 
 /// A bed on which a listener serves this topic.
 async fn bed_with(topic: Topic<u32>, handler: impl Handler<u32>) -> (TestBed, Listening) {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let listening = listen(&bed, topic, handler).await;
     (bed, listening)
 }

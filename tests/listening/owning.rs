@@ -83,7 +83,7 @@ impl Drop for Hostile {
 
 #[tokio::test(start_paused = true)]
 async fn what_panics_when_it_is_dropped_fails_and_is_retried_like_any_other() {
-    let bed = TestBed::new().expect_panics();
+    let bed = TestBed::counting().expect_panics();
     let handler = async |lapse: Lapse<u32>| -> Result<Done, Failure> {
         if lapse.attempt() == 1 {
             panic_any(Hostile);
@@ -102,7 +102,7 @@ async fn what_panics_when_it_is_dropped_fails_and_is_retried_like_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn what_listens_no_more_holds_nothing_and_renews_nothing() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let lapses = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = lapses.clone();
     let handler = move |lapse: Lapse<u32>| {
@@ -131,7 +131,7 @@ async fn what_listens_no_more_holds_nothing_and_renews_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_handed_back_at_shut_down_was_stopped_before() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let ended = Arc::new(AtomicUsize::new(0));
     let counting = ended.clone();
     let handler = move |_: Lapse<u32>| {
@@ -189,7 +189,7 @@ async fn a_part_that_ends_unasked_ends_the_listener_and_says_so() {
 async fn what_a_step_of_the_servers_clock_makes_of_two_holders_ends_with_the_next_renewal() {
     let mut longest = ms(0);
     for after in 0..15 {
-        let bed = TestBed::new();
+        let bed = TestBed::counting();
         let lapses = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = lapses.clone();
         let handler = move |lapse: Lapse<u32>| {

@@ -38,7 +38,7 @@ async fn arm(bed: &TestBed, topic: &Topic<u32>, after: impl Iterator<Item = Dura
 
 /// A thousand timers of each priority that are due at once, for a listener with four places; all runs.
 async fn all_at_once(partitions: u32, build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Vec<Run> {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let topics = ALL.map(|(name, priority)| topic(name).priority(priority).partitions(partitions));
     for topic in &topics {
         arm(&bed, topic, (0..EACH).map(|number| Duration::from_micros(number as u64)), 10).await;
@@ -109,7 +109,7 @@ async fn what_is_strict_ends_with_the_high_before_it_begins_with_the_low_but_for
 
 /// Timers of all topics that are due at once, and one of them has many more than that, and ever more.
 async fn p99_beside_a_flood(flood: bool) -> Duration {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let names = (0..10).map(|number| format!("t{number}"));
     let topics: Vec<_> = names.map(|name| topic(&name)).collect();
     for second in 1..=5 {
@@ -144,7 +144,7 @@ async fn a_topic_that_grows_a_hundred_times_faster_makes_the_others_less_than_tw
 
 #[tokio::test(start_paused = true)]
 async fn what_is_paused_holds_no_place_back_however_much_of_it_is_due() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let [high, low] =
         [("high", Priority::High), ("low", Priority::Low)].map(|(name, first)| topic(name).priority(first));
     for topic in [&high, &low] {
@@ -169,7 +169,7 @@ async fn what_is_paused_holds_no_place_back_however_much_of_it_is_due() {
 #[tokio::test(start_paused = true)]
 async fn who_cannot_claim_holds_no_place_back() {
     for fault in [Fault::Refused("LOADING"), Fault::Unanswered] {
-        let bed = TestBed::new();
+        let bed = TestBed::counting();
         let topics = ALL.map(|(name, priority)| topic(name).priority(priority));
         for topic in &topics {
             arm(&bed, topic, std::iter::repeat_n(ms(100), 100), 10).await;

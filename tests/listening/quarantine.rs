@@ -53,7 +53,7 @@ async fn what_has_one_lease_to_lose_runs_alone_and_the_others_beside_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pill_is_buried_after_two_leases_lost_with_others_two_in_a_group_and_one_alone() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm(&bed, "pill", secs(1), 0).await;
     for run in 1..=5 {
         let victim = listen_until(&bed, run, stuck).await;
@@ -141,7 +141,7 @@ async fn groups_are_half_of_the_places_then_the_root_of_that_and_then_one() {
 #[tokio::test(start_paused = true)]
 async fn who_is_to_be_alone_waits_for_the_group_of_all_partitions_and_is_not_overtaken_for_ever() {
     let topic = topic().partitions(8);
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let ids: Vec<_> = (0..200).map(|n| n.to_string()).collect();
     for (number, id) in ids.iter().enumerate() {
         arm_on(&bed, &topic, id, secs(1), 5).await;
@@ -162,7 +162,7 @@ async fn who_is_to_be_alone_waits_for_the_group_of_all_partitions_and_is_not_ove
 /// A listener of one topic: a hundred places, a lease of 30 s.
 #[tokio::test(start_paused = true)]
 async fn two_crashes_of_a_full_listener_are_made_good_within_a_minute() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let ids: Vec<_> = (0..100).map(|n| n.to_string()).collect();
     for id in &ids {
         arm(&bed, id, secs(1), 10).await;
@@ -217,7 +217,7 @@ async fn run_with_pills(
 
 #[tokio::test(start_paused = true)]
 async fn a_pill_among_a_hundred_bystanders_takes_five_listeners_down() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let topic = topic().concurrency(101);
     for id in 0..100 {
         arm(&bed, &id.to_string(), secs(1), 10).await;
@@ -234,7 +234,7 @@ async fn a_pill_among_a_hundred_bystanders_takes_five_listeners_down() {
 /// It says that it does, as it arms in the task that runs it: its heir would be one more pill.
 #[tokio::test(start_paused = true)]
 async fn a_pill_that_arms_its_own_key_ends_and_what_it_armed_can_be_replayed() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm(&bed, "pill", secs(1), 0).await;
     let (schedule, armed) = (bed.schedule().clone(), Arc::new(AtomicU32::new(0)));
     let counted = armed.clone();
@@ -265,7 +265,7 @@ async fn a_pill_that_arms_its_own_key_ends_and_what_it_armed_can_be_replayed() {
 /// What other producers arm meanwhile has done nothing wrong.
 #[tokio::test(start_paused = true)]
 async fn what_others_arm_over_a_pill_runs_when_it_is_dead() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     arm(&bed, "1", secs(1), 0).await;
     for run in 1..=5 {
         let victim = listen_until(&bed, run, stuck).await;
@@ -281,7 +281,7 @@ async fn what_others_arm_over_a_pill_runs_when_it_is_dead() {
 #[tokio::test(start_paused = true)]
 async fn no_healthy_timer_dies_among_pills_and_the_backlog_shrinks() {
     for lease in [2, 30] {
-        let bed = TestBed::new();
+        let bed = TestBed::counting();
         let topic = topic().lease(secs(lease));
         for id in 0..247 {
             arm(&bed, &id.to_string(), ms(100) * id, 1).await;

@@ -27,7 +27,7 @@ fn keys(topic: &Topic<u32>) -> Vec<(PartitionNames, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn lost_index_entries_are_found_in_each_partition_of_each_topic() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let [a, b] = topics();
     let serving =
         |listener: keylapse::ListenerBuilder| listener.on(a.clone(), succeed).on(b.clone(), succeed);
@@ -54,7 +54,7 @@ async fn lost_index_entries_are_found_in_each_partition_of_each_topic() {
 
 #[tokio::test(start_paused = true)]
 async fn a_round_through_a_thousand_empty_partitions_takes_minutes() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let topic = topics()[0].clone().partitions(1000);
     let at = PartitionNames::new(DEFAULT_NAMESPACE, "a", 999, 1000, false);
     let id = (0..)
@@ -72,7 +72,7 @@ async fn a_round_through_a_thousand_empty_partitions_takes_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn tombstones_past_their_age_go_without_another_cancel() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let topic = topics()[0].clone().partitions(1);
     let at = PartitionNames::new(DEFAULT_NAMESPACE, "a", 0, 1, false);
     let listening = bed.listen(|listener| listener.on(topic.clone(), succeed)).await.expect("it can listen");

@@ -203,7 +203,7 @@ async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
 async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_each_partition() {
     for (code, warnings) in [("LOADING", 1), ("NOPERM", 2)] {
         let (_guard, log) = crate::listening::log::log();
-        let bed = TestBed::new();
+        let bed = TestBed::counting();
         let other = Topic::<u32>::new("b:{id}").unwrap();
         bed.listen(|listener| listener.on(topic(), succeed).on(other.clone(), succeed)).await.unwrap();
         arm(&bed, "1", secs(1), 0).await;

@@ -15,6 +15,13 @@ use keylapse::{Done, Failure};
 use keylapse_testing::TestBed;
 
 #[tokio::test(start_paused = true)]
+async fn a_topic_is_registered_with_one_question_for_each_partition() {
+    let bed = TestBed::counting();
+    bed.schedule().resume(&topic().partitions(4)).await.unwrap();
+    assert_eq!(bed.calls().made("init").len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
     let (bed, _) = bed_with(topic(), succeed).await;
     for (id, at) in [("4", 1004), ("1", 1001), ("3", 1003), ("0", 1000), ("2", 1002)] {
@@ -73,7 +80,7 @@ async fn a_listener_stops_as_soon_as_its_last_attempt_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_within_the_grace_time_is_told_so_and_handed_back() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let first = bed.listen(|listener| listener.on(topic(), stuck).grace(secs(3))).await.unwrap();
     arm(&bed, "1", secs(1), 0).await;
     bed.until(|runs| !runs.is_empty()).await;
@@ -108,7 +115,7 @@ async fn the_handler_can_see_that_its_timer_is_not_its_own_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_and_a_timeout_are_failures_that_say_so() {
-    let bed = TestBed::new().expect_panics();
+    let bed = TestBed::counting().expect_panics();
     let handler = async |lapse: Lapse<u32>| -> Result<Done, Failure> {
         match lapse.attempt() {
             1 => panic!("as the test says"),

@@ -19,7 +19,7 @@ async fn listen_older(bed: &TestBed) -> Listening {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_old_program_cannot_read_waits_for_the_new_one() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let old = listen_older(&bed).await;
     let ids: Vec<_> = (0..55).map(|id| id.to_string()).collect();
     arm_all(&bed, &ids.iter().map(String::as_str).collect::<Vec<_>>(), 7).await;
@@ -35,7 +35,7 @@ async fn what_the_old_program_cannot_read_waits_for_the_new_one() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_can_read_dies_after_an_hour_and_both_are_said() {
     let (_guard, log) = crate::listening::log::log();
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let old = listen_older(&bed).await;
     arm_all(&bed, &["1"], 7).await;
     bed.pass(secs(3600)).await;
@@ -55,7 +55,7 @@ async fn what_nobody_can_read_dies_after_an_hour_and_both_are_said() {
 /// It takes the place of a retry, as over any waiting timer.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_off_can_be_replaced() {
-    let bed = TestBed::new();
+    let bed = TestBed::counting();
     let _old = listen_older(&bed).await;
     arm_all(&bed, &["1"], 7).await;
     bed.pass(secs(10)).await;

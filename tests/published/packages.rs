@@ -7,9 +7,15 @@ use std::process::Command;
 use crate::REPOSITORY;
 use crate::cargo::run;
 
-/// The packages that the library consists of, and its test server.
-const PARTS: [&str; 5] =
-    ["keylapse-pattern", "keylapse-connection", "keylapse-wire", "keylapse-testserver", "keylapse-console"];
+/// The packages that the library consists of, and those for tests and operators.
+const PARTS: [&str; 6] = [
+    "keylapse-pattern",
+    "keylapse-connection",
+    "keylapse-wire",
+    "keylapse-testserver",
+    "keylapse-testing",
+    "keylapse-console",
+];
 
 /// The library, and the programs and crates that are made with it.
 const WHOLES: [&str; 4] = ["keylapse", "keylapse-relay", "keylapse-web", "keylapse-cli"];
@@ -32,7 +38,11 @@ fn tree(package: &str, edges: &str, args: &[&str]) -> Vec<String> {
 
 /// The crates of a build, with their features.
 fn crates(features: &[&str]) -> Vec<String> {
-    tree("keylapse", "normal,build", &[&["-f", "{p} {f}"], features].concat())
+    crates_of("keylapse", features)
+}
+
+fn crates_of(package: &str, features: &[&str]) -> Vec<String> {
+    tree(package, "normal,build", &[&["-f", "{p} {f}"], features].concat())
 }
 
 fn has(crates: &[String], name: &str) -> bool {
@@ -96,8 +106,8 @@ fn tls_is_one_feature_with_one_provider() {
 }
 
 #[test]
-fn the_feature_testing_brings_them() {
-    let crates = crates(&["--features", "testing"]);
+fn the_test_kit_brings_them() {
+    let crates = crates_of("keylapse-testing", &[]);
     assert!(has(&crates, "keylapse-testserver") && has(&crates, "mlua") && has_paused_clock(&crates));
 }
 
@@ -116,7 +126,6 @@ fn the_package_is_source_and_documents() {
         let top = file.split('/').next().unwrap_or_default();
         let page = !file.contains('/') && (file.ends_with(".md") || file.starts_with("LICENSE-"));
         assert!(page || ["src", "docs"].contains(&top), "{file} is packaged");
-        assert!(!file.starts_with("src/fuzzing/"), "{file} is packaged");
         assert!(!file.starts_with("docs/") || file.ends_with(".md"), "{file} is packaged");
     }
     // Scripts and the pages that the documentation includes are compiled.
@@ -192,7 +201,7 @@ fn parts_have_the_version_of_the_library_and_are_needed_in_that_alone() {
         assert!(readme.starts_with(&format!("# {name}\n")), "{name}: {readme}");
     }
     let exactly = format!("version = \"={version}\"");
-    for part in PARTS.into_iter().filter(|name| *name != "keylapse-testserver") {
+    for part in PARTS.into_iter().filter(|name| !["keylapse-testserver", "keylapse-testing"].contains(name)) {
         let of_users = all.iter().filter(|(_, manifest)| !manifest.contains("publish = false"));
         let needs = of_users.flat_map(|(_, manifest)| manifest.lines());
         let needs: Vec<_> = needs.filter(|line| line.starts_with(&format!("{part} = "))).collect();
@@ -229,7 +238,7 @@ fn the_oldest_rust_builds_it() {
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oldest");
     let target = ["--target-dir", target.to_str().unwrap()];
-    for features in [["--no-default-features"].as_slice(), &["--features", "testing,tls,tower"]] {
+    for features in [["--no-default-features"].as_slice(), &["--features", "tls,tower"]] {
         cargo(&[["check", "-p", "keylapse", "--lib"].as_slice(), features, &target].concat()).unwrap();
     }
 }

@@ -195,6 +195,15 @@ impl TestBed {
         &self.notifications
     }
 
+    /// Returns a bed that counts all [calls](Self::calls): for tests of the library itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn counting() -> Self {
+        let bed = Self::new();
+        bed.calls();
+        bed
+    }
+
     /// Returns which calls have been made since this was first asked, and which of them are to fail: for tests of the
     /// library itself.
     #[doc(hidden)]

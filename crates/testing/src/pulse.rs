@@ -99,8 +99,7 @@ mod tests {
 
     /// All looks of a listener for nine hours after its first minute.
     async fn looks(topics: usize) -> usize {
-        let bed = TestBed::new();
-        let calls = bed.calls().clone(); // counts from now on
+        let bed = TestBed::counting();
         let topics = (0..topics).map(|topic| Topic::<u8>::new(&format!("t{topic}:{{id}}")).unwrap());
         let all = |listener| {
             topics.fold(listener, |listener: keylapse::ListenerBuilder, topic| {
@@ -108,7 +107,8 @@ mod tests {
             })
         };
         let _listening = bed.listen(all).await.unwrap();
-        let made = || ["canary", "peek", "repair"].iter().map(|look| calls.made(look).len()).sum::<usize>();
+        let made =
+            || ["canary", "peek", "repair"].iter().map(|look| bed.calls().made(look).len()).sum::<usize>();
         bed.pass(Duration::from_secs(60)).await;
         let before = made();
         bed.pass(Duration::from_secs(9 * 3600)).await;

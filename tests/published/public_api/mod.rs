@@ -16,8 +16,11 @@ use std::path::Path;
 use self::listing::Listing;
 
 /// The crates that programs depend on, with their root files. All that they name is listed.
-const LISTED: [(&str, &str); 2] =
-    [("keylapse", "src/lib.rs"), ("keylapse_console", "crates/console/src/lib.rs")];
+const LISTED: [(&str, &str); 3] = [
+    ("keylapse", "src/lib.rs"),
+    ("keylapse_console", "crates/console/src/lib.rs"),
+    ("keylapse_testing", "crates/testing/src/lib.rs"),
+];
 
 /// The crates whose items the others pass on. Only what is passed on is listed.
 const INNER: [(&str, &str); 3] = [

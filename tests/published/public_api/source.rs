@@ -67,7 +67,7 @@ fn file_of(folder: &Path, name: &str) -> PathBuf {
 type List = Punctuated<Meta, Token![,]>;
 
 /// Cargo's features, for which a name may be there alone.
-const FEATURES: [&str; 2] = ["testing", "tower"];
+const FEATURES: [&str; 1] = ["tower"];
 
 /// Whether programs see the item, given all features.
 pub(crate) fn is_seen(attributes: &[Attribute]) -> bool {
