@@ -143,8 +143,7 @@ PROVIDERS = $(shell sed -n 's/^| \([a-z-]*\) | [yn].*/\1/p' docs/providers.md)
 core = server::life:: producing::each_answer producing::a_topic_can_do producing::many_timers producing::of_a_key \
 	producing::what_is_armed producing::a_paused bulk::many_are_withdrawn bulk::what_has_come bulk::progress \
 	holding::p4_ holding::p7_ holding::p9_un holding::p9_shut holding::panics holding::snoozes holding::dead_letters \
-	owning::nothing_is_left destroying::who_listens destroying::a_topic_that_was repartitioning::all_that \
-	repartitioning::attempts_and crash::killed::
+	owning::nothing_is_left destroying::who_listens repartitioning::all_that crash::killed::
 
 test-providers: ## Run the core of the suite through services that offer a part of Redis, as they are imitated
 	@cargo test --no-run --test suite

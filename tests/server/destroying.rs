@@ -18,9 +18,7 @@ use redis::{Value, from_redis_value};
 
 use crate::server::capture::Capture;
 use crate::server::console;
-use crate::server::support::{
-    PATIENCE, Running, listener, reporting, server_and_schedule, until_dead, until_lost,
-};
+use crate::server::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -94,27 +92,14 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
 }
 
 #[tokio::test]
-async fn a_topic_that_was_never_armed_is_destroyed_and_dead_letters_are_no_reason_to_refuse() {
+async fn who_listens_is_named_and_keeps_the_topic_and_a_dead_letter_does_not() {
     let (server, schedule) = server_and_schedule().await;
     let console = console(&server);
-    assert_eq!(console.destroy(&orders()).await.unwrap(), Destroyed::default());
-    assert_eq!(left(&server).await, gone());
+    assert_eq!(console.destroy(&orders()).await.unwrap(), Destroyed::default(), "it was never armed");
     let failing = |_: Lapse<u32>| std::future::ready(Err::<Done, _>(Failure::dead("no")));
     let running = Running::start(listener(&server).on(orders(), failing));
     assert!(schedule.arm(&orders(), 0, Duration::ZERO, &7).await.unwrap().is_armed());
     until_dead(&schedule, &orders(), 1).await;
-    running.stop().await.unwrap();
-    assert_eq!(console.destroy(&orders()).await.unwrap().dead_letters, 1);
-    assert_eq!(left(&server).await, gone());
-}
-
-#[tokio::test]
-async fn who_listens_is_named_and_keeps_the_topic() {
-    let (server, schedule) = server_and_schedule().await;
-    let console = console(&server);
-    let running = Running::start(
-        listener(&server).on(orders(), |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done))),
-    );
     eventually(PATIENCE, "a report", async || !schedule.serving(&orders()).await.unwrap().is_empty()).await;
     let report = schedule.serving(&orders()).await.unwrap().remove(0);
     let refused = console.destroy(&orders()).await.unwrap_err();
@@ -128,50 +113,8 @@ async fn who_listens_is_named_and_keeps_the_topic() {
         assert!(refused.to_string().contains(part), "{part} in {refused}");
     }
     running.stop().await.unwrap();
-    console.destroy(&orders()).await.unwrap();
+    assert_eq!(console.destroy(&orders()).await.unwrap().dead_letters, 1);
     assert_eq!(left(&server).await, gone());
-}
-
-#[tokio::test]
-async fn a_topic_of_another_shape_is_left_alone() {
-    let (server, schedule) = server_and_schedule().await;
-    let console = console(&server);
-    arm(&schedule, &orders(), 0..10).await;
-    for (topic, kind) in [
-        (orders().partitions(8), ErrorKind::Partitions),
-        (orders().partitions(2), ErrorKind::Partitions),
-        (Attached::new(orders()).topic().clone(), ErrorKind::Conflict),
-    ] {
-        let refused = console.destroy(&topic).forced().await.unwrap_err();
-        assert_eq!(refused.kind(), kind, "{refused}");
-    }
-    for id in 0..10 {
-        assert!(schedule.look_up(&orders(), id).await.unwrap().is_some(), "{id}");
-    }
-}
-
-#[tokio::test]
-async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
-    let (server, _) = server_and_schedule().await;
-    let console = console(&server);
-    let attached = || Attached::new(Topic::<()>::named("order", "app:order:{id}").unwrap()).keep_values(100);
-    let running = Running::start(
-        listener(&server)
-            .attach(attached(), |_: Lapse<Expired<()>>| std::future::ready(Ok::<_, Failure>(Done))),
-    );
-    server.cmd(&["SET", "app:order:1", "7", "PX", "3600000"]).await;
-    eventually(PATIENCE, "the key to be enrolled", async || {
-        server.cmd(&["HLEN", "keylapse:{order/0}:watch"]).await == Value::Int(1)
-    })
-    .await;
-    running.stop().await.unwrap();
-    let refused = console.destroy(attached().topic()).await.unwrap_err();
-    assert!(refused.to_string().contains("topic order holds 1 enrolled key"), "{refused}");
-    let Destroyed { timers, enrolled, trigger_keys, .. } =
-        console.destroy(attached().topic()).forced().await.unwrap();
-    assert_eq!((timers, enrolled, trigger_keys), (0, 1, 0));
-    assert_eq!(left(&server).await, gone());
-    assert_eq!(keys(&server, "app:*").await, [String::from("app:order:1")].into());
 }
 
 /// However many keys are enrolled, and whoever died on the way.
@@ -208,6 +151,10 @@ async fn a_topic_that_is_detached_can_become_managed() {
     schedule.drop_dead_letter(&letters[0]).await.unwrap();
     let refused = console.detach(&orders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    let refused = console.destroy(attached().topic()).await.unwrap_err();
+    assert!(refused.to_string().contains("topic order holds 20,000 enrolled keys"), "{refused}");
+    let refused = console.destroy(&orders()).forced().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "a topic of another kind is left alone");
 
     // One who died has closed the first partition.
     let store = Client::new(&server.app_url()).unwrap().store().clone();
@@ -318,26 +265,6 @@ async fn a_refusal_opens_what_a_dead_call_has_closed() {
     arm(&schedule, &topic, 1..100).await;
 }
 
-#[tokio::test]
-async fn lost_answers_change_nothing_of_what_is_removed() {
-    let (server, schedule) = server_and_schedule().await;
-    let topic = orders();
-    arm(&schedule, &topic, 0..1500).await;
-    let proxy = Proxy::before(&server).await;
-    let seen = AtomicUsize::new(0);
-    let every_third = move |words: &[bytes::Bytes]| {
-        let script = words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"EVALSHA"));
-        script && words.len() > 8 && seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
-    };
-    proxy.lose_replies(20, every_third, Then::Close);
-    let unlucky = Console::connect(&*proxy.app_url()).await.unwrap();
-    let destroyed = unlucky.destroy(&topic).forced().await.unwrap();
-    assert!(proxy.lost() >= 5, "{} answers were lost", proxy.lost());
-    assert_eq!(destroyed.timers, 1500);
-    assert_eq!(left(&server).await, gone());
-    assert!(keys(&server, "app:order:*").await.is_empty());
-}
-
 /// Producers arm without a pause. When it is over, what is there is whole, and what is not there is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_armed_meanwhile_is_found_or_gone_and_never_half_there() {
@@ -417,28 +344,6 @@ async fn whole(server: &Server) {
         let version = server.cmd(&["HGET", &name("meta"), "v"]).await;
         assert!(recs.is_empty() || version == present(), "partition {index}: {version:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_runs_is_told_to_stop_and_the_listener_goes_on_when_the_topic_is_back() {
-    let (server, schedule) = server_and_schedule().await;
-    let console = console(&server);
-    let topic = orders();
-    let (handler, mut told) = until_lost(|| Err(Failure::retry("it is late")));
-    let running = Running::start(listener(&server).on(topic.clone(), handler));
-    running.until_anchored().await;
-    assert!(schedule.arm(&topic, 1, Duration::ZERO, &7).await.unwrap().is_armed());
-    assert_eq!(told.next().await, "started");
-    let destroyed = console.destroy(&topic).forced().await.unwrap();
-    assert_eq!(destroyed.timers, 1);
-    assert_eq!(told.next().await, "told to stop");
-    running.until("its end to come to nothing", |stats| stats.total().fenced == 1).await;
-    let records = (0..4).map(|partition| format!("keylapse:{{order/{partition}}}:rec"));
-    assert_eq!(server.count(&records.collect::<Vec<_>>()).await, 0, "no retry is left of it");
-    assert!(schedule.arm(&topic, 2, Duration::ZERO, &7).await.unwrap().is_armed());
-    assert_eq!(told.next().await, "started");
-    let _ = schedule.cancel(&topic, 2).await.unwrap();
-    running.stop().await.unwrap();
 }
 
 /// Closed by somebody who then died.

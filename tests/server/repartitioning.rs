@@ -5,18 +5,16 @@ mod load;
 mod meanwhile;
 mod refusals;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::dead_letters::Replayed;
-use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Topic};
+use keylapse::{Client, ErrorKind, Topic};
 use keylapse_console::Console;
 use keylapse_support::{Proxy, Then};
 
 use self::contents::{Contents, fill};
 use crate::server::console;
-use crate::server::support::{Running, listener, server_and_schedule, until_dead};
+use crate::server::support::server_and_schedule;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -84,23 +82,6 @@ async fn a_call_that_dies_anywhere_leaves_the_rest_to_the_next() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_change_nothing_of_what_is_moved() {
-    let (server, _) = server_and_schedule().await;
-    fill(&server, 4, 1500).await;
-    let before = Contents::of(&server, 4).await;
-    let proxy = Proxy::before(&server).await;
-    let seen = AtomicUsize::new(0);
-    let every_third = move |words: &[bytes::Bytes]| {
-        is_script(words) && seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
-    };
-    proxy.lose_replies(40, every_third, Then::Close);
-    let unlucky = Console::new(Client::new(&proxy.app_url()).unwrap());
-    unlucky.repartition(&orders(), 8).await.unwrap();
-    assert!(proxy.lost() >= 10, "{} answers were lost", proxy.lost());
-    before.assert_same(&Contents::of(&server, 8).await, "all");
-}
-
 /// Several calls at a time, from other programs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn calls_for_the_same_number_do_not_disturb_each_other() {
@@ -130,46 +111,4 @@ async fn calls_for_the_same_number_do_not_disturb_each_other() {
         assert!(ended > 0);
         before.assert_same(&Contents::of(&server, to).await, &format!("{from} to {to}"));
     }
-}
-
-/// What was tried before goes on counting, and a letter can be replayed.
-#[tokio::test]
-async fn attempts_and_dead_letters_go_on_where_they_were() {
-    let (server, schedule) = server_and_schedule().await;
-    let console = console(&server);
-    let failing = |lapse: Lapse<u32>| {
-        let dies = lapse.payload().is_multiple_of(2);
-        std::future::ready(Err::<Done, _>(if dies {
-            Failure::dead("no")
-        } else {
-            Failure::retry_after(Duration::from_secs(3), "later")
-        }))
-    };
-    let running = Running::start(listener(&server).on(orders(), failing));
-    for id in 0..40u32 {
-        assert!(schedule.arm(&orders(), id, Duration::ZERO, &id).await.unwrap().is_armed());
-    }
-    running.until("all to have failed", |stats| stats.total().dead + stats.total().retried == 40).await;
-    until_dead(&schedule, &orders(), 20).await;
-    running.stop().await.unwrap();
-    console.repartition(&orders(), 8).await.unwrap();
-    let wider = orders().partitions(8);
-    let letters = schedule.dead_letters(&wider).page(100).await.unwrap();
-    assert_eq!(letters.len(), 20);
-    for letter in &letters {
-        assert_eq!(schedule.replay(letter).await.unwrap(), Replayed::Replayed);
-    }
-    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let noting = seen.clone();
-    let handler = move |lapse: Lapse<u32>| {
-        noting.lock().unwrap().push((*lapse.payload(), lapse.attempt()));
-        std::future::ready(Ok::<_, Failure>(Done))
-    };
-    let running = Running::start(listener(&server).on(wider, handler));
-    running.until("all to have run", |stats| stats.total().handled == 40).await;
-    running.stop().await.unwrap();
-    let mut seen = seen.lock().unwrap().clone();
-    seen.sort_unstable();
-    // A replayed letter starts over, a retry does not.
-    assert_eq!(seen, (0..40).map(|id| (id, 1 + id % 2)).collect::<Vec<_>>());
 }
