@@ -187,7 +187,7 @@ suite-tls:
 
 # On clusters of one primary, as the user of redis.conf; and the suite of clusters.
 suite-cluster-rights:
-	$(with_server) && KEYLAPSE_TEST_TOPOLOGY=cluster cargo test --test suite -- --test-threads=4 server::
+	$(with_server) && KEYLAPSE_TEST_TOPOLOGY=cluster cargo test --test suite -- --test-threads=4 server:: model::rules::attached::
 	$(with_server) && $(rest) --test clusters -- --test-threads=4
 
 # Ten minutes.

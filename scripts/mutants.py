@@ -40,7 +40,6 @@ LUA_JUDGES = [
     ("rules", ["--test", "suite"], ["model::rules::", "--skip", "hundred_thousand"]),
     ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::",
                           "--skip", "copies_begin_with_the_same_bytes"]),  # fmt: skip
-    ("attached scripts", ["--test", "suite"], ["server::attached_scripts"]),
     ("listener", ["--lib"], ["listener::"]),
     ("producing", ["--test", "suite"], ["server::producing::", "server::holding::", "server::wire::", "server::scripts::",
                                         "--skip", "the_example_in_a_shell"]),  # fmt: skip

@@ -8,4 +8,4 @@
 
 mod machine;
 mod rig;
-mod rules;
+pub(crate) mod rules;

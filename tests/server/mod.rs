@@ -1,6 +1,5 @@
 //! The library against real servers.
 
-mod attached_scripts;
 mod bulk;
 pub(crate) mod capture;
 mod demoted;

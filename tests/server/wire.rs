@@ -19,7 +19,7 @@ use regex::Regex;
 use tokio::process::Command;
 
 use crate::REPOSITORY;
-use crate::server::attached_scripts::{Scene, on, since};
+use crate::model::rules::attached::{Scene, on, since};
 use crate::server::scripts::source::Source;
 use crate::server::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
@@ -113,7 +113,7 @@ fn the_examples_of_bytes_are_what_they_are_said_to_be() {
 /// The scripts write what the page says of attached topics.
 #[tokio::test]
 async fn the_examples_of_attached_topics_are_what_is_written() {
-    let mut scene = Scene::start().await;
+    let mut scene = Scene::real("w").await;
     let examples = examples();
     let (begin, deadline, end) = (1_700_000_000_000, 1_700_000_015_000, 1_700_000_030_000);
     let copy = b"\x02{\"sum\":1999}";

@@ -6,7 +6,7 @@ use redis::{Cmd, FromRedisValue, cmd};
 use super::Rig;
 
 impl Rig {
-    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
         let answer = command.query_async(&mut self.admin.clone()).await;
         answer.unwrap_or_else(|error| panic!("the server refused: {error}"))
     }

@@ -57,8 +57,16 @@ async fn shared_server() -> Arc<Server> {
 impl Rig {
     /// On a real server; tests with different names do not meet.
     pub(crate) async fn real(test: &str) -> Self {
-        let server = shared_server().await;
-        let store = Store::at(&server.url()).expect("the URL is fine");
+        Self::on_real(shared_server().await, test).await
+    }
+
+    /// On a real server that it has to itself.
+    pub(crate) async fn alone(test: &str) -> Self {
+        Self::on_real(Arc::new(Server::start().await), test).await
+    }
+
+    async fn on_real(server: Arc<Server>, test: &str) -> Self {
+        let store = Store::at(&server.app_url()).expect("the URL is fine");
         Self::on(store, server.conn().await, test, Some(server)).await
     }
 
@@ -79,7 +87,8 @@ impl Rig {
     }
 
     async fn on(store: Store, admin: MultiplexedConnection, test: &str, server: Option<Arc<Server>>) -> Self {
-        let clock_key = format!("clock:{test}");
+        // In the partition's slot.
+        let clock_key = format!("app:clock:{{{test}/0}}");
         let mut rig = Self {
             store: store.with_clock_key(&clock_key),
             at: PartitionNames::new(DEFAULT_NAMESPACE, test, 0, 1, false),
@@ -96,10 +105,14 @@ impl Rig {
 
     /// Forgets everything and sets the clock back.
     pub(crate) async fn reset(&mut self, start: SystemTime) {
-        self.start = start;
-        self.elapsed = Duration::ZERO;
         self.ids = Ids::default();
         self.ask::<()>(cmd("DEL").arg(self.at.all())).await;
+        self.set_clock(start).await;
+    }
+
+    /// Sets the clock, whatever it showed.
+    pub(crate) async fn set_clock(&mut self, to: SystemTime) {
+        (self.start, self.elapsed) = (to, Duration::ZERO);
         self.pass(Duration::ZERO).await;
     }
 

@@ -1,25 +1,30 @@
 //! One readable case for each rule, run on each server.
 
-/// Makes a test of each case for each server.
+/// Makes a test of each case for each server; it begins with a rig, or what is named before the cases.
 macro_rules! on_each_server {
     ($($case:ident),* $(,)?) => {
+        use crate::model::rig::Rig as OnServer;
+        on_each_server! { OnServer: $($case),* }
+    };
+    ($rig:ident: $($case:ident),* $(,)?) => {
         mod in_process {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&mut crate::model::rig::Rig::in_process(stringify!($case)).await).await;
+                super::$case(&mut super::$rig::in_process(stringify!($case)).await).await;
             })*
         }
 
         mod real {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&mut crate::model::rig::Rig::real(stringify!($case)).await).await;
+                super::$case(&mut super::$rig::real(stringify!($case)).await).await;
             })*
         }
     };
 }
 
 mod arming;
+pub(crate) mod attached;
 mod broken;
 mod canaries;
 mod cancelling;

@@ -81,7 +81,7 @@ async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {
 }
 
 async fn namespaces_do_not_meet(rig: &mut Rig) {
-    let other = PartitionNames::new("other", &rig.at.topic, 0, 8, false);
+    let other = PartitionNames::new("keylapse:other", &rig.at.topic, 0, 8, false);
     assert_eq!(refusal(&rig.store, &rig.at).await, None);
     assert_eq!(refusal(&rig.store, &other).await, None);
 }

@@ -28,7 +28,7 @@ on_each_server! {
 
 /// Each test has its own, as tests share a server.
 fn key(rig: &Rig) -> String {
-    format!("trigger:{}", rig.at.topic)
+    format!("app:trigger:{}", rig.at.topic)
 }
 
 async fn send(rig: &Rig, deadline: u64, attempt: u32, moved: bool) -> TriggerKey {

@@ -41,7 +41,7 @@ async fn pass_until(rig: &mut Rig, deadline: u64) {
 }
 
 async fn what_is_written_back_has_its_value_again(rig: &mut Rig) {
-    let key = format!("written:{}", rig.at.topic);
+    let key = format!("app:written:{}", rig.at.topic);
     let later = rig.now() + 60_000;
     assert_eq!(rig.write_back(&key, later, b"\x02value").await, TriggerKey::Set);
     assert_eq!(rig.trigger(&key).await.as_deref(), Some("value"));

@@ -8,7 +8,7 @@ use keylapse_wire::{Deed, Enrolment, Identity, Judged, NodeId, Note, Position, T
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
-use crate::server::attached_scripts::on;
+use crate::model::rules::attached::on;
 
 use super::step::{Spot, Step, fire, note};
 

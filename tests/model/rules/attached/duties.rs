@@ -2,10 +2,15 @@
 
 use super::*;
 
-#[tokio::test]
-async fn one_listener_scans_and_a_second_one_enrols() {
+on_each_server! {
+    Scene:
+    one_listener_scans_and_a_second_one_enrols,
+    whoever_hears_nothing_keeps_a_duty_for_those_who_do,
+    only_whoever_has_a_duty_can_give_it_up_and_then_anybody_may_follow,
+}
+
+async fn one_listener_scans_and_a_second_one_enrols(scene: &mut Scene) {
     use Duty::{Enrol, None, Scan};
-    let mut scene = Scene::start().await;
     let [a, b, c] = [b"slot---a", b"slot---b", b"slot---c"];
     for (slot, duty) in [(a, Scan), (b, Enrol), (c, None), (a, Scan), (b, Enrol)] {
         assert_eq!(scene.hold(slot, false).await, duty);
@@ -26,10 +31,8 @@ async fn one_listener_scans_and_a_second_one_enrols() {
     assert_eq!((scene.hold(a, true).await, scene.hold(c, true).await), (Scan, Enrol));
 }
 
-#[tokio::test]
-async fn whoever_hears_nothing_keeps_a_duty_for_those_who_do() {
+async fn whoever_hears_nothing_keeps_a_duty_for_those_who_do(scene: &mut Scene) {
     use Duty::{Enrol, None, Scan};
-    let scene = Scene::start().await;
     let [deaf, patient, b, c] = [b"slot---a", b"slot---p", b"slot---b", b"slot---c"];
     assert_eq!((scene.hold(deaf, true).await, scene.hold(b, false).await), (Scan, Enrol));
     // It stays, but against others who hear nothing either.
@@ -38,10 +41,8 @@ async fn whoever_hears_nothing_keeps_a_duty_for_those_who_do() {
     }
 }
 
-#[tokio::test]
-async fn only_whoever_has_a_duty_can_give_it_up_and_then_anybody_may_follow() {
+async fn only_whoever_has_a_duty_can_give_it_up_and_then_anybody_may_follow(scene: &mut Scene) {
     use Duty::{Enrol, None, Scan};
-    let scene = Scene::start().await;
     let [a, b, c] = [b"slot---a", b"slot---b", b"slot---c"];
     assert_eq!((scene.hold(a, false).await, scene.hold(b, false).await), (Scan, Enrol));
     for (slot, follows) in [(c, None), (b, Enrol), (a, Scan)] {

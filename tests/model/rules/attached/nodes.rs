@@ -2,6 +2,19 @@
 
 use super::*;
 
+on_each_server! {
+    Scene:
+    servers_that_use_the_same_numbers_announce_different_expiries,
+    four_servers_are_remembered_and_the_room_of_a_key_is_bounded,
+    what_was_read_on_another_server_is_later_only_if_it_was_asked_for_after_all_that_is_known,
+    what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unless_it_was_asked_for_since,
+    a_note_of_another_server_leaves_word_and_takes_the_value_along,
+    what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partitions_is_behind,
+    a_recovery_of_a_key_that_has_moved_takes_up_one_note_of_either_server,
+    what_a_server_has_announced_that_was_replaced_fires_if_nothing_is_known_from_its_successor,
+    what_was_heard_in_a_gap_ends_what_was_read_elsewhere_only_if_nothing_was_written_since,
+}
+
 fn node(name: &str) -> NodeId {
     NodeId::new(name.as_bytes()).expect("a name")
 }
@@ -47,9 +60,7 @@ fn gone(at: Position, asked: u64) -> FoundGone {
     FoundGone { at, stamp: stamp(1), asked: ServerTime::from_ms(FIRST + asked) }
 }
 
-#[tokio::test]
-async fn servers_that_use_the_same_numbers_announce_different_expiries() {
-    let scene = Scene::start().await;
+async fn servers_that_use_the_same_numbers_announce_different_expiries(scene: &mut Scene) {
     let names = ["", "a", "b", &"x".repeat(40)];
     for name in &names[1..] {
         assert_eq!(scene.noted(anchored(on_node(name, 1000, 1))).await, Noted::Lapse, "{name}");
@@ -70,9 +81,7 @@ async fn servers_that_use_the_same_numbers_announce_different_expiries() {
 }
 
 /// However often a slot moves back and forth.
-#[tokio::test]
-async fn four_servers_are_remembered_and_the_room_of_a_key_is_bounded() {
-    let mut scene = Scene::start().await;
+async fn four_servers_are_remembered_and_the_room_of_a_key_is_bounded(scene: &mut Scene) {
     let name = |turn: u64| format!("{turn:020}");
     for turn in 0..40 {
         assert_eq!(scene.noted(anchored(on_node(&name(turn), 1000, 1))).await, Noted::Lapse);
@@ -93,9 +102,9 @@ async fn four_servers_are_remembered_and_the_room_of_a_key_is_bounded() {
     assert!(size <= 10 + 4 * (1 + 20 + 4 + 39 + 8 * 12 + 8 * 20), "{size} bytes");
 }
 
-#[tokio::test]
-async fn what_was_read_on_another_server_is_later_only_if_it_was_asked_for_after_all_that_is_known() {
-    let mut scene = Scene::start().await;
+async fn what_was_read_on_another_server_is_later_only_if_it_was_asked_for_after_all_that_is_known(
+    scene: &mut Scene,
+) {
     assert_eq!(scene.read_on(on_node("a", 5000, 0), 0).await, Enrolled::New);
     // Lower numbers say nothing; that it was asked for before the watch was written does.
     assert_eq!(scene.read_on(on_node("b", 1000, 0), 0).await, Enrolled::Stale);
@@ -113,14 +122,15 @@ async fn what_was_read_on_another_server_is_later_only_if_it_was_asked_for_after
 }
 
 /// The server's clock need not be the partition's, and may be set back: what was asked for since is later all the same.
-#[tokio::test]
-async fn what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unless_it_was_asked_for_since() {
+async fn what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unless_it_was_asked_for_since(
+    scene: &mut Scene,
+) {
     for (judged, read) in [(0, 0), (0, 5000), (5000, 0), (5000, 9000)] {
         let at = |canary: u64| match canary {
             0 => Position { node: node("a"), ..Position::default() },
             canary => on_node("a", canary, 0),
         };
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.read_on(at(judged), 0).await, Enrolled::New);
         scene.clock(FIRST + 2000).await;
         let watch = scene.watch("a").await;
@@ -137,9 +147,7 @@ async fn what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unle
     }
 }
 
-#[tokio::test]
-async fn a_note_of_another_server_leaves_word_and_takes_the_value_along() {
-    let mut scene = Scene::start().await;
+async fn a_note_of_another_server_leaves_word_and_takes_the_value_along(scene: &mut Scene) {
     assert_eq!(scene.read_on(on_node("a", 5000, 0), 0).await, Enrolled::New);
     scene.clock(FIRST + 1500).await;
     assert_eq!(scene.noted(anchored(on_node("b", 1000, 1))).await, Noted::Lapse);
@@ -158,8 +166,9 @@ async fn a_note_of_another_server_leaves_word_and_takes_the_value_along() {
 }
 
 /// Two clocks are not compared: canaries are numbered by that of the server which has the key.
-#[tokio::test]
-async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partitions_is_behind() {
+async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partitions_is_behind(
+    scene: &mut Scene,
+) {
     let ignores = with(|topic| topic.unenrolled = Treatment::Ignore);
     let gap = |canary| Identity::Gap {
         node: node("a"),
@@ -178,7 +187,7 @@ async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partit
         (gap(999), Noted::Ignored),
         (gap(1000), Noted::Lapse),
     ] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         let at = Position { canary: FIRST - 2000, ..on_node("a", 0, 0) };
         assert_eq!(scene.read_on(at, 0).await, Enrolled::New);
         scene.clock(FIRST + 100).await;
@@ -187,10 +196,9 @@ async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partit
     }
 }
 
-#[tokio::test]
-async fn a_recovery_of_a_key_that_has_moved_takes_up_one_note_of_either_server() {
+async fn a_recovery_of_a_key_that_has_moved_takes_up_one_note_of_either_server(scene: &mut Scene) {
     for late in ["a", "b"] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.read_on(on_node("a", 5000, 0), 0).await, Enrolled::New);
         scene.clock(FIRST + 1500).await;
         let watch = scene.watch("a").await;
@@ -207,33 +215,34 @@ async fn a_recovery_of_a_key_that_has_moved_takes_up_one_note_of_either_server()
     }
 }
 
-#[tokio::test]
-async fn what_a_server_has_announced_that_was_replaced_fires_if_nothing_is_known_from_its_successor() {
+async fn what_a_server_has_announced_that_was_replaced_fires_if_nothing_is_known_from_its_successor(
+    scene: &mut Scene,
+) {
     let replaced = || Identity::Replaced { by: node("a"), gone: gone(on_node("b", 2000, 0), 0) };
-    let scene = Scene::start().await;
     assert_eq!(scene.noted(replaced()).await, Noted::Lapse);
     assert_eq!(scene.noted(replaced()).await, Noted::Known);
     assert_eq!(scene.noted(anchored(on_node("b", 1000, 1))).await, Noted::Recovered);
 
-    let scene = Scene::start().await;
+    scene.begin().await;
     assert_eq!(scene.noted(anchored(on_node("b", 1000, 1))).await, Noted::Lapse);
     assert_eq!(scene.noted(replaced()).await, Noted::Known);
 
     // What is enrolled is looked at anyway.
-    let scene = Scene::start().await;
+    scene.begin().await;
     assert_eq!(scene.read_on(on_node("a", 5000, 0), 0).await, Enrolled::New);
     assert_eq!(scene.noted(replaced()).await, Noted::Known);
 
-    let scene = Scene::start().await;
+    scene.begin().await;
     let ignores = with(|topic| topic.unenrolled = Treatment::Ignore);
     let note = Note { identity: replaced(), ..scene.note_of("a") };
     assert_eq!(scene.notes(&ignores, &[note]).await, [Noted::Ignored]);
 }
 
-#[tokio::test]
-async fn what_was_heard_in_a_gap_ends_what_was_read_elsewhere_only_if_nothing_was_written_since() {
+async fn what_was_heard_in_a_gap_ends_what_was_read_elsewhere_only_if_nothing_was_written_since(
+    scene: &mut Scene,
+) {
     for (asked, watches) in [(1, 0), (0, 1)] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.read_on(on_node("a", 5000, 0), 0).await, Enrolled::New);
         scene.clock(FIRST + 1500).await;
         let found = Some(gone(on_node("b", 3000, 0), asked));

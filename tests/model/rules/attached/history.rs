@@ -2,9 +2,19 @@
 
 use super::*;
 
-#[tokio::test]
-async fn what_was_noted_is_known_by_the_highest_count_behind_each_canary() {
-    let scene = Scene::start().await;
+on_each_server! {
+    Scene:
+    what_was_noted_is_known_by_the_highest_count_behind_each_canary,
+    a_recovery_takes_up_one_later_note,
+    each_of_several_recoveries_takes_up_one,
+    what_was_read_before_an_expiry_does_not_come_back,
+    what_is_forgotten_is_forgotten_as_of_its_place_and_stamp,
+    memory_is_forgotten_page_by_page_and_never_the_newest_two,
+    without_a_canary_memory_is_forgotten_by_the_time_of_the_checks,
+    pages_turn_by_the_clock_and_not_by_numbers_that_it_has_not_reached,
+}
+
+async fn what_was_noted_is_known_by_the_highest_count_behind_each_canary(scene: &mut Scene) {
     let table = [
         (0, 1, Noted::Lapse),
         (0, 1, Noted::Known),
@@ -23,9 +33,7 @@ async fn what_was_noted_is_known_by_the_highest_count_behind_each_canary() {
     assert_eq!(scene.note("b", 0, 1).await, Noted::Lapse, "keys have nothing to do with each other");
 }
 
-#[tokio::test]
-async fn a_recovery_takes_up_one_later_note() {
-    let mut scene = Scene::start().await;
+async fn a_recovery_takes_up_one_later_note(scene: &mut Scene) {
     for (key, notes) in [
         ("one", &[(0, 1, Noted::Recovered), (0, 2, Noted::Lapse), (0, 2, Noted::Known)][..]),
         ("late", &[(500, 1, Noted::Recovered), (0, 1, Noted::Lapse)]),
@@ -44,9 +52,7 @@ async fn a_recovery_takes_up_one_later_note() {
     }
 }
 
-#[tokio::test]
-async fn each_of_several_recoveries_takes_up_one() {
-    let mut scene = Scene::start().await;
+async fn each_of_several_recoveries_takes_up_one(scene: &mut Scene) {
     for round in 0..3 {
         let now = 2000 * round;
         scene.clock(FIRST + now).await;
@@ -62,9 +68,7 @@ async fn each_of_several_recoveries_takes_up_one() {
     assert_eq!(scene.note("a", 4000, 2).await, Noted::Lapse);
 }
 
-#[tokio::test]
-async fn what_was_read_before_an_expiry_does_not_come_back() {
-    let scene = Scene::start().await;
+async fn what_was_read_before_an_expiry_does_not_come_back(scene: &mut Scene) {
     assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
     assert_eq!(scene.note("a", 1000, 1).await, Noted::Lapse);
     assert_eq!(scene.read("a", 0, 0, 9).await, Enrolled::Stale);
@@ -75,9 +79,7 @@ async fn what_was_read_before_an_expiry_does_not_come_back() {
     assert_eq!(scene.read("a", 1000, 1, 9).await, Enrolled::Known);
 }
 
-#[tokio::test]
-async fn what_is_forgotten_is_forgotten_as_of_its_place_and_stamp() {
-    let mut scene = Scene::start().await;
+async fn what_is_forgotten_is_forgotten_as_of_its_place_and_stamp(scene: &mut Scene) {
     assert_eq!(scene.read("a", 0, 0, 10).await, Enrolled::New);
     scene.clock(FIRST + 1500).await;
     let watch = scene.watch("a").await;
@@ -93,9 +95,7 @@ async fn what_is_forgotten_is_forgotten_as_of_its_place_and_stamp() {
     assert_eq!(scene.read("a", 0, 0, 45).await, Enrolled::New);
 }
 
-#[tokio::test]
-async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
-    let mut scene = Scene::start().await;
+async fn memory_is_forgotten_page_by_page_and_never_the_newest_two(scene: &mut Scene) {
     scene.clock(FIRST + 3 * SPAN).await;
     let table = [
         (1, Noted::Lapse),
@@ -129,9 +129,7 @@ async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
 }
 
 /// Or the memory of a server whose expiries nobody hears would grow without end.
-#[tokio::test]
-async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks() {
-    let mut scene = Scene::start().await;
+async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks(scene: &mut Scene) {
     for round in 0..4 {
         let begin = round * SPAN;
         scene.clock(FIRST + begin).await;
@@ -155,13 +153,14 @@ async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks() {
 /// By its number, and not by that of whoever fills it.
 #[tokio::test]
 async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
-    let mut scene = Scene::start().await;
+    // It takes a second, in which the server answers nobody else.
+    let mut scene = Scene::alone().await;
     scene.clock(FIRST + 3 * SPAN).await;
     assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
     let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
     let past = scene.at.key("history").to_owned();
-    scene.say(&["EVAL", fill, "1", &past]).await.expect("a full page");
+    scene.say(&["EVAL", fill, "1", &past]).await;
     assert_eq!(scene.note("late", 10_000, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
     assert_eq!(scene.note("b", 10_000 + SPAN, 1).await, Noted::Lapse);
@@ -170,9 +169,7 @@ async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Stale);
 }
 
-#[tokio::test]
-async fn pages_turn_by_the_clock_and_not_by_numbers_that_it_has_not_reached() {
-    let mut scene = Scene::start().await;
+async fn pages_turn_by_the_clock_and_not_by_numbers_that_it_has_not_reached(scene: &mut Scene) {
     let day = 86_400_000;
     assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
     // Numbers of tomorrow turn no page; and those of today are none too late after them.

@@ -2,6 +2,13 @@
 
 use super::*;
 
+on_each_server! {
+    Scene:
+    of_seventeen_recoveries_the_oldest_is_forgotten_and_no_other,
+    an_owed_announcement_is_taken_for_ten_seconds,
+    a_recovery_ends_a_retry_whose_key_was_written_back,
+}
+
 /// Recoveries of one key of which a note can still come.
 const TRACES: u64 = 16;
 
@@ -17,11 +24,9 @@ async fn recovered(scene: &mut Scene, round: u64) {
     assert!(scene.judge(&watch, (FIRST + begin + 1500, 0), stamp, fire()).await, "round {round}");
 }
 
-#[tokio::test]
-async fn of_seventeen_recoveries_the_oldest_is_forgotten_and_no_other() {
-    let mut scene = Scene::start().await;
+async fn of_seventeen_recoveries_the_oldest_is_forgotten_and_no_other(scene: &mut Scene) {
     for round in 0..=TRACES {
-        recovered(&mut scene, round).await;
+        recovered(scene, round).await;
     }
     for round in (0..=TRACES).rev() {
         let expected = if round == 0 { Noted::Lapse } else { Noted::Recovered };
@@ -38,13 +43,12 @@ async fn written_back(scene: &Scene) -> u64 {
 }
 
 /// After its retry has begun, the announcement of what was written back is expected for ten seconds.
-#[tokio::test]
-async fn an_owed_announcement_is_taken_for_ten_seconds() {
+async fn an_owed_announcement_is_taken_for_ten_seconds(scene: &mut Scene) {
     let how = with(|topic| topic.write_back = Counting::Nowhere);
     for (late, expected) in [(0, Noted::Returned), (9_999, Noted::Returned), (10_000, Noted::Lapse)] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
-        let until = written_back(&scene).await;
+        let until = written_back(scene).await;
         scene.clock(until).await;
         let (_, held, attempt) = scene.claim().await.remove(0);
         assert_eq!(attempt, 2);
@@ -57,9 +61,7 @@ async fn an_owed_announcement_is_taken_for_ten_seconds() {
 }
 
 /// A later life that is recovered shows that the key's writer came first.
-#[tokio::test]
-async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
-    let mut scene = Scene::start().await;
+async fn a_recovery_ends_a_retry_whose_key_was_written_back(scene: &mut Scene) {
     let how = with(|topic| topic.write_back = Counting::Nowhere);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
     let (_, held, _) = scene.claim().await.remove(0);

@@ -2,9 +2,15 @@
 
 use super::*;
 
-#[tokio::test]
-async fn lives_behind_a_running_lapse_follow_one_by_one() {
-    let mut scene = Scene::start().await;
+on_each_server! {
+    Scene:
+    lives_behind_a_running_lapse_follow_one_by_one,
+    a_topic_may_ignore_keys_that_were_never_read,
+    a_deadline_is_known_only_if_it_has_passed,
+    an_unanchored_note_fires_each_time,
+}
+
+async fn lives_behind_a_running_lapse_follow_one_by_one(scene: &mut Scene) {
     assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
     let mut armings = BTreeSet::new();
     let (first, held, _) = scene.claim().await.remove(0);
@@ -32,9 +38,7 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
     assert_eq!(scene.length("rec").await + scene.length("run").await + scene.length("next").await, 0);
 }
 
-#[tokio::test]
-async fn a_topic_may_ignore_keys_that_were_never_read() {
-    let mut scene = Scene::start().await;
+async fn a_topic_may_ignore_keys_that_were_never_read(scene: &mut Scene) {
     let how = with(|topic| topic.unenrolled = Treatment::Ignore);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Ignored);
     assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Known);
@@ -49,9 +53,7 @@ async fn a_topic_may_ignore_keys_that_were_never_read() {
 
 /// Brought forward unheard, or forged: what was read says nothing of this end. And whoever judges by a clock that is
 /// set back then does not know either.
-#[tokio::test]
-async fn a_deadline_is_known_only_if_it_has_passed() {
-    let mut scene = Scene::start().await;
+async fn a_deadline_is_known_only_if_it_has_passed(scene: &mut Scene) {
     for (key, noted, flags, deadline) in
         [("early", 999, 0, 999), ("on time", 1000, 2, 1000), ("late", 1500, 2, 1000)]
     {
@@ -82,9 +84,7 @@ async fn a_deadline_is_known_only_if_it_has_passed() {
 }
 
 /// Nothing is known of which life it ends.
-#[tokio::test]
-async fn an_unanchored_note_fires_each_time() {
-    let mut scene = Scene::start().await;
+async fn an_unanchored_note_fires_each_time(scene: &mut Scene) {
     assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
     for (time, waiting) in [(0, 0), (1000, 1)] {
         scene.clock(FIRST + time).await;

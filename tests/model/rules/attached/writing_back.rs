@@ -3,22 +3,27 @@
 use super::*;
 use keylapse_support::skipped_on_a_cluster;
 
+on_each_server! {
+    Scene:
+    a_key_that_was_written_back_is_told_from_its_writers,
+}
+
 #[tokio::test]
 async fn a_key_is_written_back_if_its_name_is_free() {
     if skipped_on_a_cluster("scripts cannot read the clock of this test, a key, beside those of another slot")
     {
         return;
     }
-    let mut scene = Scene::start().await;
-    scene.say(&["HSET", "app:hash", "f", "v"]).await.expect("a hash");
-    scene.say(&["PEXPIREAT", "app:hash", &FIRST.to_string()]).await.expect("it has a deadline");
+    let scene = Scene::alone().await;
+    scene.say(&["HSET", "app:hash", "f", "v"]).await;
+    scene.say(&["PEXPIREAT", "app:hash", &FIRST.to_string()]).await;
     let hash = [Bytes::from("app:hash")];
     let read = async |scene: &Scene| {
         let read = scene.store.read(&hash, &Capture { cap: 1000, dumps: true, ..Capture::default() }).await;
         read.expect("an answer").remove(0)
     };
     let before = read(&scene).await;
-    scene.say(&["DEL", "app:hash"]).await.expect("it is gone");
+    scene.say(&["DEL", "app:hash"]).await;
     let later = FIRST + 5;
     let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
         scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
@@ -30,16 +35,14 @@ async fn a_key_is_written_back_if_its_name_is_free() {
 
     assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, TriggerKey::None);
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Set);
-    scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
+    scene.say(&["SET", "app:text", "its writer's"]).await;
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Taken);
     let found = scene.store.read(&["app:text".into()], &Capture { cap: 99, ..Capture::default() }).await;
     assert_eq!(found.expect("it is read")[0].life, Life::Lasting, "it was left alone");
 }
 
 /// A retry whose key was written back ends when its writer comes first.
-#[tokio::test]
-async fn a_key_that_was_written_back_is_told_from_its_writers() {
-    let mut scene = Scene::start().await;
+async fn a_key_that_was_written_back_is_told_from_its_writers(scene: &mut Scene) {
     let how = with(|topic| topic.write_back = Counting::Nowhere);
     for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
         scene.clock(FIRST).await;
@@ -66,8 +69,8 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
         };
         assert_eq!(enrolled, says, "{key}");
         let (rec, due) = (scene.at.key("rec").to_owned(), scene.at.key("due").to_owned());
-        let removed = scene.say(&["HDEL", &rec, key]).await.expect("an answer");
+        let removed = scene.say(&["HDEL", &rec, key]).await;
         assert_eq!(removed, redis::Value::Int(waits.into()), "{key}");
-        scene.say(&["ZREM", &due, key]).await.expect("it is gone");
+        scene.say(&["ZREM", &due, key]).await;
     }
 }

@@ -2,9 +2,21 @@
 
 use super::*;
 
-#[tokio::test]
-async fn of_two_readings_the_later_stands() {
-    let scene = Scene::start().await;
+on_each_server! {
+    Scene:
+    of_two_readings_the_later_stands,
+    no_more_keys_are_enrolled_than_allowed,
+    a_reading_that_comes_late_has_its_copy_kept_where_there_is_none,
+    a_copy_that_is_wanted_is_asked_for_and_kept,
+    without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key,
+    what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_canary,
+    an_expiry_that_is_noted_later_does_not_undo_that,
+    after_the_clock_was_set_back_a_key_is_enrolled_as_before,
+    without_a_canary_the_later_of_two_readings_stands_after_a_while,
+    a_value_of_another_type_is_named_under_each_name_of_an_attached_topic,
+}
+
+async fn of_two_readings_the_later_stands(scene: &mut Scene) {
     let table = [
         (1, 5, Enrolled::New),
         (0, 9, Enrolled::Stale),
@@ -21,9 +33,7 @@ async fn of_two_readings_the_later_stands() {
     }
 }
 
-#[tokio::test]
-async fn no_more_keys_are_enrolled_than_allowed() {
-    let scene = Scene::start().await;
+async fn no_more_keys_are_enrolled_than_allowed(scene: &mut Scene) {
     let how = Policy { cap: 2, ..on() };
     let table = [
         ("a", 1000, Enrolled::New),
@@ -41,9 +51,7 @@ async fn no_more_keys_are_enrolled_than_allowed() {
 }
 
 /// Two listeners read a key: one its deadline, as it scans, and the other its value, which takes longer.
-#[tokio::test]
-async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none() {
-    let mut scene = Scene::start().await;
+async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none(scene: &mut Scene) {
     let how = with(|topic| topic.values = 100);
     let enrol = async |life, micros, copy: &[u8]| {
         scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(micros), copy).await
@@ -58,9 +66,7 @@ async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none() {
     assert_eq!(scene.get("values", "a").await, &b"\x02value"[..]);
 }
 
-#[tokio::test]
-async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
-    let mut scene = Scene::start().await;
+async fn a_copy_that_is_wanted_is_asked_for_and_kept(scene: &mut Scene) {
     let how = with(|topic| topic.values = 100);
     let deadline = FIRST + 1000;
     let enrol = async |micros, copy: &[u8]| {
@@ -85,7 +91,7 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
 /// A session is extended: its head alone is written.
 #[tokio::test]
 async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_deadline() {
-    let mut scene = Scene::start().await;
+    let mut scene = Scene::alone().await;
     let how = with(|topic| topic.values = 100);
     type Said<'a> = (u64, u64, &'a [u8], Enrolled, u64, &'a [u8]);
     let said: &[Said<'_>] = &[
@@ -97,12 +103,12 @@ async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_
         (200, 8000, b"", Enrolled::Wanted, 7, b"\x02other"),
     ];
     for (life, micros, copy, expected, read_at, kept) in said {
-        scene.say(&["CONFIG", "RESETSTAT"]).await.expect("it is forgotten");
+        scene.say(&["CONFIG", "RESETSTAT"]).await;
         let enrolled = scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(*micros), copy).await;
         assert_eq!(enrolled, *expected, "{life}");
         assert_eq!(&scene.get("values", "a").await[..], *kept, "{life}");
         assert_eq!(scene.get("watch", "a").await[28..], (FIRST + read_at).to_be_bytes(), "{life}");
-        let stats = scene.say(&["INFO", "commandstats"]).await.expect("an answer");
+        let stats = scene.say(&["INFO", "commandstats"]).await;
         let stats: String = redis::from_redis_value(stats).expect("a text");
         let written = if *micros == 5000 || copy.is_empty() { "1" } else { "2" };
         // The first canary is written down, too.
@@ -115,27 +121,24 @@ async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_
     assert_eq!((scene.length("watch").await, scene.length("values").await), (0, 0));
 }
 
-#[tokio::test]
-async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key() {
-    let mut scene = Scene::start().await;
+async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key(scene: &mut Scene) {
     let blind =
         async |scene: &Scene, ms: u64| scene.enrol("a", FIRST + 60_000, (0, 0), stamp(ms * 1000), b"").await;
-    assert_eq!(blind(&scene, 0).await, Enrolled::New, "nobody has heard anything");
+    assert_eq!(blind(scene, 0).await, Enrolled::New, "nobody has heard anything");
     assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
     // It counts when the key was read, and not when that is written.
     scene.clock(FIRST + 30_000).await;
-    assert_eq!(blind(&scene, 9_999).await, Enrolled::Stale);
-    assert_eq!(blind(&scene, 10_000).await, Enrolled::New);
+    assert_eq!(blind(scene, 9_999).await, Enrolled::Stale);
+    assert_eq!(blind(scene, 10_000).await, Enrolled::New);
 }
 
 /// A scan may write such a reading late. Its canary may have the higher number, if the other reader has missed one.
-#[tokio::test]
-async fn what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_canary() {
+async fn what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_canary(scene: &mut Scene) {
     let at = |canary: Option<u64>| canary.map_or((0, 0), |canary| (FIRST + canary, 0));
     let canaries = [None, Some(0), Some(500), Some(900)];
     for deed in [fire(), Deed::Forget] {
         for (judged, read) in canaries.iter().flat_map(|judged| canaries.map(|read| (*judged, read))) {
-            let mut scene = Scene::start().await;
+            scene.begin().await;
             assert_eq!(scene.read("a", 0, 0, 1).await, Enrolled::New);
             scene.clock(FIRST + 1003).await;
             let watch = scene.watch("a").await;
@@ -149,9 +152,7 @@ async fn what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_
     }
 }
 
-#[tokio::test]
-async fn an_expiry_that_is_noted_later_does_not_undo_that() {
-    let mut scene = Scene::start().await;
+async fn an_expiry_that_is_noted_later_does_not_undo_that(scene: &mut Scene) {
     assert_eq!(scene.read("a", 0, 0, 1).await, Enrolled::New);
     scene.clock(FIRST + 2000).await;
     let watch = scene.watch("a").await;
@@ -162,9 +163,7 @@ async fn an_expiry_that_is_noted_later_does_not_undo_that() {
 }
 
 /// A check from before that has a time in the future, and refuses nothing.
-#[tokio::test]
-async fn after_the_clock_was_set_back_a_key_is_enrolled_as_before() {
-    let mut scene = Scene::start().await;
+async fn after_the_clock_was_set_back_a_key_is_enrolled_as_before(scene: &mut Scene) {
     scene.clock(FIRST + 3_600_000).await;
     assert_eq!(scene.enrol("a", FIRST, (0, 0), stamp(0), b"").await, Enrolled::New);
     let watch = scene.watch("a").await;
@@ -174,32 +173,28 @@ async fn after_the_clock_was_set_back_a_key_is_enrolled_as_before() {
     assert_eq!(scene.enrol("a", FIRST + 1000, (0, 0), stamp(9_000), b"").await, Enrolled::New);
 }
 
-#[tokio::test]
-async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
-    let mut scene = Scene::start().await;
+async fn without_a_canary_the_later_of_two_readings_stands_after_a_while(scene: &mut Scene) {
     let blind = async |scene: &Scene, deadline, micros| {
         scene.enrol("a", FIRST + deadline, (0, 0), stamp(micros), b"").await
     };
     assert_eq!(scene.read_until("a", FIRST + 60_000, 0, 0, 5).await, Enrolled::New);
     scene.clock(FIRST + 30_000).await;
-    assert_eq!(blind(&scene, 70_000, 9_999_999).await, Enrolled::Stale);
-    assert_eq!(blind(&scene, 70_000, 10_000_009).await, Enrolled::Known);
-    assert_eq!(blind(&scene, 80_000, 10_000_008).await, Enrolled::Stale);
-    assert_eq!(blind(&scene, 80_000, 10_000_009).await, Enrolled::Known);
+    assert_eq!(blind(scene, 70_000, 9_999_999).await, Enrolled::Stale);
+    assert_eq!(blind(scene, 70_000, 10_000_009).await, Enrolled::Known);
+    assert_eq!(blind(scene, 80_000, 10_000_008).await, Enrolled::Stale);
+    assert_eq!(blind(scene, 80_000, 10_000_009).await, Enrolled::Known);
     assert_eq!(scene.get("watch", "a").await[..8], (FIRST + 80_000).to_be_bytes());
     // As soon as one is heard, places count again.
     assert_eq!(scene.read_until("a", FIRST + 90_000, 20_000, 0, 20_000_007).await, Enrolled::Known);
-    assert_eq!(blind(&scene, 80_000, 29_999_999).await, Enrolled::Stale);
+    assert_eq!(blind(scene, 80_000, 29_999_999).await, Enrolled::Stale);
 }
 
 /// Whichever name holds a value of another type, it is named.
-#[tokio::test]
-async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic() {
-    let mut scene = Scene::start().await;
+async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic(scene: &mut Scene) {
     for what in ["watch", "values", "checks", "history", "history_old", "scanner"] {
         let name = scene.at.key(what).to_owned();
-        scene.say(&["DEL", &name]).await.expect("it is free");
-        scene.say(&["RPUSH", &name, "not yours"]).await.expect("it is spoilt");
+        scene.say(&["DEL", &name]).await;
+        scene.say(&["RPUSH", &name, "not yours"]).await;
         let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
         let note = Note { identity: since(FIRST, (FIRST, 1)), ..scene.note_of("a") };
         let (at_first, deadline) = (place((FIRST, 0)), FIRST + 1000);
@@ -221,6 +216,6 @@ async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic()
         for error in errors.into_iter().flatten() {
             assert_eq!((error.kind(), error.key()), (ErrorKind::WrongType, Some(name.as_bytes())), "{error}");
         }
-        scene.say(&["DEL", &name]).await.expect("it is free again");
+        scene.say(&["DEL", &name]).await;
     }
 }

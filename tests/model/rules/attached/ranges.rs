@@ -1,11 +1,18 @@
 //! What was noted of a key, as ranges: each begins with the anchor of who has noted it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+
+on_each_server! {
+    Scene:
+    a_note_speaks_for_all_that_its_listener_has_heard,
+    of_nine_ranges_the_two_oldest_become_one,
+    random_listeners_make_one_lapse_of_each_expiry,
+}
 
 /// Ranges of one key that are kept.
 const RANGES: u64 = 8;
@@ -16,21 +23,9 @@ impl Scene {
         let identity = super::since(FIRST + since, (FIRST + canary, count));
         self.notes(&on(), &[Note { identity, ..self.note_of("a") }]).await[0]
     }
-
-    /// How often each command was called, by the scripts too.
-    async fn calls(&mut self) -> BTreeMap<String, u64> {
-        let stats: String = cmd("INFO").arg("commandstats").query_async(&mut self.line).await.expect("INFO");
-        let of_line = |line: &str| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
-        };
-        stats.lines().filter_map(of_line).collect()
-    }
 }
 
-#[tokio::test]
-async fn a_note_speaks_for_all_that_its_listener_has_heard() {
-    let scene = Scene::start().await;
+async fn a_note_speaks_for_all_that_its_listener_has_heard(scene: &mut Scene) {
     let table = [
         // Two listeners hear everything since the first canary, one is late.
         (0, 0, 1, Noted::Lapse),
@@ -60,7 +55,7 @@ async fn a_note_speaks_for_all_that_its_listener_has_heard() {
 async fn three_thousand_notes_of_one_key_cost_the_same_at_the_end_as_at_the_beginning() {
     const CANARIES: u64 = 600;
     const LATE: u64 = 3;
-    let mut scene = Scene::start().await;
+    let scene = Scene::alone().await;
     let (mut lengths, mut costs, mut notes) = (BTreeSet::new(), Vec::new(), 0);
     for round in 0..CANARIES {
         let before = scene.calls().await;
@@ -88,9 +83,7 @@ async fn three_thousand_notes_of_one_key_cost_the_same_at_the_end_as_at_the_begi
 }
 
 /// And costs what lies between them, for a listener that is late by as many gaps of all the others.
-#[tokio::test]
-async fn of_nine_ranges_the_two_oldest_become_one() {
-    let scene = Scene::start().await;
+async fn of_nine_ranges_the_two_oldest_become_one(scene: &mut Scene) {
     for range in 0..RANGES {
         let canary = range * 10_000;
         assert_eq!(scene.note_since(canary, canary, 1).await, Noted::Lapse);
@@ -134,11 +127,9 @@ fn stream(random: &mut StdRng) -> Vec<Published> {
 
 /// Listeners with lags, gaps and deaths, of many keys at a time. Nothing is taken for noted that was not, and
 /// nothing that was for new: as few canaries as there are make no more ranges than are kept.
-#[tokio::test]
-async fn random_listeners_make_one_lapse_of_each_expiry() {
+async fn random_listeners_make_one_lapse_of_each_expiry(scene: &mut Scene) {
     const KEYS: usize = 500;
     const LISTENERS: usize = 3;
-    let scene = Scene::start().await;
     let mut random = StdRng::seed_from_u64(13);
     let streams: Vec<_> = (0..KEYS).map(|_| stream(&mut random)).collect();
     let mut hearers = vec![[Hearer::default(); LISTENERS]; KEYS];

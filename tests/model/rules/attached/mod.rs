@@ -1,4 +1,4 @@
-//! What the scripts of attached topics promise, each by itself against a server.
+//! What the scripts of attached topics promise, each by itself.
 
 mod duties;
 mod enrolling;
@@ -11,7 +11,8 @@ mod ranges;
 mod touching;
 mod writing_back;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use bytes::Bytes;
 use keylapse::ErrorKind;
@@ -19,20 +20,20 @@ use keylapse::attach::Treatment;
 
 use keylapse::timers::{ArmingId, TriggerKey};
 use keylapse_connection::id::{SlotId, Token};
-use keylapse_support::Server;
-use keylapse_wire::names::PartitionNames;
 use keylapse_wire::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
 use keylapse_wire::record::{Record, State};
 use keylapse_wire::scripts;
 use keylapse_wire::time::ServerTime;
 use keylapse_wire::{
-    AckReply, Claim, Claimed, End, Group, Held, Index, LetterBounds, Settle, SettleReply, Store, TopicEntry,
+    AckReply, Claim, Claimed, End, Group, Held, Index, LetterBounds, Settle, SettleReply, TopicEntry,
 };
 use keylapse_wire::{
     Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
     Noted, Position, TakeChecks, Watch,
 };
-use redis::{RedisResult, aio::MultiplexedConnection, cmd};
+use redis::cmd;
+
+use crate::model::rig::{Rig, system_time};
 
 /// Fire whatever is heard, remember ten keys.
 pub(crate) fn on() -> Policy {
@@ -48,8 +49,6 @@ pub(crate) fn with(change: impl FnOnce(&mut TopicPolicy)) -> Policy {
 
 /// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.
 const FIRST: u64 = 4_000_000_000_000;
-// In the partition's slot.
-const CLOCK: &str = "app:clock:{w/0}";
 /// A page of the history takes so long, in ms.
 const SPAN: u64 = 300_000;
 const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
@@ -69,50 +68,73 @@ pub(crate) fn since(since: u64, at: (u64, u32)) -> Identity {
     Identity::Anchored { at: place(at), since }
 }
 
-/// A server whose scripts go by a clock that the test sets, and an attached topic.
-pub(crate) struct Scene {
-    store: Store,
-    at: PartitionNames,
-    line: MultiplexedConnection,
-    _server: Server,
+/// An attached topic on a server, and the clock of its scripts at [`FIRST`].
+pub(crate) struct Scene(Rig);
+
+impl Deref for Scene {
+    type Target = Rig;
+
+    fn deref(&self) -> &Rig {
+        &self.0
+    }
 }
 
 impl Scene {
-    pub(crate) async fn start() -> Self {
-        let server = Server::start().await;
-        let store = Store::at(&server.app_url()).expect("a store").with_clock_key(CLOCK);
-        let at = PartitionNames::new("keylapse", "w", 0, 1, true);
-        let mut scene = Self { store, at, line: server.conn().await, _server: server };
-        scene.clock(FIRST).await;
+    pub(crate) async fn in_process(test: &str) -> Self {
+        Self::on(Rig::in_process(test).await).await
+    }
+
+    pub(crate) async fn real(test: &str) -> Self {
+        Self::on(Rig::real(test).await).await
+    }
+
+    /// On a server of its own, whose commands can be counted.
+    async fn alone() -> Self {
+        Self::on(Rig::alone("w").await).await
+    }
+
+    async fn on(mut rig: Rig) -> Self {
+        rig.attach();
+        let mut scene = Self(rig);
+        scene.begin().await;
+        scene
+    }
+
+    /// As at first.
+    async fn begin(&mut self) {
+        self.0.reset(system_time(FIRST)).await;
         let entry = TopicEntry {
-            name: "w".into(),
+            name: self.at.topic.clone(),
             pattern: "{id}".into(),
             partitions: 1,
             triggers: false,
             attached: true,
         };
-        scene.store.register(&entry, std::slice::from_ref(&scene.at)).await.expect("a partition");
-        scene
+        self.store.register(&entry, std::slice::from_ref(&self.at)).await.expect("a partition");
     }
 
     /// Sets the clock, in ms.
     pub(crate) async fn clock(&mut self, ms: u64) {
-        self.say(&["SET", CLOCK, &(ms * 1000).to_string()]).await.expect("SET");
+        self.0.set_clock(system_time(ms)).await;
     }
 
-    async fn say(&mut self, words: &[&str]) -> RedisResult<redis::Value> {
-        cmd(words[0]).arg(&words[1..]).query_async(&mut self.line).await
+    async fn say(&self, words: &[&str]) -> redis::Value {
+        self.ask(cmd(words[0]).arg(&words[1..])).await
+    }
+
+    /// How often each command was called, by the scripts too.
+    async fn calls(&self) -> BTreeMap<String, u64> {
+        let stats: String = self.ask(cmd("INFO").arg("commandstats")).await;
+        let of_line = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
+        };
+        stats.lines().filter_map(of_line).collect()
     }
 
     /// The field of one of the partition's hashes.
-    pub(crate) async fn get(&mut self, what: &str, field: &str) -> Bytes {
-        let name = format!("keylapse:{{w/0}}:{what}");
-        cmd("HGET").arg(name).arg(field).query_async(&mut self.line).await.expect("it is there")
-    }
-
-    async fn length(&mut self, what: &str) -> u64 {
-        let name = format!("keylapse:{{w/0}}:{what}");
-        cmd("HLEN").arg(name).query_async(&mut self.line).await.expect("a hash")
+    pub(crate) async fn get(&self, what: &str, field: &str) -> Bytes {
+        self.ask(cmd("HGET").arg(self.at.key(what)).arg(field)).await
     }
 
     pub(crate) fn note_of(&self, key: &str) -> Note {

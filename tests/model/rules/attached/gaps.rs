@@ -2,6 +2,16 @@
 
 use super::*;
 
+on_each_server! {
+    Scene:
+    who_has_heard_more_before_a_canary_has_heard_what_others_have,
+    of_nine_gaps_the_oldest_is_forgotten_and_no_other,
+    a_key_that_was_found_gone_ends_with_what_was_read_of_it_before,
+    a_topic_that_ignores_what_was_never_read_ignores_it_in_gaps,
+    a_gap_that_is_older_than_the_history_fires_each_time,
+    of_lives_that_wait_the_doubt_of_one_is_the_doubt_of_all,
+}
+
 impl Scene {
     /// What becomes of an expiry of `a` that was heard in a gap, so many before this canary, and `found` says where
     /// (the canary, and how many µs later) its key was found gone.
@@ -16,9 +26,7 @@ impl Scene {
     }
 }
 
-#[tokio::test]
-async fn who_has_heard_more_before_a_canary_has_heard_what_others_have() {
-    let scene = Scene::start().await;
+async fn who_has_heard_more_before_a_canary_has_heard_what_others_have(scene: &mut Scene) {
     let table = [
         (1000, 1, Noted::Lapse),
         (1000, 1, Noted::Known),
@@ -39,9 +47,7 @@ async fn who_has_heard_more_before_a_canary_has_heard_what_others_have() {
     assert_eq!(scene.note_in_gap(1000, 1, None).await, Noted::Known);
 }
 
-#[tokio::test]
-async fn of_nine_gaps_the_oldest_is_forgotten_and_no_other() {
-    let scene = Scene::start().await;
+async fn of_nine_gaps_the_oldest_is_forgotten_and_no_other(scene: &mut Scene) {
     for gap in 1..=9 {
         assert_eq!(scene.note_in_gap(gap * 1000, 1, None).await, Noted::Lapse);
     }
@@ -52,8 +58,7 @@ async fn of_nine_gaps_the_oldest_is_forgotten_and_no_other() {
 }
 
 /// What was read before it was found gone was of a life that has ended.
-#[tokio::test]
-async fn a_key_that_was_found_gone_ends_with_what_was_read_of_it_before() {
+async fn a_key_that_was_found_gone_ends_with_what_was_read_of_it_before(scene: &mut Scene) {
     for (read, found, taken) in [
         ((500, 0), Some((1000, 9)), true),
         ((1000, 5), Some((1000, 9)), true),
@@ -61,7 +66,7 @@ async fn a_key_that_was_found_gone_ends_with_what_was_read_of_it_before() {
         ((2000, 0), Some((1000, 9)), false),
         ((500, 0), None, false),
     ] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.read("a", read.0, 0, read.1).await, Enrolled::New);
         scene.clock(FIRST + 1500).await;
         assert_eq!(scene.note_in_gap(1000, 1, found).await, Noted::Lapse);
@@ -74,9 +79,7 @@ async fn a_key_that_was_found_gone_ends_with_what_was_read_of_it_before() {
     }
 }
 
-#[tokio::test]
-async fn a_topic_that_ignores_what_was_never_read_ignores_it_in_gaps() {
-    let mut scene = Scene::start().await;
+async fn a_topic_that_ignores_what_was_never_read_ignores_it_in_gaps(scene: &mut Scene) {
     let how = with(|topic| topic.unenrolled = Treatment::Ignore);
     assert_eq!(scene.note_in_gap_as(&how, 1000, 1, Some((1000, 9))).await, Noted::Ignored);
     assert_eq!(scene.read("a", 1500, 0, 0).await, Enrolled::New);
@@ -91,9 +94,7 @@ async fn a_topic_that_ignores_what_was_never_read_ignores_it_in_gaps() {
 }
 
 /// Older than the history: rather twice than never.
-#[tokio::test]
-async fn a_gap_that_is_older_than_the_history_fires_each_time() {
-    let mut scene = Scene::start().await;
+async fn a_gap_that_is_older_than_the_history_fires_each_time(scene: &mut Scene) {
     scene.clock(FIRST + 3 * SPAN).await;
     for page in 0..3 {
         assert_eq!(scene.note("b", page * SPAN, 1).await, Noted::Lapse);
@@ -104,10 +105,9 @@ async fn a_gap_that_is_older_than_the_history_fires_each_time() {
 }
 
 /// Two that wait may be one that was heard twice: each says that it may have run before.
-#[tokio::test]
-async fn of_lives_that_wait_the_doubt_of_one_is_the_doubt_of_all() {
+async fn of_lives_that_wait_the_doubt_of_one_is_the_doubt_of_all(scene: &mut Scene) {
     for gap_first in [true, false] {
-        let mut scene = Scene::start().await;
+        scene.begin().await;
         assert_eq!(scene.note("a", 1000, 1).await, Noted::Lapse);
         for in_gap in [gap_first, !gap_first] {
             let noted =

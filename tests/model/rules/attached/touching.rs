@@ -8,7 +8,7 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     if skipped_on_a_cluster("a touch asks for one key a call") {
         return;
     }
-    let mut scene = Scene::start().await;
+    let scene = Scene::alone().await;
     for words in [
         &["SET", "app:lasting", "x"][..],
         &["SET", "app:text", "12345678"],
@@ -16,9 +16,9 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
         &["HSET", "app:hash", "f", "v"],
         &["RPUSH", "app:list", "1", "2", "3", "4", "5", "6"],
     ] {
-        scene.say(words).await.expect("it is written");
+        scene.say(words).await;
         if words[1] != "app:lasting" {
-            scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await.expect("it has a deadline");
+            scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await;
         }
     }
     let names = ["gone", "lasting", "text", "empty", "hash", "list"];
@@ -44,30 +44,22 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     assert_eq!(read(large[2].len() - 1, true).await[2], large[2], "it just fits");
 }
 
-/// How often a command was executed.
-async fn calls(line: &mut MultiplexedConnection, command: &str) -> u64 {
-    let all: String = cmd("INFO").arg("commandstats").query_async(line).await.expect("INFO");
-    let counted = all.lines().find_map(|one| one.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    counted.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or_default()
-}
-
 /// A hash of which more is asked for than fits is not read: its size is.
 #[tokio::test]
 async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
     if skipped_on_a_cluster("a touch asks for one key a call") {
         return;
     }
-    let mut scene = Scene::start().await;
+    let scene = Scene::alone().await;
     let many: Vec<_> = (0..10_000).map(|n| format!("f{n}")).collect();
     let mut wide = vec!["HSET", "app:wide"];
     wide.extend(many.iter().flat_map(|name| [&**name, "v"]));
     let huge = "x".repeat(1 << 20);
     for words in [&wide[..], &["HSET", "app:heavy", "a", "1", "b", &huge]] {
-        scene.say(words).await.expect("it is written");
-        scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await.expect("it has a deadline");
+        scene.say(words).await;
+        scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await;
     }
-    scene.say(&["CONFIG", "RESETSTAT"]).await.expect("it counts anew");
-    let mut line = scene.line.clone();
+    scene.say(&["CONFIG", "RESETSTAT"]).await;
     let keys = ["app:wide", "app:heavy"].map(Bytes::from);
     let named = |names: &[&str]| Fields::Named(names.iter().map(|name| (*name).to_owned()).collect());
     let read = async |cap, fields| {
@@ -77,10 +69,11 @@ async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
     };
     assert_eq!(read(79_999, Fields::All).await, [&b"\x01"[..], b"\x01"]);
     assert_eq!(read(1000, named(&["a", "b"])).await, [&b"\x05"[..], b"\x01"]);
-    assert_eq!(calls(&mut line, "hmget").await, 1, "but for the fields that are not there");
-    assert_eq!(calls(&mut line, "hkeys").await, 1, "not of ten thousand");
+    let calls = scene.calls().await;
+    assert_eq!(calls["hmget"], 1, "but for the fields that are not there");
+    assert_eq!(calls["hkeys"], 1, "not of ten thousand");
     for unbounded in ["hgetall", "hvals", "dump", "hscan"] {
-        assert_eq!(calls(&mut line, unbounded).await, 0, "{unbounded}");
+        assert!(!calls.contains_key(unbounded), "{unbounded}");
     }
     assert_eq!(read(10, named(&["a"])).await, [&b"\x05"[..], b"\x05\0\0\0\x01a\0\0\0\x011"]);
     assert_eq!(read(9, named(&["a"])).await[1], &b"\x0110"[..], "a field counts with its lengths");
@@ -94,15 +87,15 @@ async fn a_touch_copies_no_value_of_a_key_whose_deadline_is_beyond_the_horizon()
     if skipped_on_a_cluster("a touch asks for one key a call") {
         return;
     }
-    let mut scene = Scene::start().await;
+    let scene = Scene::alone().await;
     let keys = ["near", "far"].map(|name| Bytes::from(format!("app:{name}")));
     for (key, deadline) in keys.iter().zip([FIRST, FIRST + 1]) {
         let name = std::str::from_utf8(key).expect("a name");
-        scene.say(&["SET", name, "x", "PXAT", &deadline.to_string()]).await.expect("it is written");
+        scene.say(&["SET", name, "x", "PXAT", &deadline.to_string()]).await;
     }
     let touch = ["EVAL", &scripts::TOUCH.text, "2", "app:near", "app:far", "10", "0"];
     for (horizon, far) in [("0", "\x02x"), (&(FIRST + 1).to_string(), "\x02x"), (&FIRST.to_string(), "")] {
-        let answer = scene.say(&[&touch[..], &[horizon, "none"]].concat()).await.expect("an answer");
+        let answer = scene.say(&[&touch[..], &[horizon, "none"]].concat()).await;
         let found: Vec<String> = redis::from_redis_value(answer).expect("texts");
         assert_eq!(found[2..], [&FIRST.to_string(), "\x02x", &(FIRST + 1).to_string(), far], "{horizon}");
     }
