@@ -80,7 +80,7 @@ test-compiled:
 	cargo test --no-run
 
 test-units:
-	$(one_server) --lib --bins -- $(untimed)
+	$(one_server) --lib --bins --test scripts -- $(untimed)
 
 test-suite:
 	$(one_server) --test suite -- --test-threads=12 $(untimed) $(long:%=--skip %)

@@ -40,8 +40,9 @@ LUA_JUDGES = [
     ("rules", ["--test", "suite"], ["model::rules::", "--skip", "hundred_thousand"]),
     ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::",
                           "--skip", "copies_begin_with_the_same_bytes"]),  # fmt: skip
+    ("scripts", ["--test", "scripts"], ["flags::", "refusals::"]),
     ("listener", ["--lib"], ["listener::"]),
-    ("producing", ["--test", "suite"], ["server::producing::", "server::holding::", "server::wire::", "server::scripts::",
+    ("producing", ["--test", "suite"], ["server::producing::", "server::holding::", "server::wire::",
                                         "--skip", "the_example_in_a_shell"]),  # fmt: skip
     ("kit", ["--test", "suite"], ["kit::"]),
     ("machine", ["--test", "suite"], ["model::machine::", "hundred_thousand"]),

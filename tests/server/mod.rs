@@ -23,7 +23,6 @@ mod python;
 mod redis_conf;
 mod repartitioning;
 mod rounding;
-mod scripts;
 mod sharing;
 mod standstill;
 mod subscription;

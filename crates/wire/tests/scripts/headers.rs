@@ -6,7 +6,7 @@ use std::ops::Range;
 use keylapse_wire::scripts;
 use regex::Regex;
 
-use super::source::{CHAINS, CHRONICLE, Source, TRIGGERS};
+use crate::source::{CHAINS, CHRONICLE, Source, TRIGGERS};
 
 #[test]
 fn each_header_is_complete_and_in_order() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{CHRONICLE, Source, TRIGGERS};
+use crate::source::{CHRONICLE, Source, TRIGGERS};
 
 /// Commands without a key. SPUBLISH names a channel, and that is an argument.
 const KEYLESS: [&str; 2] = ["TIME", "SPUBLISH"];

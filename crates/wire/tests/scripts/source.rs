@@ -1,9 +1,9 @@
-//! The files in crates/wire/src/scripts, and their headers.
+//! The files in src/scripts, and their headers.
 
 use std::collections::BTreeMap;
 use std::{fs, path::Path};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/wire/src/scripts");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts");
 const FIELDS: [&str; 8] = ["Purpose", "Parts", "Flags", "KEYS", "ARGV", "Returns", "Errors", "Invariants"];
 
 /// The orders in which parts follow each other; each needs those before it.

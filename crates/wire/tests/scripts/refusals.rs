@@ -5,7 +5,7 @@ use keylapse_wire::names::{PartitionNames, WIRE_VERSION};
 use keylapse_wire::scripts::{self, Script};
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
 
-use super::source::Source;
+use crate::source::Source;
 
 /// A waiting timer and a claimed one, as they stand in Redis.
 const RECORD: &str = "\x01arming-1\0\0\0\0\0\0\0\x01payload";

@@ -3,8 +3,8 @@
 
 use regex::Regex;
 
-use super::keys::arguments;
-use super::source::Source;
+use crate::keys::arguments;
+use crate::source::Source;
 
 /// Variables that hold text, in every script.
 const TEXT: [&str; 29] = [
