@@ -4,7 +4,7 @@
 use keylapse::inside::ClientInside as _;
 use std::time::Duration;
 
-use keylapse::Schedule;
+use keylapse::{Client, Schedule};
 use keylapse_connection::id::{SlotId, Token};
 use keylapse_support::Server;
 use keylapse_wire::{Claim, Claimed, Group, Held, Index, LetterBounds, Store, TopicEntry};

@@ -1,6 +1,5 @@
 //! C6: a server that may evict what it pleases is complained of, at the start and when it becomes one.
 
-use keylapse::inside::ClientInside as _;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
