@@ -70,7 +70,7 @@ untimed = --skip ::timed_
 KEEP =
 one_server = $(with_server) && cargo test -q $(KEEP)
 # The longest tests are left to `make test-all`.
-long = crash:: model::machine:: kit::determinism:: server::on_time:: server::priorities:: server::repartitioning:: server::subscription::
+long = model::machine:: kit::determinism:: server::on_time:: server::priorities:: server::repartitioning:: server::subscription::
 attached = agreed:: changes:: deadlines:: fields:: once:: order:: rows:: slice::
 
 test: test-compiled test-units test-suite test-attached ## Run units, rules, and the suites on one server
@@ -135,7 +135,7 @@ rest-clusters:
 
 rest-timed:
 	$(with_server) && export KEYLAPSE_TIMED=1 && cargo test -q --test suite --test attached -- --test-threads=1 ::timed_ && \
-		$(rest) -q --test clusters -- --test-threads=1 ::timed_
+		$(rest) -q --test clusters --test matrix -- --test-threads=1 ::timed_
 
 # The services of docs/providers.md, imitated by tests/support/src/provider. PROVIDERS="upstash envoy" are some of them.
 PROVIDERS = $(shell sed -n 's/^| \([a-z-]*\) | [yn].*/\1/p' docs/providers.md)
@@ -143,7 +143,7 @@ PROVIDERS = $(shell sed -n 's/^| \([a-z-]*\) | [yn].*/\1/p' docs/providers.md)
 core = server::life:: producing::each_answer producing::a_topic_can_do producing::many_timers producing::of_a_key \
 	producing::what_is_armed producing::a_paused bulk::many_are_withdrawn bulk::what_has_come bulk::progress \
 	holding::p4_ holding::p7_ holding::p9_un holding::p9_shut holding::panics holding::snoozes holding::dead_letters \
-	owning::nothing_is_left destroying::who_listens repartitioning::all_that crash::killed::
+	owning::nothing_is_left destroying::who_listens repartitioning::all_that
 
 test-providers: ## Run the core of the suite through services that offer a part of Redis, as they are imitated
 	@cargo test --no-run --test suite

@@ -5,7 +5,6 @@
 /// Where the library, its scripts and its pages are.
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-mod crash;
 mod fuzzing;
 mod kit;
 mod limits;

@@ -8,6 +8,8 @@ use keylapse::{Attached, Backoff, Topic};
 use keylapse_wire::names::{PartitionNames, partition_of};
 use serde::{Deserialize, Serialize};
 
+/// How far ahead timers of [`Kind::Quiet`] are claimed at most.
+const AHEAD: Duration = Duration::from_secs(1);
 /// Attempts that a job has.
 pub const ATTEMPTS: u32 = 3;
 /// From a failed attempt to the next one.
@@ -52,6 +54,8 @@ pub enum Work {
     Fail,
     /// It takes its process down each time: a poison pill.
     Abort,
+    /// It first ends when it is told that its lease is lost, and succeeds when it runs again.
+    UntilLost,
 }
 
 impl Work {
@@ -86,7 +90,16 @@ impl Kind {
             .max_attempts(ATTEMPTS)
             .retry(Backoff::fixed(RETRY_AFTER))
             .lease(lease)
+            .lookahead(self.lookahead(lease))
             .dead_letters(1_000_000, Duration::from_secs(24 * 3600))
+    }
+
+    /// Long for one of them, so that faults meet timers that are claimed and have not begun.
+    fn lookahead(self, lease: Duration) -> Duration {
+        match self {
+            Self::Quiet => (lease / 4).min(AHEAD),
+            Self::Loud | Self::Sharded => Duration::from_millis(10),
+        }
     }
 
     /// The topic's name, and the first segment of its keys.

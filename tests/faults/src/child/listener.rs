@@ -13,6 +13,7 @@ use crate::ledger::{End, Entry, Ledger};
 
 /// Attempts at a time. Few, so that a queue forms and faults find something to hit.
 const CONCURRENCY: usize = 64;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Runs handlers until SIGTERM. At SIGUSR1 the listener is dropped, and another one takes its place; at SIGUSR2 all
 /// threads on which handlers run are blocked for a lease.
@@ -104,12 +105,15 @@ async fn fire(lapse: Lapse<Expired<Bytes>>, ledger: Ledger) -> Result<Done, Fail
 async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
     let at = now(); // before anything else: whether it is early is judged by this
     let Job { work, millis, .. } = *lapse.payload();
-    let run = Run::open(at, &lapse, ledger);
-    if millis > 0 {
-        tokio::time::sleep(Duration::from_millis(millis)).await;
-    }
+    let run = Run::open(at, &lapse, ledger.clone());
+    watch_lease(&lapse, Duration::from_millis(millis), ledger).await;
     let is_first = lapse.attempt() == 1;
     match work {
+        Work::UntilLost if !lapse.is_redelivered() => {
+            lapse.lease_lost().await;
+            run.end(End::Done);
+            Ok(Done)
+        }
         Work::Abort => std::process::abort(),
         Work::PanicOnce if is_first => {
             run.end(End::Failed);
@@ -117,9 +121,48 @@ async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
         }
         Work::FailOnce if is_first => run.fails(),
         Work::Fail => run.fails(),
-        Work::Succeed | Work::FailOnce | Work::PanicOnce => {
+        Work::Succeed | Work::FailOnce | Work::PanicOnce | Work::UntilLost => {
             run.end(End::Done);
             Ok(Done)
+        }
+    }
+}
+
+/// Asks again and again for so long whether the lease is held, and writes down when it was.
+async fn watch_lease(lapse: &Lapse<Job>, time: Duration, ledger: Ledger) {
+    let mut leased = Leased { n: lapse.payload().n, ledger, since: None, until: 0 };
+    let end = tokio::time::Instant::now() + time;
+    while !time.is_zero() {
+        leased.look(|| lapse.has_lease());
+        let now = tokio::time::Instant::now();
+        if now >= end {
+            break;
+        }
+        tokio::time::sleep_until(end.min(now + BETWEEN_LOOKS)).await;
+    }
+}
+
+/// When a handler saw that it held the lease; written down however it ends.
+struct Leased {
+    n: u64,
+    ledger: Ledger,
+    since: Option<u64>,
+    until: u64,
+}
+
+impl Leased {
+    fn look(&mut self, has_lease: impl FnOnce() -> bool) {
+        let before = now();
+        if has_lease() {
+            (self.since, self.until) = (Some(self.since.unwrap_or_else(now)), before);
+        }
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.ledger.write(Entry::Leased { n: self.n, since, until: self.until.max(since) });
         }
     }
 }

@@ -149,6 +149,15 @@ pub enum Entry {
         /// How.
         end: End,
     },
+    /// A handler saw that it held the lease, from the end of its first look that said so to the beginning of the last.
+    Leased {
+        /// The arming's number.
+        n: u64,
+        /// Since when.
+        since: Micros,
+        /// Until when.
+        until: Micros,
+    },
     /// A whole process stood still from then until the line's time, for want of a processor.
     Stalled {
         /// Since when.

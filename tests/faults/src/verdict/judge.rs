@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::excuse::overlaps;
 use super::oracle::{Arm, Call, Oracle, Run};
 use super::report::{Finding, Report, Wrong};
 use crate::clock::{Micros, micros};
@@ -83,6 +84,7 @@ impl Case<'_> {
         self.unexpected(report);
         self.deaths(report);
         self.repetitions(report);
+        self.leases(report);
         self.lateness(report);
     }
 
@@ -232,6 +234,18 @@ impl Case<'_> {
                 }
             }
             done_before = done_before.or(runs.iter().copied().find(|run| run.has_ended(End::Done)));
+        }
+    }
+
+    /// P4, but where a claim had not reached the server that was promoted.
+    fn leases(&self, report: &mut Report) {
+        let mut leased = self.oracle.leased.get(&self.n).cloned().unwrap_or_default();
+        leased.sort_unstable();
+        let shards = &self.oracle.troubles.shards;
+        for pair in leased.windows(2).filter(|pair| overlaps(pair[0], pair[1])) {
+            if !shards.excuse(&self.arm.key, pair[0]) {
+                report.find(self.n, Wrong::Unexpected, "two attempts saw that they held the lease at a time");
+            }
         }
     }
 

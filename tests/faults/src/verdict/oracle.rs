@@ -16,6 +16,8 @@ pub(super) struct Oracle {
     /// What was done to each key, in its order: one call after the other, by one producer.
     pub(super) calls: HashMap<String, Vec<Call>>,
     pub(super) runs: HashMap<u64, Vec<Run>>,
+    /// When handlers of an arming saw that they held its lease.
+    pub(super) leased: HashMap<u64, Vec<(Micros, Micros)>>,
     pub(super) troubles: Troubles,
     /// How long a call waits before it is made again.
     answer_within: Micros,
@@ -104,6 +106,9 @@ impl Oracle {
                 let runs = self.runs.entry(*n).or_default();
                 let run = runs.iter_mut().rfind(|run| run.pid == pid && run.attempt == *attempt);
                 run.into_iter().for_each(|run| run.ended = Some((at, *end)));
+            }
+            Entry::Leased { n, since, until } => {
+                self.leased.entry(*n).or_default().push((*since, *until));
             }
             about_processes => self.troubles.enter(at, pid, about_processes),
         }

@@ -65,6 +65,10 @@ impl Tale {
         self.then(ms, HARNESS, Entry::Born { child, actor: "listener 1".to_owned() })
     }
 
+    fn leased(self, since: u64, until: u64, n: u64) -> Self {
+        self.then(until, LISTENER, Entry::Leased { n, since: since * 1000, until: until * 1000 })
+    }
+
     fn died(self, ms: u64, child: u32) -> Self {
         self.then(ms, HARNESS, Entry::Died { child, status: "signal: 9".to_owned() })
     }
@@ -108,6 +112,16 @@ fn a_timer_that_ran_once_is_right() {
     let line = "armed=1 acknowledged=1 handled=1 lost=0 duplicated=0 explained=0 early=0 unexpected=0 \
                 unknowable=0 late_p50_ms=1.0 late_p99_ms=1.0 late_max_ms=1.0 dead=0";
     assert_eq!((report.to_string().as_str(), report.is_valid()), (line, true));
+}
+
+#[test]
+fn two_attempts_that_saw_that_they_held_the_lease_at_a_time_are_one_too_many() {
+    let tale = |until| {
+        let ran = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1));
+        ran.leased(200, until, 1).leased(300, 400, 1).leased(101, 111, 2)
+    };
+    finds(tale(299), &[]);
+    finds(tale(301), &[Wrong::Unexpected]);
 }
 
 #[test]

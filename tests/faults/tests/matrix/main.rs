@@ -21,4 +21,5 @@ mod shut_down;
 mod slow_lines;
 mod stampede;
 mod starved;
+mod stopped;
 mod torn_lines;

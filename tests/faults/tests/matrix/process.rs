@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use keylapse_faults::job::{Job, Kind, Work};
-use keylapse_faults::ledger::{Entry, read_all};
+use keylapse_faults::ledger::{Entry, Line, read_all};
 use keylapse_support::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -18,21 +18,38 @@ pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn listen(url: &str, folder: &Path) -> Self {
-        Self::listen_with(url, folder, &[])
+        Self::start(url, folder, LEASE, &[])
     }
 
     /// With variables of its own.
     pub(crate) fn listen_with(url: &str, folder: &Path, environment: &[(&str, &str)]) -> Self {
+        Self::start(url, folder, LEASE, environment)
+    }
+
+    /// With another lease.
+    pub(crate) fn listen_for(url: &str, folder: &Path, lease: Duration) -> Self {
+        Self::start(url, folder, lease, &[])
+    }
+
+    fn start(url: &str, folder: &Path, lease: Duration, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program());
-        command.args(["listen", "--url", url, "--lease-ms", &LEASE.as_millis().to_string(), "--folder"]);
+        command.args(["listen", "--url", url, "--lease-ms", &lease.as_millis().to_string(), "--folder"]);
         command.arg(folder).envs(environment.iter().copied()).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().expect("a child process"))
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id().expect("it was not waited for")
+    }
+
     pub(crate) fn term(&self) {
-        let pid = self.0.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        kill_process(pid.expect("it was not waited for"), Signal::TERM).expect("a signal");
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, signal).expect("a signal");
     }
 
     /// Waits for its end: how, and after how long.
@@ -53,16 +70,37 @@ pub(crate) fn starts(folder: &Path) -> Vec<(u64, u32)> {
     started.collect()
 }
 
+/// The processes that have begun with this timer, by time.
+pub(crate) fn started_by(folder: &Path, n: u64) -> Vec<u32> {
+    let lines = read_all(folder).expect("ledgers that can be read").into_iter();
+    let begun = lines.filter(|line| matches!(line.entry, Entry::Started { n: begun, .. } if begun == n));
+    begun.map(|line| line.pid).collect()
+}
+
+/// Waits until so many processes have begun with this timer: who they are.
+pub(crate) async fn until_started_by(folder: &Path, n: u64, count: usize) -> Vec<u32> {
+    let have_begun = async || started_by(folder, n).len() >= count;
+    eventually(PATIENCE, "the handler to begin in another process", have_begun).await;
+    started_by(folder, n)
+}
+
 /// Waits until this timer's handler has begun.
 pub(crate) async fn until_started(folder: &Path, n: u64) {
-    let has_begun = async || starts(folder).iter().any(|(started, _)| *started == n);
-    eventually(PATIENCE, "the handler to begin", has_begun).await;
+    until_started_by(folder, n, 1).await;
 }
 
 /// Waits until an attempt of this timer has ended in its process, whatever the server knows of it.
 pub(crate) async fn until_ended(folder: &Path, n: u64) {
-    let ends = |entry: &Entry| matches!(entry, Entry::Ended { n: ended, .. } if *ended == n);
-    let has_ended = async || read_all(folder).expect("ledgers").iter().any(|line| ends(&line.entry));
+    until_ended_by(folder, n, None).await;
+}
+
+/// The same of an attempt in this process.
+pub(crate) async fn until_ended_by(folder: &Path, n: u64, pid: Option<u32>) {
+    let ends = |line: &Line| {
+        let is_its = matches!(&line.entry, Entry::Ended { n: ended, .. } if *ended == n);
+        is_its && pid.is_none_or(|pid| line.pid == pid)
+    };
+    let has_ended = async || read_all(folder).expect("ledgers").iter().any(ends);
     eventually(PATIENCE, "the handler to end", has_ended).await;
 }
 
