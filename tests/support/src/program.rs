@@ -78,6 +78,11 @@ impl Program {
         .await;
     }
 
+    /// The id of its process, which is no other's until this value is dropped.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal, such as `HUP`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();

@@ -209,7 +209,7 @@ async fn c14_a_listener_whose_clock_is_wrong_runs_everything_once() {
             let _ = process::arm(&schedule, n, Work::Succeed, 0).await;
         }
         eventually(PATIENCE, "all to begin", async || starts(folder.path()).len() >= 20).await;
-        process.term();
+        process.signal("TERM");
         assert!(process.end().await.0.success());
         let mut begun: Vec<_> = starts(folder.path());
         begun.sort_unstable();

@@ -1,20 +1,18 @@
 //! One listener process, watched closely: what it is told, how it ends, what it has run.
 
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use keylapse_faults::job::{Job, Kind, Work};
 use keylapse_faults::ledger::{Entry, Line, read_all};
-use keylapse_support::eventually;
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use keylapse_support::{Program, eventually};
 
 use crate::play::{LEASE, program};
 use crate::scene::PATIENCE;
 
 /// Killed when dropped.
-pub(crate) struct Process(Child);
+pub(crate) struct Process(Program);
 
 impl Process {
     pub(crate) fn listen(url: &str, folder: &Path) -> Self {
@@ -34,29 +32,22 @@ impl Process {
     fn start(url: &str, folder: &Path, lease: Duration, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program());
         command.args(["listen", "--url", url, "--lease-ms", &lease.as_millis().to_string(), "--folder"]);
-        command.arg(folder).envs(environment.iter().copied()).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(command.spawn().expect("a child process"))
+        command.arg(folder).envs(environment.iter().copied());
+        Self(Program::silent(&mut command).expect("a child process"))
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id().expect("it was not waited for")
+        self.0.id()
     }
 
-    pub(crate) fn term(&self) {
-        self.signal(Signal::TERM);
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a pid");
-        kill_process(pid, signal).expect("a signal");
+    pub(crate) fn signal(&self, name: &str) {
+        self.0.signal(name);
     }
 
     /// Waits for its end: how, and after how long.
     pub(crate) async fn end(mut self) -> (ExitStatus, Duration) {
         let since = Instant::now();
-        let ended = tokio::time::timeout(PATIENCE, self.0.wait()).await.expect("it ends");
-        (ended.expect("a child's end"), since.elapsed())
+        (self.0.ended().await, since.elapsed())
     }
 }
 

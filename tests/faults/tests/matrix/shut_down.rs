@@ -59,7 +59,7 @@ impl Scene {
 
 /// Is told to end, and does so.
 async fn ends_well(process: Process, within: Duration) {
-    process.term();
+    process.signal("TERM");
     let (status, took) = process.end().await;
     println!("A5: {status} after {took:?}");
     assert!(status.success() && took < within, "{status} after {took:?}");
@@ -78,7 +78,7 @@ async fn a5_a_running_handler_ends_first_though_sigterm_comes_twice() {
     let process = scene.well().await;
     let _ = arm(&scene.schedule, 1, Work::Succeed, 1000).await;
     until_started(scene.folder.path(), 1).await;
-    process.term();
+    process.signal("TERM");
     ends_well(process, Duration::from_secs(5)).await;
     scene.gone(1).await;
     assert_eq!(scene.starts_of(1), [1]);

@@ -7,7 +7,6 @@ use keylapse::timers::TimerPhase;
 use keylapse::{Arming, Key, Schedule};
 use keylapse_faults::job::{Job, Kind, Work};
 use keylapse_support::{Server, eventually};
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{Process, key, started_by, until_ended_by, until_started_by};
@@ -58,11 +57,11 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
     let sleeper = scene.sleeper.pid();
     scene.arm(1, Duration::ZERO, Work::UntilLost).await;
     assert_eq!(until_started_by(scene.folder(), 1, 1).await, [sleeper]);
-    scene.sleeper.signal(Signal::STOP);
+    scene.sleeper.signal("STOP");
     let other = scene.another();
     assert_eq!(until_started_by(scene.folder(), 1, 2).await, [sleeper, other.pid()]);
     until_ended_by(scene.folder(), 1, Some(other.pid())).await;
-    scene.sleeper.signal(Signal::CONT);
+    scene.sleeper.signal("CONT");
     until_ended_by(scene.folder(), 1, Some(sleeper)).await;
     eventually(PATIENCE, "the other one has ended it", async || scene.phase(1).await.is_none()).await;
     let topic = Kind::Quiet.topic(scene.lease);
@@ -83,13 +82,13 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     scene.arm(2, Duration::ZERO, Work::Succeed).await;
     let claimed = async || matches!(scene.phase(1).await, Some(TimerPhase::Running(_)));
     eventually(PATIENCE, "the timer is held", claimed).await;
-    scene.sleeper.signal(Signal::STOP);
+    scene.sleeper.signal("STOP");
     let other = scene.another();
     assert_eq!(until_started_by(scene.folder(), 1, 1).await, [other.pid()]);
     until_ended_by(scene.folder(), 1, Some(other.pid())).await;
     drop(other);
 
-    scene.sleeper.signal(Signal::CONT);
+    scene.sleeper.signal("CONT");
     scene.arm(3, Duration::ZERO, Work::Succeed).await;
     assert_eq!(until_started_by(scene.folder(), 3, 1).await, [sleeper]);
     assert_eq!(started_by(scene.folder(), 1).len(), 1, "it has started what another had run");
