@@ -18,11 +18,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use keylapse_console::Console;
-use keylapse_support::Program;
+use keylapse_support::{Program, Server};
 use redis::aio::MultiplexedConnection;
 
 use self::dashboard::Visit;
-use self::programs::{keylapse, listening, redis};
+use self::programs::{keylapse, listening};
 use self::receiver::Receiver;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -101,7 +101,7 @@ impl Stage {
 
     async fn write(&mut self, key: &str, trouble: &str, ms: u64) -> Result<()> {
         let value = format!(r#"{{"cents":1999,"trouble":"{trouble}"}}"#);
-        let mut command = ::redis::cmd("SET");
+        let mut command = redis::cmd("SET");
         command.arg(key).arg(value).arg("PX").arg(ms);
         Ok(command.query_async(&mut self.writer).await?)
     }
@@ -139,21 +139,14 @@ async fn arm_notices(http: &str) -> Result<u64> {
     Ok(NOTICES)
 }
 
-async fn set_up() -> Result<(Stage, Program)> {
+async fn set_up() -> Result<(Stage, Server)> {
     let folder = tempfile::tempdir()?;
-    let (server, url) = redis(folder.path())?;
+    let server = Server::builder().config("notify-keyspace-events", "KExg$").start().await;
     let receiver = Receiver::start(SECRET).await?;
     write(folder.path(), "secret", SECRET)?;
     write(folder.path(), "keylapse.toml", &config(&receiver))?;
-    let began = Instant::now();
-    let console = loop {
-        match Console::connect(url.as_str()).await {
-            Ok(console) => break console,
-            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    };
-    let writer = ::redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+    let (url, writer) = (server.url(), server.conn().await);
+    let console = Console::connect(url.as_str()).await?;
     Ok((Stage { url, folder, receiver, console, writer }, server))
 }
 

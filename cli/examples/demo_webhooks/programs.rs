@@ -26,12 +26,3 @@ pub(crate) async fn listening(command: &mut Command) -> Result<(Program, String)
     let (_, address) = line.split_once("listening at ").ok_or("no address")?;
     Ok((program, address.trim_end_matches('/').to_owned()))
 }
-
-/// A server of one's own.
-pub(crate) fn redis(folder: &Path) -> Result<(Program, String)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let binary = std::env::var("KEYLAPSE_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let mut server = Command::new(binary);
-    server.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--notify-keyspace-events", "KExg$"]);
-    Ok((Program::silent(server.arg("--dir").arg(folder))?, format!("redis://127.0.0.1:{port}/")))
-}
