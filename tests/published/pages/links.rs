@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pages that are not in the repository's root or in docs/, and link into it.
-const OTHERS: [&str; 2] = ["bench/README.md", "testserver/README.md"];
+const OTHERS: [&str; 2] = ["bench/README.md", "crates/testserver/README.md"];
 /// Its programs are whole files of a package of their own, which compiles them.
 const COMPILED_ELSEWHERE: &str = "recipes.md";
 
@@ -47,7 +47,7 @@ fn the_book_has_each_page_of_docs_exactly_once() {
 
 #[test]
 fn each_program_of_the_book_is_compiled() {
-    let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("web/src/lib.rs"));
+    let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("apps/web/src/lib.rs"));
     for page in markdown_in(&root().join("docs")) {
         let (name, text) = (page.file_name().expect("a page").to_string_lossy().into_owned(), read(&page));
         let fences: BTreeSet<_> =
@@ -60,7 +60,7 @@ fn each_program_of_the_book_is_compiled() {
         let excused = fences.is_empty() || name == COMPILED_ELSEWHERE;
         assert!(
             compiled || excused,
-            "neither tests/guides/lib.rs nor web/src/lib.rs includes docs/{name}, which has programs"
+            "neither tests/guides/lib.rs nor apps/web/src/lib.rs includes docs/{name}, which has programs"
         );
     }
 }

@@ -91,7 +91,7 @@ fn lines_of_source() -> BTreeSet<Line> {
 }
 
 fn is_for_tests(path: &Path) -> bool {
-    ["tests", "testing"].iter().any(|name| path.ends_with(name))
+    ["tests", "testing", "testserver"].iter().any(|name| path.ends_with(name))
 }
 
 /// The last text in the brackets of `warn!(…)` and of what passes it on; anywhere but in `mod tests`.

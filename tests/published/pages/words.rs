@@ -18,7 +18,7 @@ fn words_with<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 #[test]
 fn each_metric_that_the_guide_names_is_recorded() {
     let recorded = read("src/stats/meter.rs");
-    let recorded = recorded + &read("web/src/metrics.rs");
+    let recorded = recorded + &read("apps/web/src/metrics.rs");
     let pages =
         ["docs/operations.md", "docs/running.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];
     for page in pages {
