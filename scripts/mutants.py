@@ -34,14 +34,13 @@ import tempfile
 import threading
 import time
 
-# Who judges a mutant, fastest first: a name, the target that cargo builds, and the tests to run of it.
-# Tests that compare scripts as texts would notice every change, and so judge nothing.
+# Judges of a mutant, fastest first: a name, the target that cargo builds, the tests to run of it, and the folder whose
+# mutants it judges, if not all. Tests that compare scripts as texts would notice every change, and so judge nothing.
 LUA_JUDGES = [
     ("rules", ["--test", "suite"], ["model::rules::", "--skip", "hundred_thousand"]),
-    ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::",
-                          "--skip", "copies_begin_with_the_same_bytes"]),  # fmt: skip
+    ("lib", ["-p", "keylapse", "--lib"], []),
     ("scripts", ["--test", "scripts"], ["flags::", "refusals::"]),
-    ("listener", ["--lib"], ["listener::"]),
+    ("listening", ["--test", "suite"], ["listening::"]),
     ("producing", ["--test", "suite"], ["server::producing::", "server::holding::", "server::wire::",
                                         "--skip", "the_example_in_a_shell"]),  # fmt: skip
     ("kit", ["--test", "suite"], ["kit::"]),
@@ -50,7 +49,9 @@ LUA_JUDGES = [
                                      "server::python::", "server::subscription::"]),  # fmt: skip
     ("attached", ["--test", "attached"], ["--test-threads=12"]),
 ]
-RUST_JUDGES = [("lib", ["--lib"], [])] + [judge for judge in LUA_JUDGES if judge[1] != ["--lib"]]
+RUST_JUDGES = [
+    (crate, ["-p", f"keylapse-{crate}", "--lib"], [], f"crates/{crate}/") for crate in ("pattern", "connection", "wire")
+] + sorted(LUA_JUDGES, key=lambda judge: judge[0] != "lib")
 # A judge that needs this many times its usual time, and some seconds, hangs: the mutant is caught.
 PATIENCE, GRACE = 4, 10
 EXPECTED = "scripts/mutants.expected"
@@ -239,8 +240,8 @@ def build(tree, target, args):
     if done.returncode:
         return None, done.stderr
     messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    binaries = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] in ("keylapse", args[-1])]
-    return binaries[-1], ""
+    binary = next(m["executable"] for m in messages if m.get("executable") and m["profile"]["test"])
+    return binary, ""
 
 
 def run(tree, binary, args, limit, scripts=None):
@@ -279,8 +280,8 @@ def run(tree, binary, args, limit, scripts=None):
 
 
 class Judge:
-    def __init__(self, name, target, args):
-        self.name, self.target, self.args = name, target, args
+    def __init__(self, name, target, args, folder=""):
+        self.name, self.target, self.args, self.folder = name, target, args, folder
         self.binary, self.limit = None, None
 
 
@@ -292,7 +293,7 @@ def ready(judges, tree, target, jobs, keep=None):
         if key not in built:
             built[key] = build(tree, target, judge.target)
             if keep and built[key][0]:  # nobody who builds meanwhile changes the judge
-                built[key] = shutil.copy(built[key][0], keep / judge.target[-1].strip("-")), ""
+                built[key] = shutil.copy(built[key][0], keep / key.replace(" ", "")), ""
         judge.binary, error = built[key]
         if not judge.binary:
             say(f"judge {judge.name} left out: it does not compile: {first_error(error)}")
@@ -349,7 +350,7 @@ def judge_copy(mutant, copy, target, judges):
     text = path.read_text()
     path.write_text(mutant.apply(text))
     try:
-        for judge in judges:
+        for judge in (judge for judge in judges if mutant.file.startswith(judge.folder)):
             binary, error = build(copy, target, judge.target)
             if not binary:
                 return "compiler", first_error(error)
