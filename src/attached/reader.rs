@@ -134,8 +134,8 @@ impl Ear {
     }
 }
 
-/// A check of a key that is gone, and of which nothing is proven yet.
-struct Unproven {
+/// A check of a key, and what was found: kept where nothing is proven yet.
+struct Looked {
     partition: usize,
     watch: Watch,
     /// When it was touched, and behind which canary.
@@ -169,7 +169,7 @@ pub(crate) struct StreamReader {
     /// Whose touches are on their way, and when each was sent.
     pending: HashMap<u64, (Request, Sent)>,
     next_touch: u64,
-    unproven: Vec<Unproven>,
+    unproven: Vec<Looked>,
     /// Keys that were heard to be deleted, and are gone: to be forgotten, by partition.
     deleted: Vec<(usize, Enrolment)>,
     /// Heard, and not noted yet.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::attached::decision::{KeyState, StreamSays as Said, Verdict, decide};
-use crate::attached::reader::{DELETED, StreamReader, Unproven};
+use crate::attached::reader::{DELETED, Looked, StreamReader};
 use crate::attached::request::{Look, Moved, MovedKey, Read, Request, Sent, Taken, There};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
@@ -133,28 +133,8 @@ impl StreamReader {
             }
             let Found { stamp, life, copy } = found;
             let verdict = decide(state, self.stream.says(&watch, touched));
-            // What was read may be of the expiry cycle before or after what was heard: then, look again.
-            let fresh = !self.stream.heard_since(&watch.key, sent.heard);
-            let early = stamp.ms() < watch.deadline;
-            match (verdict, life) {
-                (Verdict::Unproven, _) => {
-                    let room = room.clone();
-                    self.unproven.push(Unproven { partition, watch, stamp, touched, there: None, room });
-                }
-                (Verdict::Extended, Life::Until(deadline)) if fresh => {
-                    self.topic(partition).attached.extended.add(1);
-                    self.remember(partition, watch.key, deadline, (stamp, sent), copy, room.clone()).await;
-                }
-                // The value was read once more, shortly before the deadline.
-                (Verdict::NotYet, Life::Until(deadline)) if fresh && early && !copy.is_empty() => {
-                    self.remember(partition, watch.key, deadline, (stamp, sent), copy, room.clone()).await;
-                }
-                // It was heard, if not in its position: one expiry fires once.
-                (Verdict::Recovered, _) if self.held.has(&watch.key) => {
-                    self.end_unsure(partition, watch, stamp, room.clone()).await;
-                }
-                (verdict, _) => self.obey(partition, watch, verdict, stamp, room.clone()).await,
-            }
+            let one = Looked { partition, watch, stamp, touched, there: None, room: room.clone() };
+            self.conclude(one, verdict, (life, copy), sent).await;
         }
         self.look_elsewhere(Look { partition, watches: elsewhere, capture, horizon, room: room.clone() });
         if !moved.is_empty() {
@@ -162,11 +142,38 @@ impl StreamReader {
         }
     }
 
+    /// What follows from a verdict: the key is enrolled again, waits for a canary, or its watch gets what it deserves.
+    async fn conclude(&mut self, one: Looked, verdict: Verdict, (life, copy): (Life, Bytes), sent: Sent) {
+        // What was read may be of the expiry cycle before or after what was heard: then, look again.
+        let fresh = !self.stream.heard_since(&one.watch.key, sent.heard);
+        let early = one.stamp.ms() < one.watch.deadline;
+        match (verdict, life) {
+            (Verdict::Unproven, _) => self.unproven.push(one),
+            (Verdict::Extended, Life::Until(deadline)) if fresh => {
+                self.topic(one.partition).attached.extended.add(1);
+                self.remember(one.partition, one.watch.key, deadline, (one.stamp, sent), copy, one.room)
+                    .await;
+            }
+            // The value was read once more, shortly before the deadline.
+            (Verdict::NotYet, Life::Until(deadline)) if fresh && early && !copy.is_empty() => {
+                self.remember(one.partition, one.watch.key, deadline, (one.stamp, sent), copy, one.room)
+                    .await;
+            }
+            // It was heard, if not in its position: one expiry fires once.
+            (Verdict::Recovered, _) if self.held.has(&one.watch.key) => {
+                self.end_unsure(one.partition, one.watch, one.stamp, one.room).await;
+            }
+            (verdict, _) => self.obey(one, verdict).await,
+        }
+    }
+
     /// Does to the watch what its verdict says.
-    async fn obey(&self, partition: usize, watch: Watch, verdict: Verdict, stamp: ServerTime, room: Taken) {
+    async fn obey(&self, one: Looked, verdict: Verdict) {
+        let Looked { partition, watch, stamp, there, room, .. } = one;
         if let Some(deed) = self.deed_of(partition, &watch, verdict, stamp) {
             let at = self.stream.place(&watch.key);
-            self.judge(partition, Judged { watch, at, stamp, before: None, deed }, room).await;
+            let before = there.flatten().and_then(|there| there.at);
+            self.judge(partition, Judged { watch, at, stamp, before, deed }, room).await;
         }
     }
 
@@ -242,10 +249,7 @@ impl StreamReader {
             match decide(KeyState::Gone, says) {
                 Verdict::Unproven => self.unproven.push(one),
                 Verdict::Recovered if self.held.has(&one.watch.key) => {}
-                verdict => {
-                    let Unproven { partition, watch, stamp, there, room, .. } = one;
-                    self.obey_of_moved(partition, watch, verdict, stamp, there.flatten(), room).await;
-                }
+                verdict => self.obey(one, verdict).await,
             }
         }
     }
@@ -309,30 +313,9 @@ impl StreamReader {
                 Some(state) => state,
                 None => continue,
             };
-            let fresh = !self.stream.heard_since(&watch.key, sent.heard);
-            match (decide(state, self.say_of_moved(&watch, there, touched)), life) {
-                (Verdict::Unproven, _) => {
-                    let room = room.clone();
-                    self.unproven.push(Unproven {
-                        partition,
-                        watch,
-                        stamp,
-                        touched,
-                        there: Some(there),
-                        room,
-                    });
-                }
-                (Verdict::Extended, Life::Until(deadline)) if fresh => {
-                    self.topic(partition).attached.extended.add(1);
-                    self.remember(partition, watch.key, deadline, (stamp, sent), copy, room.clone()).await;
-                }
-                (Verdict::Recovered, _) if self.held.has(&watch.key) => {
-                    self.end_unsure(partition, watch, stamp, room.clone()).await;
-                }
-                (verdict, _) => {
-                    self.obey_of_moved(partition, watch, verdict, stamp, there, room.clone()).await;
-                }
-            }
+            let verdict = decide(state, self.say_of_moved(&watch, there, touched));
+            let one = Looked { partition, watch, stamp, touched, there: Some(there), room: room.clone() };
+            self.conclude(one, verdict, (life, copy), sent).await;
         }
     }
 
@@ -352,22 +335,6 @@ impl StreamReader {
             return Said::Broken;
         }
         if self.stream.is_beyond(touched) { Said::Nothing } else { Said::NothingYet }
-    }
-
-    async fn obey_of_moved(
-        &self,
-        partition: usize,
-        watch: Watch,
-        verdict: Verdict,
-        stamp: ServerTime,
-        there: Option<There>,
-        room: Taken,
-    ) {
-        let before = there.and_then(|there| there.at);
-        if let Some(deed) = self.deed_of(partition, &watch, verdict, stamp) {
-            let at = self.stream.place(&watch.key);
-            self.judge(partition, Judged { at, watch, stamp, before, deed }, room).await;
-        }
     }
 
     /// Sends a look at keys that are elsewhere by now to where they are.
