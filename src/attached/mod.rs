@@ -97,10 +97,8 @@ impl AttachedRoles {
         let duties = Duties::new(runtime.clone(), slot);
         let ours = duties.scans();
         roles.spawn(duties.run());
-        let (prompts_read, known) = (prompts.clone(), deadlines.clone());
-        let prompter = Prompter::new(runtime.clone(), prompts_read, known, readers.clone(), room);
-        roles.spawn(prompter.run());
         let desk = Desk { runtime: runtime.clone(), prompts, deadlines, writers: Arc::new(writers), readers };
+        roles.spawn(Prompter::new(desk.clone(), room).run());
         Self { desk, ours, scanners }
     }
 

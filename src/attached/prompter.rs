@@ -5,7 +5,6 @@
 //! that is new is read at once, with its value.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,13 +14,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::attached::known::KnownDeadlines;
+use crate::attached::reader::Desk;
 use crate::attached::request::{Read, Readers, Request, Room};
-use crate::events::{Prompt, Prompts};
+use crate::events::Prompt;
 use crate::log::warn;
 use crate::policy::Capture;
 use crate::rounds::until_due;
-use crate::runtime::Runtime;
 
 /// For so long keys are gathered of which the deadline alone is read.
 const GATHER: Duration = Duration::from_millis(50);
@@ -76,10 +74,7 @@ impl Ready {
 
 /// Reads what is prompted.
 pub(crate) struct Prompter {
-    runtime: Arc<Runtime>,
-    prompts: Arc<Prompts>,
-    deadlines: Arc<KnownDeadlines>,
-    readers: Readers,
+    desk: Desk,
     room: Room,
     /// By partition, and since when the first of them waits.
     gathered: BTreeMap<usize, HashSet<Bytes>>,
@@ -94,18 +89,9 @@ pub(crate) struct Prompter {
 }
 
 impl Prompter {
-    pub(crate) fn new(
-        runtime: Arc<Runtime>,
-        prompts: Arc<Prompts>,
-        deadlines: Arc<KnownDeadlines>,
-        readers: Readers,
-        room: Room,
-    ) -> Self {
+    pub(crate) fn new(desk: Desk, room: Room) -> Self {
         Self {
-            runtime,
-            prompts,
-            deadlines,
-            readers,
+            desk,
             room,
             gathered: BTreeMap::new(),
             bytes: 0,
@@ -120,8 +106,8 @@ impl Prompter {
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut state = self.runtime.stream_state.subscribe();
-        let prompts = self.prompts.clone();
+        let mut state = self.desk.runtime.stream_state.subscribe();
+        let prompts = self.desk.prompts.clone();
         loop {
             // Until then keys are still gathered, each once.
             let is_free = self.ready.deadlines.is_empty();
@@ -145,37 +131,37 @@ impl Prompter {
     /// A topic that others have enrolled meanwhile is not what it was.
     fn look(&mut self) {
         let enrolling: Vec<_> =
-            self.runtime.attached_topics().map(|topic| topic.scanning.load(Ordering::Relaxed)).collect();
+            self.desk.runtime.attached_topics().map(|topic| topic.scanning.load(Ordering::Relaxed)).collect();
         let before = std::mem::replace(&mut self.enrolling, enrolling);
         if self.enrolling.iter().zip(before).any(|(now, before)| *now && !before) {
-            self.deadlines.doubt();
+            self.desk.deadlines.doubt();
         }
     }
 
     /// Tells what is read at once from what can wait, and both from what is not ours to read.
     fn sort(&mut self) {
-        let prompted = self.prompts.take();
+        let prompted = self.desk.prompts.take();
         if prompted.dropped > 0 {
-            self.runtime.stats.prompts_dropped.add(prompted.dropped);
+            self.desk.runtime.stats.prompts_dropped.add(prompted.dropped);
             self.missing = true;
         }
         let mut fresh: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
         for (key, why) in prompted.keys {
-            let Some(partition) = self.runtime.route(&key) else { continue };
-            let topic = &self.runtime.partitions[partition].topic;
+            let Some(partition) = self.desk.runtime.route(&key) else { continue };
+            let topic = &self.desk.runtime.partitions[partition].topic;
             let Some(policy) = &topic.config.attach else { continue };
             let wanted = why == Prompt::Wanted;
             if !wanted && !topic.scanning.load(Ordering::Relaxed) {
                 continue;
             }
-            if wanted || self.deadlines.is_new(&key) {
+            if wanted || self.desk.deadlines.is_new(&key) {
                 fresh.entry(partition).or_default().push(key);
-            } else if !(policy.only_extended && self.deadlines.is_certain(&key)) {
+            } else if !(policy.only_extended && self.desk.deadlines.is_certain(&key)) {
                 self.gather(partition, key);
             }
         }
         for (partition, keys) in fresh {
-            let capture = self.runtime.partitions[partition].topic.policy().capture();
+            let capture = self.desk.runtime.partitions[partition].topic.policy().capture();
             self.make_ready(partition, &keys, &capture, false);
         }
     }
@@ -208,7 +194,7 @@ impl Prompter {
         while self.reading.len() < AT_ONCE
             && let Some(batch) = self.ready.pop()
         {
-            self.reading.spawn(batch.read(self.readers.clone(), self.room.clone()));
+            self.reading.spawn(batch.read(self.desk.readers.clone(), self.room.clone()));
         }
     }
 
@@ -218,8 +204,8 @@ impl Prompter {
             self.missing = false;
             self.rescanned = Some(Instant::now());
             warn!("attached keys change faster than they can be read: a scan finds what was left out");
-            for node in self.runtime.nodes.all() {
-                self.runtime.learn(&node, |known| known.gaps += 1);
+            for node in self.desk.runtime.nodes.all() {
+                self.desk.runtime.learn(&node, |known| known.gaps += 1);
             }
         }
     }
@@ -244,9 +230,14 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::attached::known::KnownDeadlines;
+    use crate::attached::request::Readers;
+    use crate::events::Prompts;
     use crate::rig::Rig;
     use crate::runtime::{Gauge, NodeState};
     use crate::time::ServerTime;
@@ -276,7 +267,10 @@ mod tests {
             readers.add(NodeId::NONE, None, asking);
             let (prompts, deadlines) = (Arc::<Prompts>::default(), Arc::new(KnownDeadlines::new()));
             let room = Room::new(Gauge::default());
-            let prompter = Prompter::new(runtime, prompts.clone(), deadlines.clone(), readers, room);
+            let (prompts_read, known) = (prompts.clone(), deadlines.clone());
+            let desk =
+                Desk { runtime, prompts: prompts_read, deadlines: known, writers: Arc::default(), readers };
+            let prompter = Prompter::new(desk, room);
             let mut running = JoinSet::new();
             running.spawn(prompter.run());
             Self { prompts, deadlines, asked, _running: running }
