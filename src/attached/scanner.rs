@@ -65,7 +65,7 @@ impl Scanner {
             let now = *known.borrow_and_update();
             let served = self.due(now);
             if served.is_empty() {
-                let next = self.turns.iter().filter_map(|(_, turn)| turn.next()).min();
+                let next = self.turns.iter().filter_map(|(_, turn)| turn.next).min();
                 tokio::select! {
                     Ok(()) = self.ours.changed() => {}
                     Ok(()) = known.changed() => {}
@@ -258,11 +258,6 @@ impl Turn {
             (true, None) => (self.next, self.may_be) = (Some(Instant::now()), 0),
             (false, _) => self.next = None,
         }
-    }
-
-    /// When to ask again whether it is due; none: when something changes.
-    fn next(&self) -> Option<Instant> {
-        self.next
     }
 
     /// Whether it is due: always after a gap. A scan is left out where the last ones have found nothing new, all that

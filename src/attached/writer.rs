@@ -166,11 +166,11 @@ impl Writer {
         let began = Instant::now();
         if !notes.is_empty() {
             self.insist(notes, waiting, writes).await;
-            waiting.noted_in(began.elapsed());
+            waiting.noting = began.elapsed();
         } else if !(read.is_empty() && judged.is_empty()) {
             self.enrol(read).await;
             self.judge(judged).await;
-            waiting.wrote_in(began.elapsed());
+            waiting.writing = began.elapsed();
         }
         awaited.into_iter().for_each(|done| _ = done.send(()));
     }
@@ -188,7 +188,7 @@ impl Writer {
             return;
         }
         loop {
-            waiting.keep_notes();
+            waiting.others.clear(); // all but notes are given up
             tokio::select! {
                 () = &mut noting => return,
                 Some(more) = writes.recv() => waiting.push(more),
@@ -375,21 +375,6 @@ impl Waiting {
         self.arrived += 1;
         let queue = if matches!(writing.what, Write::Note(_)) { &mut self.notes } else { &mut self.others };
         queue.push_back((self.arrived, writing));
-    }
-
-    /// The last call of notes took so long.
-    fn noted_in(&mut self, took: Duration) {
-        self.noting = took;
-    }
-
-    /// And the last of others.
-    fn wrote_in(&mut self, took: Duration) {
-        self.writing = took;
-    }
-
-    /// Gives up all but notes.
-    fn keep_notes(&mut self) {
-        self.others.clear();
     }
 
     /// What is to be written next, in one call: all of a kind; nothing if nothing waits.

@@ -271,7 +271,7 @@ fn wake_exactly() {
 impl Queue {
     /// When there is something to do.
     fn next(&self) -> Option<Instant> {
-        self.first().into_iter().chain(self.unpolled.next_look()).min()
+        self.first().into_iter().chain(self.unpolled.look).min()
     }
 
     fn first(&self) -> Option<Instant> {
@@ -346,11 +346,6 @@ impl Unpolled {
         let is_news = self.look.is_none();
         self.look.get_or_insert(at);
         is_news
-    }
-
-    /// When to look.
-    fn next_look(&self) -> Option<Instant> {
-        self.look
     }
 
     /// Looks, if it is time. Returns since when the runtime stands still, if it does.

@@ -18,7 +18,7 @@ async fn scan(turn: &mut Turn, mode: EventMode, ends_with: Signs) -> Duration {
     turn.ends(known(mode), ends_with);
     let began = Instant::now();
     while !turn.is_due(known(mode), ends_with) {
-        tokio::time::sleep_until(turn.next().expect("it is ours")).await;
+        tokio::time::sleep_until(turn.next.expect("it is ours")).await;
     }
     began.elapsed()
 }

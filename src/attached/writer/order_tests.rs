@@ -86,8 +86,8 @@ fn a_call_takes_more_where_the_last_was_long() {
         let write = |n| if notes { note(n) } else { enrolment(n, 0) };
         let mut waiting = waiting((0..=MANY as u8).map(write));
         let other = 2 * LONG_FOR_NOTES;
-        waiting.noted_in(if notes { took } else { other });
-        waiting.wrote_in(if notes { other } else { took });
+        waiting.noting = if notes { took } else { other };
+        waiting.writing = if notes { other } else { took };
         calls(waiting)[0].len()
     };
     for (notes, long) in [(false, LONG), (true, LONG_FOR_NOTES)] {

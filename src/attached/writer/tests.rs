@@ -192,7 +192,7 @@ async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
     let scene = Scene::start();
     let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), Gauge::default());
     let mut waiting = Waiting::default();
-    waiting.wrote_in(Duration::from_secs(1));
+    waiting.writing = Duration::from_secs(1);
     let writing = |what| Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() };
     waiting.push(writing(Write::Done(oneshot::channel().0)));
     let call = waiting.next();
