@@ -18,8 +18,7 @@ use crate::roles::event_loop::EventLoop;
 use crate::roles::sweeper::Sweeper;
 use crate::runtime::{NodeState, Runtime};
 use crate::wire::NodeId;
-use crate::wire::names::canary;
-use crate::wire::names::tag_of;
+use crate::wire::names::{canary, tag_of};
 
 /// Who owns what is asked this often at the least, ...
 const CALM: Duration = Duration::from_secs(30);

@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::PartitionNames;
 use crate::error::Result;
 use crate::figures::{Destination, Distribution, is_zero};
 use crate::time::system_time;
-use crate::{Reply, Store, scripts};
+use crate::{PartitionNames, Reply, Store, scripts};
 
 /// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
