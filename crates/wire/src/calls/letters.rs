@@ -85,30 +85,16 @@ impl Store {
         after: Option<&LetterPosition>,
         count: usize,
     ) -> Result<(Vec<RawLetter>, Option<LetterPosition>)> {
-        let (positions, more) = self.letter_positions(at, after, count).await?;
-        let Some(last) = positions.last().cloned() else { return Ok((Vec::new(), None)) };
-        let mut fetch = pipe();
-        for position in &positions {
-            fetch.cmd("HGET").arg(at.key("letters")).arg(&position.id[..]);
-        }
-        let letters = self.ask(at, READING, &fetch).await?.each(Reply::maybe_bytes)?;
-        // One that was dropped in between is simply not listed.
-        let both = positions.into_iter().zip(letters);
-        let letters =
-            both.filter_map(|(at, letter)| Some(RawLetter { id: at.id, letter: letter? })).collect();
-        Ok((letters, more.then_some(last)))
-    }
-
-    /// Where they stand; and whether there may be more.
-    async fn letter_positions(
-        &self,
-        at: &PartitionNames,
-        after: Option<&LetterPosition>,
-        count: usize,
-    ) -> Result<(Vec<LetterPosition>, bool)> {
         let behind = after.map(|after| (after.died, &after.id));
         let (found, more) = self.by_time(READING, at, "dead", behind, count, false).await?;
-        Ok((found.into_iter().map(|(died, id)| LetterPosition { died, id }).collect(), more))
+        let Some((died, id)) = found.last().cloned() else { return Ok((Vec::new(), None)) };
+        let mut fetch = pipe();
+        found.iter().for_each(|(_, id)| _ = fetch.cmd("HGET").arg(at.key("letters")).arg(&id[..]));
+        let letters = self.ask(at, READING, &fetch).await?.each(Reply::maybe_bytes)?;
+        // One that was dropped in between is simply not listed.
+        let both = found.into_iter().zip(letters);
+        let letters = both.filter_map(|((_, id), letter)| Some(RawLetter { id, letter: letter? })).collect();
+        Ok((letters, more.then_some(LetterPosition { died, id })))
     }
 
     /// The letters of one key, each with its name and when it died, in ms.
