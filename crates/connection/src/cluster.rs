@@ -32,6 +32,7 @@ const ON_THE_WAY: Duration = Duration::from_millis(250);
 const TURN: Duration = Duration::from_millis(4);
 
 /// The servers of a cluster, found by asking those that are known.
+#[derive(Default)]
 pub struct Cluster {
     this: Weak<Self>,
     seeds: Vec<Endpoint>,
@@ -54,20 +55,7 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of which these nodes are known. Nothing is connected before it is needed.
     pub fn new(seeds: Vec<Endpoint>, access: Arc<Access>, answer_within: Duration) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            this: this.clone(),
-            seeds,
-            access,
-            reported: AtomicBool::default(),
-            answer_within,
-            map: watch::Sender::new(Arc::new(ClusterMap::empty())),
-            servers: Mutex::default(),
-            stale: AtomicBool::default(),
-            suspected: Notify::default(),
-            doubted: Mutex::default(),
-            refreshed: Mutex::default(),
-            refreshing: tokio::sync::Mutex::default(),
-        })
+        Arc::new_cyclic(|this| Self { this: this.clone(), seeds, access, answer_within, ..Self::default() })
     }
 
     /// What is known at present, and news of it.

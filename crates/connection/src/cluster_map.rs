@@ -105,12 +105,14 @@ pub struct ClusterMap {
     endpoints: Vec<Endpoint>,
 }
 
-impl ClusterMap {
+impl Default for ClusterMap {
     /// Of nothing: no slot has an owner.
-    pub fn empty() -> Self {
+    fn default() -> Self {
         Self::of(Vec::new())
     }
+}
 
+impl ClusterMap {
     /// In one order, whichever node names them: what is the same is equal.
     fn of(mut shards: Vec<Shard>) -> Self {
         let nodes = shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas));

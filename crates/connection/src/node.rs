@@ -20,17 +20,12 @@ use crate::server::Place;
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
-/// A shared connection. Not `redis`' ConnectionManager: that one gives up
+/// A shared connection, or how there came to be none. Not `redis`' ConnectionManager: that one gives up
 /// after six tries, and keeps a connection on which everything times out.
 pub(crate) struct Node {
-    line: Arc<Line>,
-    requests: AtomicU64,
-}
-
-/// The connection, or how there came to be none.
-struct Line {
     place: Arc<dyn Place>,
     answer_within: Duration,
+    requests: AtomicU64,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
     /// What came of the last try to connect, if nothing, and when.
@@ -72,19 +67,18 @@ struct Live {
 }
 
 impl Node {
-    pub(crate) fn new(place: Arc<dyn Place>, answer_within: Duration) -> Self {
-        let (current, connecting, refused, hung_up) = Default::default();
-        let line = Arc::new(Line { place, answer_within, current, connecting, refused, hung_up });
-        Self { line, requests: AtomicU64::new(0) }
+    pub(crate) fn new(place: Arc<dyn Place>, answer_within: Duration) -> Arc<Self> {
+        let (requests, current, connecting, refused, hung_up) = Default::default();
+        Arc::new(Self { place, answer_within, requests, current, connecting, refused, hung_up })
     }
 
     pub(crate) fn place(&self) -> &dyn Place {
-        &*self.line.place
+        &*self.place
     }
 
     /// Where it is at present.
     pub(crate) fn address(&self) -> Address {
-        self.line.place.present()
+        self.place.present()
     }
 
     /// How many requests (pipelines count once) have been sent.
@@ -93,7 +87,7 @@ impl Node {
     }
 
     /// Sends one command. An error of the server is an [`Err`] with its code.
-    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn call(self: &Arc<Self>, doing: &str, command: &Cmd) -> Result<Value> {
         debug_assert!(is_short(command), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +97,7 @@ impl Node {
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
-    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
+    pub(crate) async fn call_all(self: &Arc<Self>, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +112,7 @@ impl Node {
     }
 
     /// Sends several commands in one request; an error of the server is the answer to its own command alone.
-    pub(crate) async fn call_each(&self, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
+    pub(crate) async fn call_each(self: &Arc<Self>, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let all = |error: Error| vec![Err(error); pipeline.len()];
         let mut live = match self.live().await {
@@ -136,13 +130,13 @@ impl Node {
         }
     }
 
-    async fn live(&self) -> Result<Live> {
-        match self.line.current() {
+    async fn live(self: &Arc<Self>) -> Result<Live> {
+        match self.current() {
             Some(live) => Ok(live),
             // Where the connection is to live, as its first caller may be polled no more. Boxed, as it is rare and
             // large: every call would carry the room for it, and the names of its types, of which the compiler bears only
             // so many in a future.
-            None => self.address().access().home.run(self.line.clone().open()).boxed().await,
+            None => self.address().access().home.run(self.clone().open()).boxed().await,
         }
     }
 
@@ -162,14 +156,14 @@ impl Node {
     fn failed(&self, sent: &Sent<'_>, error: &RedisError) -> Error {
         // Behind the name there may be another primary by now.
         let given_up = matches!(error.code(), None | Some("READONLY" | "MASTERDOWN"))
-            && lock(&self.line.current).take_if(|live| live.number == sent.number).is_some();
+            && lock(&self.current).take_if(|live| live.number == sent.number).is_some();
         let hung_up = error.is_connection_dropped();
         let error = self.read(classify_in(self.address().db(), sent.doing, error));
         if error.code().is_some() {
             self.answered();
             return error;
         }
-        let before = if given_up && hung_up { self.line.hung_up.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let before = if given_up && hung_up { self.hung_up.fetch_add(1, Ordering::Relaxed) } else { 0 };
         if before > 0 {
             let error = sent.refused(&error);
             lost(&self.address(), &error);
@@ -184,20 +178,18 @@ impl Node {
 
     /// What an error says there: where another server may take this one's place, that of a replica passes.
     fn read(&self, error: Error) -> Error {
-        if self.line.place.sentinels().is_some() { error.until_the_primary_is_known() } else { error }
+        if self.place.sentinels().is_some() { error.until_the_primary_is_known() } else { error }
     }
 
     fn answered(&self) {
-        if self.line.hung_up.load(Ordering::Relaxed) > 0 {
-            self.line.hung_up.store(0, Ordering::Relaxed);
+        if self.hung_up.load(Ordering::Relaxed) > 0 {
+            self.hung_up.store(0, Ordering::Relaxed);
         }
-        if !self.line.place.outage().answers() {
-            self.line.place.outage().answered(&self.address());
+        if !self.place.outage().answers() {
+            self.place.outage().answered(&self.address());
         }
     }
-}
 
-impl Line {
     /// The connection that is there, or a new one.
     async fn open(self: Arc<Self>) -> Result<Live> {
         let came = Instant::now();

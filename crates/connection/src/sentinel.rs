@@ -34,6 +34,7 @@ const VERIFIED_WITHIN: Duration = SILENCE;
 const MOST: usize = 100;
 
 /// The sentinels of one primary, and where it was found last.
+#[derive(Default)]
 pub struct Sentinels {
     this: Weak<Self>,
     /// What they call it.
@@ -61,19 +62,8 @@ impl Sentinels {
         access: Arc<Access>,
         own_access: Arc<Access>,
     ) -> Arc<Self> {
-        let all = Arc::new_cyclic(|this| Self {
-            this: this.clone(),
-            name,
-            access,
-            own_access,
-            outage: Arc::default(),
-            known: Mutex::default(),
-            present: channel::Sender::default(),
-            asked: Mutex::default(),
-            moves: AtomicU64::default(),
-            disagreement: LogThrottle::default(),
-            watcher: Mutex::default(),
-        });
+        let all =
+            Arc::new_cyclic(|this| Self { this: this.clone(), name, access, own_access, ..Self::default() });
         all.learn(sentinels.iter().cloned());
         all
     }
@@ -181,7 +171,7 @@ impl Sentinels {
         for endpoint in sentinels {
             if known.len() < MOST {
                 let place = Arc::new(self.sentinel(&endpoint));
-                known.entry(endpoint).or_insert_with(|| Arc::new(Node::new(place, ASKED_WITHIN)));
+                known.entry(endpoint).or_insert_with(|| Node::new(place, ASKED_WITHIN));
             }
         }
     }

@@ -72,9 +72,9 @@ pub struct Server {
 
 struct Lines {
     /// For everything but waiting.
-    calls: Node,
+    calls: Arc<Node>,
     /// WAIT and WAITAOF hold up all that follows them on a connection.
-    waits: Node,
+    waits: Arc<Node>,
     trust: Trust,
 }
 
@@ -174,7 +174,7 @@ impl Server {
         Some(Error::new(ErrorKind::Unsupported, message))
     }
 
-    fn node(&self) -> &Node {
+    fn node(&self) -> &Arc<Node> {
         let Lines { calls, waits, .. } = &*self.lines;
         if self.waits { waits } else { calls }
     }

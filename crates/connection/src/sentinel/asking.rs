@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::ready;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -74,7 +74,7 @@ impl Sentinels {
         }
     }
 
-    async fn ask_in_time(&self, at: &Endpoint, node: &Node) -> Result<Option<(Endpoint, u64)>> {
+    async fn ask_in_time(&self, at: &Endpoint, node: &Arc<Node>) -> Result<Option<(Endpoint, u64)>> {
         let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
         let answer = timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)));
         answer.map_err(|error| if error.kind() == ErrorKind::Auth { refused_by(at, &error) } else { error })
@@ -97,7 +97,7 @@ impl Sentinels {
     }
 
     /// Whom one sentinel names, and since which epoch; learns from it which others there are.
-    async fn ask(&self, at: &Endpoint, sentinel: &Node) -> Result<Option<(Endpoint, u64)>> {
+    async fn ask(&self, at: &Endpoint, sentinel: &Arc<Node>) -> Result<Option<(Endpoint, u64)>> {
         let mut questions = pipe();
         for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS"] {
             questions.cmd("SENTINEL").arg(what).arg(&self.name);
