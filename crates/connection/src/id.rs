@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-macro_rules! random_id {
-    ($(#[$doc:meta])* $name:ident) => {
+macro_rules! random_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(#[doc(hidden)] pub [u8; 8]);
@@ -23,7 +23,6 @@ macro_rules! random_id {
             }
 
             /// Reads an id as it stands in Redis; `None` unless it has 8 bytes.
-            #[allow(dead_code, reason = "ids that only scripts compare are never read back")]
             pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
                 bytes.try_into().ok().map(Self)
             }
@@ -40,43 +39,25 @@ macro_rules! random_id {
                 fmt::Display::fmt(self, f)
             }
         }
-    };
+    )*};
 }
 
-random_id! {
+random_ids! {
     /// Names one arming of a key, from the arm to its end.
-    ArmingId
-}
-
-random_id! {
+    ArmingId;
     /// Names one claim; everything its holder does later is checked against it. By default nobody's.
     #[derive(Default)]
-    Token
-}
-
-random_id! {
+    Token;
     /// Names one cancel call, so that its repeat gives the first one's answer.
-    CancelId
-}
-
-random_id! {
+    CancelId;
     /// Names one replay call, so that its repeat gives the first one's answer.
-    ReplayId
-}
-
-random_id! {
+    ReplayId;
     /// Names one call that destroys a topic by force, and all that go on with it.
-    DestroyId
-}
-
-random_id! {
+    DestroyId;
     /// Names one call that gives a topic another number of partitions, and all that go on with it.
-    RepartitionId
-}
-
-random_id! {
+    RepartitionId;
     /// Names one claiming task of one listener.
-    SlotId
+    SlotId;
 }
 
 #[cfg(test)]
