@@ -140,17 +140,17 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
-        "MOVED" | "ASK" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
-        "CROSSSLOT" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://")
+        }
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
         "NOAUTH" | "WRONGPASS" => {
             (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")
         }
-        "NOPERM" if is_of_database(error) => (K::Permission, DATABASE_ADVICE),
+        "NOPERM" | "ERR" if is_of_database(error) => (K::Permission, DATABASE_ADVICE),
         "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),
-        "NOMETA" => (K::Server, ""),
         "PARTITIONS" => (K::Partitions, PARTITIONS_ADVICE),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
@@ -158,7 +158,6 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         // As Envoy says it.
         "unsupported" | "invalid" => (K::Unsupported, UNKNOWN_ADVICE),
-        "ERR" if is_of_database(error) => (K::Permission, DATABASE_ADVICE),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),
     }

@@ -2,7 +2,6 @@
 //! what keeps timers, nor lock it up.
 
 use std::any::Any;
-use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -34,13 +33,8 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// A future whose panics stay within: when it runs, and when it is dropped.
+#[derive(Debug)]
 pub struct Contained<F>(Option<F>);
-
-impl<F> fmt::Debug for Contained<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Contained(…)")
-    }
-}
 
 impl<F> Contained<F> {
     /// The same future; its panics are its errors.

@@ -53,7 +53,11 @@ where
 
 /// The error of a call that is given up, and was perhaps executed.
 pub fn refused(error: Error, repeat: bool) -> Error {
-    if repeat { unknown(&error) } else { error }
+    if !repeat {
+        return error;
+    }
+    let message = format!("the call was sent and may have been executed, but has no answer: {error}");
+    Error::new(ErrorKind::Unknown, message)
 }
 
 /// Tells Redis how work ended until that is answered, refused for good, or
@@ -85,11 +89,6 @@ pub fn may_pass(error: &Error) -> bool {
     use ErrorKind::{Destroying, Repartitioning, Timeout, Unavailable, Unreachable};
     error.maybe_done()
         || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying | Repartitioning)
-}
-
-fn unknown(error: &Error) -> Error {
-    let message = format!("the call was sent and may have been executed, but has no answer: {error}");
-    Error::new(ErrorKind::Unknown, message)
 }
 
 /// Doubling waits with jitter, up to a second, without end.

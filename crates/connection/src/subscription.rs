@@ -1,7 +1,6 @@
 //! Connections that are subscribed: in RESP3, or in RESP2 where a proxy speaks nothing else.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// A subscribed connection, on which commands are asked, too. What is published before an answer is passed on before it, but in
 /// RESP2. When the last clone is dropped, nothing more is passed on.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Subscription(MultiplexedConnection);
 
 impl Subscription {
@@ -115,12 +114,6 @@ impl Subscription {
             Ok(answers) => answers.into_iter().map(read).collect(),
             Err(error) => vec![Err(classify(doing, &error)); commands.len()],
         }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subscription(…)")
     }
 }
 

@@ -17,11 +17,6 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
-/// Returns the text that is meant in a query, where a `+` is a space.
-fn decode_form(text: &str) -> Option<String> {
-    decode(&text.replace('+', " "))
-}
-
 /// What a scheme stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -200,7 +195,9 @@ fn read_query(target: &mut Target, kind: Kind, query: &str) -> Result<()> {
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
     for (index, parameter) in parameters.enumerate() {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let value = decode_form(value).ok_or_else(|| of_url("has a query that is not UTF-8"))?;
+        // A `+` is a space there.
+        let value =
+            decode(&value.replace('+', " ")).ok_or_else(|| of_url("has a query that is not UTF-8"))?;
         let said = || (!value.is_empty()).then(|| value.as_str().into());
         let password = || said().map(Password::Said);
         match (name, kind) {
