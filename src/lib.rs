@@ -103,7 +103,7 @@ mod topic;
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
 
-use keylapse_connection::{self as connection, boottime, error, id, lock, log, log_throttle, panics};
+use keylapse_connection::{self as connection, boottime, error, id, lock, log, panics};
 #[doc(inline)]
 pub use keylapse_pattern as pattern;
 use keylapse_pattern::escape;

@@ -19,8 +19,7 @@ use crate::connection::retry;
 use crate::error::Error;
 use crate::events::Prompt;
 use crate::lapse::LapseSource;
-use crate::log::{error, warn};
-use crate::log_throttle::LogThrottle;
+use crate::log::{LogThrottle, error, warn};
 use crate::runtime::{Amount, Gauge, Partition};
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, Note, Noted};
 

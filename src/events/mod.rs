@@ -28,8 +28,7 @@ use crate::connection::{Address, Server};
 use crate::error::Error;
 use crate::events::calls::Reads;
 use crate::events::session::{Ended, Session};
-use crate::log::{info, warn};
-use crate::log_throttle::LogThrottle;
+use crate::log::{LogThrottle, info, warn};
 use crate::rounds::Rounds;
 use crate::wire::NodeId;
 

@@ -32,7 +32,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::handler::AnyHandler;
 use crate::lapse::LapseSource;
-use crate::log_throttle::LogThrottle;
+use crate::log::LogThrottle;
 use crate::pattern::Router;
 use crate::policy::Policy;
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::lapse::LapseSource;
 use crate::lock::lock;
-use crate::log_throttle::LogThrottle;
+use crate::log::LogThrottle;
 use crate::runtime::clock::Clock;
 use crate::runtime::deadline::Wakeup;
 use crate::runtime::ends::{LINGER, Outbox, Settlement};

@@ -66,6 +66,6 @@ pub use self::subscription::{Subscription, lacks_resp3};
 pub use self::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};
 pub use self::tls::Tls;
 pub use self::topology::Topology;
-/// The names under which other crates know the locks and the throttle of the log.
+/// The name under which other crates know the locks.
 #[doc(no_inline)]
-pub use self::{log as log_throttle, panics as lock};
+pub use self::panics as lock;

@@ -20,8 +20,7 @@ use keylapse_connection::{cmd, from_redis_value};
 use crate::connection::{Address, Endpoint, Home, Server, Target, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
-use crate::log::{debug, error, info, warn};
-use crate::log_throttle::LogThrottle;
+use crate::log::{LogThrottle, debug, error, info, warn};
 use crate::scripts::Script;
 use crate::{JournalBounds, PartitionNames, Reply, TopicEntry};
 
