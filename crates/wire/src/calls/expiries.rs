@@ -1,7 +1,6 @@
 //! Expiries of the keys of others: where they stand among what servers announce, what each is called, and how they are
 //! made lapses.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use bytes::Bytes;
@@ -73,14 +72,6 @@ pub struct Position {
     pub canary: u64,
     /// How many expiries of the key since.
     pub count: u32,
-}
-
-impl Position {
-    /// Which of two is the later; none, where they are of two servers.
-    pub fn compare(&self, other: &Self) -> Option<Ordering> {
-        let order = (self.canary, self.count).cmp(&(other.canary, other.count));
-        (self.node == other.node).then_some(order)
-    }
 }
 
 /// A key was asked for, and is gone.
@@ -248,17 +239,6 @@ fn add_identity(call: &mut Call<'_>, identity: &Identity) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn positions_of_two_servers_have_no_order() {
-        let at = |name: &[u8], canary, count| Position { node: NodeId::new(name).unwrap(), canary, count };
-        assert_eq!(at(b"", 7, 1).compare(&at(b"", 7, 2)), Some(Ordering::Less));
-        assert_eq!(at(b"a", 8, 0).compare(&at(b"a", 7, 2)), Some(Ordering::Greater));
-        assert_eq!(at(b"a", 7, 2).compare(&at(b"a", 7, 2)), Some(Ordering::Equal));
-        for other in [at(b"b", 7, 2), at(b"b", 9, 0), at(b"", 1, 0), at(b"a\0", 7, 2)] {
-            assert_eq!(at(b"a", 7, 2).compare(&other), None, "{other:?}");
-        }
-    }
 
     #[test]
     fn a_name_has_forty_bytes_at_most() {
