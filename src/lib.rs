@@ -173,7 +173,7 @@ pub mod health {
 /// The largest keys and payloads, the longest delay and the shortest lease.
 pub mod limits {
     #[doc(inline)]
-    pub use keylapse_connection::limits::{MAX_KEY, MAX_PAYLOAD};
+    pub use crate::wire::{MAX_KEY, MAX_PAYLOAD};
 
     #[doc(inline)]
     pub use crate::time::MAX_DELAY;

@@ -24,7 +24,6 @@ mod cluster;
 mod cluster_map;
 pub mod error;
 pub mod id;
-pub mod limits;
 pub mod log;
 mod login;
 mod node;
@@ -32,14 +31,12 @@ pub mod panics;
 mod retry;
 mod sentinel;
 mod server;
-mod socket;
 mod stream;
 mod subscription;
 mod target;
 mod tls;
 mod topology;
 mod trust;
-mod url;
 
 /// The types and functions of `redis` that other crates take from here: this crate alone depends on it.
 pub use redis::{
@@ -57,15 +54,15 @@ pub use self::cluster::Cluster;
 pub use self::cluster_map::{ClusterMap, SLOTS, Standing, hash_tag, slot_of};
 pub use self::error::{Error, ErrorKind, Result};
 pub use self::login::{Login, OF_SENTINELS, OF_SERVERS, Password};
+pub use self::node::MAX_ARGUMENTS;
+/// The name under which other crates know the locks.
+#[doc(no_inline)]
+pub use self::panics as lock;
 pub use self::retry::{RetryDelays, insist, may_pass, persist, refused, retry};
 pub use self::sentinel::Sentinels;
 pub use self::server::Server;
-pub use self::socket::{NO_TLS, TLS};
-pub use self::stream::{Home, Streams};
+pub use self::stream::{Home, NO_TLS, Streams, TLS};
 pub use self::subscription::{Subscription, lacks_resp3};
 pub use self::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};
 pub use self::tls::Tls;
 pub use self::topology::Topology;
-/// The name under which other crates know the locks.
-#[doc(no_inline)]
-pub use self::panics as lock;

@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use crate::address::Address;
 use crate::classify::{classify, classify_in, classify_refusal, is_of_database};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::MAX_ARGUMENTS;
 use crate::panics::lock;
 use crate::server::Place;
 
+/// The most arguments of a request, the command and its keys among them: ElastiCache Serverless takes no more.
+pub const MAX_ARGUMENTS: usize = 3999;
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 

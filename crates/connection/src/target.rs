@@ -4,11 +4,13 @@ use std::env;
 use std::fmt;
 use std::sync::Arc;
 
+use percent_encoding::percent_decode_str;
+
 use crate::address::{Access, Endpoint};
 use crate::error::{Error, Result};
-use crate::login::{Environment, Login, OF_SENTINELS, OF_SERVERS};
+use crate::login::{Environment, Login, OF_SENTINELS, OF_SERVERS, Password};
 use crate::stream::{Home, Streams};
-use crate::url;
+use crate::tls::Tls;
 
 /// The port of a server that says none.
 pub const SERVER_PORT: u16 = 6379;
@@ -53,7 +55,7 @@ impl Target {
     /// # Errors
     /// When the URL cannot be read; the message names the part.
     pub fn read(url: &str) -> Result<Self> {
-        url::read(url)
+        read(url)
     }
 
     /// Reads a URL and checks it.
@@ -188,89 +190,237 @@ impl fmt::Display for Endpoints {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
+// URLs of servers, read early and strictly. What is refused is named, and never quoted: a part that is misread may be a
+// part of the password.
 
-    use super::*;
-    use crate::login::Password;
-    use crate::url::read;
+const SCHEMES: &str = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel://, \
+                       rediss+sentinel:// (or valkey in place of redis), unix://";
 
-    fn environment(name: &str) -> Option<OsString> {
-        match name {
-            OF_SERVERS => Some("of servers".into()),
-            "KEYLAPSE_SENTINEL_PASSWORD_FILE" => Some("/of/sentinels".into()),
-            _ => None,
-        }
+/// Returns the text that is meant; a `%` that no two hexadecimal digits follow is itself. `None` if it is not UTF-8.
+fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// What a scheme stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    One,
+    Cluster,
+    Sentinel,
+    Unix,
+}
+
+/// Names in the query, here and in the URLs of other programs. Any other may be anything, and is not shown.
+const NAMES: [&str; 30] = [
+    "protocol",
+    "sentinel_user",
+    "sentinel_password",
+    "db",
+    "database",
+    "user",
+    "username",
+    "pass",
+    "password",
+    "tls",
+    "ssl",
+    "insecure",
+    "ca",
+    "ca_cert",
+    "ca_file",
+    "cert",
+    "cert_file",
+    "key",
+    "key_file",
+    "ssl_ca_certs",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "server_name",
+    "timeout",
+    "connect_timeout",
+    "socket_timeout",
+    "max_connections",
+    "pool_size",
+    "client_name",
+];
+
+fn read(url: &str) -> Result<Target> {
+    let url = url.trim();
+    let unknown = || Error::invalid(format!("the server URL begins with no scheme that is known: {SCHEMES}"));
+    let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
+    let (kind, tls) = scheme_of(&scheme.to_ascii_lowercase()).ok_or_else(unknown)?;
+    if rest.contains('#') {
+        return Err(of_url(
+            "has a `#`, and nothing may follow one: write %23 for it in a password or a path",
+        ));
     }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut target = match (kind, rest.strip_prefix("//")) {
+        (Kind::Unix, _) => unix(rest)?,
+        (_, None) => return Err(of_url("has no `//` after its scheme")),
+        (_, Some(rest)) => tcp(kind, rest).map_err(|error| with_hint(error, rest, query))?,
+    };
+    target.access_mut().tls = tls.then(Tls::default);
+    read_query(&mut target, kind, query)?;
+    Ok(target)
+}
 
-    fn checked(url: &str) -> Target {
-        read(url).unwrap().checked_within(&environment, true).unwrap()
-    }
-
-    fn said(password: &str) -> Option<Password> {
-        Some(Password::Said(password.into()))
-    }
-
-    #[test]
-    fn the_environment_gives_the_passwords_that_a_url_does_not_say() {
-        let target = checked("redis+sentinel://user@h/m");
-        assert_eq!(target.access.login.user.as_deref(), Some("user"));
-        assert_eq!(target.access.login.password, said("of servers"));
-        let of_sentinels = Password::file("/of/sentinels", "KEYLAPSE_SENTINEL_PASSWORD_FILE");
-        assert_eq!(target.sentinel_access.login.password, Some(of_sentinels));
-        assert_eq!(target.sentinel_access.login.user, None);
-
-        let target = checked("redis+sentinel://user:p@h/m?sentinel_user=s&sentinel_password=q");
-        assert_eq!(
-            (&target.access.login.password, &target.sentinel_access.login.password),
-            (&said("p"), &said("q"))
-        );
-        assert_eq!(target.sentinel_access.login.user.as_deref(), Some("s"));
-
-        let target = checked("redis+cluster://h1,h2/");
-        assert_eq!(target.access.login.password, said("of servers"));
-        assert_eq!(target.sentinel_access.login.password, None);
-        assert_eq!(checked("unix:///tmp/s").access.login.password, said("of servers"));
-    }
-
-    #[test]
-    fn two_passwords_in_the_environment_matter_only_where_they_are_asked_for() {
-        let both = |_: &str| Some(OsString::from("x"));
-        assert!(read("redis://h").unwrap().checked_within(&both, true).is_err());
-        read("redis://:p@h").unwrap().checked_within(&both, true).unwrap();
-    }
-
-    #[test]
-    fn without_the_feature_tls_is_refused_by_the_name_of_the_feature() {
-        for url in ["rediss://h", "valkeys+cluster://h", "rediss+sentinel://h/m"] {
-            let error = read(url).unwrap().checked_within(&environment, false).unwrap_err().to_string();
-            assert!(error.contains("feature `tls`") && error.contains("never falls back"), "{error}");
-        }
-        read("redis://h").unwrap().checked_within(&environment, false).unwrap();
-    }
-
-    #[test]
-    fn sentinels_get_neither_the_database_nor_the_login_of_the_servers() {
-        let target = checked("rediss+sentinel://u:p@h/m/3");
-        assert_eq!((target.access.db, target.sentinel_access.db), (3, 0));
-        assert_eq!(target.sentinel_access.login.user, None);
-        assert!(target.access.tls.is_some() && target.sentinel_access.tls.is_some());
-        assert_ne!(target.sentinel_access.login.password, target.access.login.password);
-    }
-
-    #[test]
-    fn servers_are_shown_without_user_and_password() {
-        for (url, shown) in [
-            ("redis://ada:hunter2@h/", "h:6379"),
-            ("redis://:hunter2@h:7000/5", "h:7000, database 5"),
-            ("redis+cluster://ada:hunter2@h1:7000,h2:7001/", "h1:7000,h2:7001 (cluster)"),
-            (
-                "redis+sentinel://ada:hunter2@h1,h2/shop/2",
-                "h1:26379,h2:26379 (master shop of sentinels), database 2",
-            ),
-        ] {
-            assert_eq!(Target::parse(url).unwrap().to_string(), shown);
-        }
+/// An `@` behind the host is mostly that of a login, in which something stands that ends it too early.
+fn with_hint(error: Error, rest: &str, query: &str) -> Error {
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    match path.contains('@') || query.contains('@') {
+        true => Error::invalid(format!("{error}; a `/` or `?` in a password is written %2F or %3F")),
+        false => error,
     }
 }
+
+fn of_url(problem: &str) -> Error {
+    Error::invalid(format!("the server URL {problem}"))
+}
+
+/// What it stands for, and whether with TLS.
+fn scheme_of(scheme: &str) -> Option<(Kind, bool)> {
+    if matches!(scheme, "unix" | "redis+unix" | "valkey+unix") {
+        return Some((Kind::Unix, false));
+    }
+    let (server, kind) = match scheme.split_once('+') {
+        None => (scheme, Kind::One),
+        Some((server, "cluster")) => (server, Kind::Cluster),
+        Some((server, "sentinel")) => (server, Kind::Sentinel),
+        Some(_) => return None,
+    };
+    match server {
+        "redis" | "valkey" => Some((kind, false)),
+        "rediss" | "valkeys" => Some((kind, true)),
+        _ => None,
+    }
+}
+
+fn unix(rest: &str) -> Result<Target> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    let path = decode(path).ok_or_else(|| of_url("has a path that is not UTF-8"))?;
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(of_url("has no absolute path: unix:///path/of/the.sock is expected"));
+    }
+    Ok(Target::of(Endpoints::One(Endpoint::Unix(path.into()))))
+}
+
+/// `[user[:password]@]host[,host…][/path]`
+fn tcp(kind: Kind, rest: &str) -> Result<Target> {
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (read_login(login)?, hosts),
+        None => (Login::default(), authority),
+    };
+    refuse_schemes_of_hosts(hosts, path)?;
+    let segments: Vec<_> = path.trim_matches('/').split('/').collect();
+    let (master, db) = match (kind, &*segments) {
+        (Kind::Sentinel, [master]) => (*master, ""),
+        (Kind::Sentinel, [master, db]) => (*master, *db),
+        (Kind::One | Kind::Cluster, [db]) => ("", *db),
+        _ => return Err(of_url("has too many parts in its path")),
+    };
+    let endpoints = match kind {
+        Kind::Cluster => Endpoints::Cluster(read_hosts(hosts, SERVER_PORT)?),
+        Kind::Sentinel => {
+            let master = decode(master).ok_or_else(|| of_url("has a master's name that is not UTF-8"))?;
+            Endpoints::Sentinel { sentinels: read_hosts(hosts, SENTINEL_PORT)?, master }
+        }
+        Kind::One | Kind::Unix => {
+            let server = Endpoint::read(hosts, SERVER_PORT);
+            Endpoints::One(server.map_err(|problem| of_url(&format!("names no server: {problem}")))?)
+        }
+    };
+    let mut target = Target::of(endpoints);
+    (target.access_mut().login, target.access_mut().db) = (login, read_db(db)?);
+    Ok(target)
+}
+
+fn read_login(text: &str) -> Result<Login> {
+    let (user, password) = text.split_once(':').unwrap_or((text, ""));
+    let part = |text: &str, what: &str| match decode(text) {
+        None => Err(of_url(&format!("has a {what} that is not UTF-8"))),
+        Some(text) => Ok((!text.is_empty()).then(|| text.into())),
+    };
+    Ok(Login { user: part(user, "user")?, password: part(password, "password")?.map(Password::Said) })
+}
+
+fn read_hosts(text: &str, default_port: u16) -> Result<Vec<Endpoint>> {
+    if text.is_empty() {
+        return Err(of_url("has an empty list of hosts"));
+    }
+    let hosts = text.split(',').enumerate().map(|(index, host)| {
+        let problem = |problem| of_url(&format!("is wrong in host {} of its list: {problem}", index + 1));
+        Endpoint::read(host, default_port).map_err(problem)
+    });
+    hosts.collect()
+}
+
+/// `redis+cluster://h1,rediss://h2`: whoever writes that wants TLS for one of them, or for all.
+fn refuse_schemes_of_hosts(hosts: &str, path: &str) -> Result<()> {
+    let last = hosts.rsplit(',').next().and_then(|host| host.strip_suffix(':')).unwrap_or_default();
+    if path.starts_with('/') && scheme_of(&last.to_ascii_lowercase()).is_some() {
+        return Err(of_url(
+            "has a host with a scheme of its own: the scheme at the beginning is that of all, with TLS or without",
+        ));
+    }
+    Ok(())
+}
+
+fn read_db(text: &str) -> Result<i64> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+    number.map(i64::from).ok_or_else(|| of_url("has a database that is no number"))
+}
+
+fn read_query(target: &mut Target, kind: Kind, query: &str) -> Result<()> {
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    for (index, parameter) in parameters.enumerate() {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        // A `+` is a space there.
+        let value =
+            decode(&value.replace('+', " ")).ok_or_else(|| of_url("has a query that is not UTF-8"))?;
+        let said = || (!value.is_empty()).then(|| value.as_str().into());
+        let password = || said().map(Password::Said);
+        match (name, kind) {
+            ("protocol", _) => target.access_mut().resp3 = read_protocol(&value)?,
+            ("db", Kind::Unix) => target.access_mut().db = read_db(&value)?,
+            ("user", Kind::Unix) => target.access_mut().login.user = said(),
+            ("pass", Kind::Unix) => target.access_mut().login.password = password(),
+            ("sentinel_user", Kind::Sentinel) => target.sentinel_access_mut().login.user = said(),
+            ("sentinel_password", Kind::Sentinel) => target.sentinel_access_mut().login.password = password(),
+            _ => return Err(unknown_parameter(name, index, kind)),
+        }
+    }
+    Ok(())
+}
+
+fn read_protocol(value: &str) -> Result<bool> {
+    match value {
+        "2" | "resp2" => Ok(false),
+        "3" | "resp3" => Ok(true),
+        _ => Err(of_url("has a `protocol` that is neither resp2 nor resp3")),
+    }
+}
+
+fn unknown_parameter(name: &str, index: usize, kind: Kind) -> Error {
+    let known = match kind {
+        Kind::One | Kind::Cluster => "protocol",
+        Kind::Sentinel => "protocol, sentinel_user, sentinel_password",
+        Kind::Unix => "protocol, db, user, pass",
+    };
+    let named = match NAMES.iter().find(|known| **known == name) {
+        Some(name) => format!("has the parameter `{name}`"),
+        None => format!("has an unknown parameter (number {} after its `?`)", index + 1),
+    };
+    let tls = match kind {
+        Kind::Unix => "",
+        _ => "; files of TLS are set with Tls, and whether there is TLS by the scheme",
+    };
+    of_url(&format!("{named}; here it can have: {known}{tls}. A `?` in a password is written %3F"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,7 @@ pub use self::transfer::{Export, Fault, ImportReport, Verified};
 pub use self::why::{Moment, Why};
 
 use keylapse::inside::{self, ClientInside as _, ScheduleInside as _};
-use keylapse_connection::{self as connection, error, id, limits, log};
+use keylapse_connection::{self as connection, error, id, log};
 use keylapse_pattern::{self as pattern, escape};
 use keylapse_wire::{self as wire, figures, policy, time, trace};
 

@@ -9,11 +9,11 @@ use bytes::Bytes;
 
 use crate::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::MAX_PAYLOAD;
 use crate::time::{ServerTime, system_time};
 use crate::wire::PAGE_BYTES;
 use crate::wire::{Listing, MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
 use crate::{Filter, KnownTopic, text};
+use keylapse::limits::MAX_PAYLOAD;
 
 /// Entries that a page has at most.
 const MAX_PAGE: usize = MAX_BATCH;

@@ -12,10 +12,10 @@ use crate::Console;
 use crate::connection::Server;
 use crate::error::{Error, Result};
 use crate::escape::glob_of_any;
-use crate::limits::MAX_KEY;
 use crate::pattern::Pattern;
 use crate::policy::{Policy, scan_pace};
 use crate::wire::{SurveyedKey, is_own, listeners};
+use keylapse::limits::MAX_KEY;
 
 /// Keys that are asked about at once.
 const PAGE: usize = 250;

@@ -27,7 +27,7 @@ mod store;
 pub mod time;
 pub mod trace;
 
-use keylapse_connection::{self as connection, error, id, limits, lock, log};
+use keylapse_connection::{self as connection, error, id, lock, log};
 use keylapse_pattern::{self as pattern, escape};
 
 pub use self::{calls::*, names::*, outcome::*, record::*, store::*};

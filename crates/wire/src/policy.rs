@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{MAX_KEY, MAX_PAYLOAD, fit};
 use crate::pattern::Pattern;
 use crate::time::ms_ceil;
+use crate::{MAX_KEY, MAX_PAYLOAD, fit};
 
 /// How long before its deadline a key whose value is kept is read again.
 const REREAD: Duration = Duration::from_millis(250);

@@ -16,8 +16,7 @@ use crate::classify::io_error;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{plain, text_of};
 use crate::login::read_file;
-use crate::socket::NO_TLS;
-use crate::stream::Stream;
+use crate::stream::{NO_TLS, Stream};
 use crate::tls::{ClientFiles, Tls};
 
 /// How a session is begun, by what the files say at this moment.

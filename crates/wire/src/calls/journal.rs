@@ -6,11 +6,10 @@ use keylapse_connection::pipe;
 
 use crate::error::Result;
 use crate::id::ArmingId;
-use crate::limits::MAX_KEY;
 use crate::lock::lock;
 use crate::log::debug;
 use crate::names::WIRE_VERSION;
-use crate::{DeadReason, Ending, PartitionNames, Reply, Store, scripts};
+use crate::{DeadReason, Ending, MAX_KEY, PartitionNames, Reply, Store, scripts};
 
 /// Partitions that are told at the same time.
 const TOLD_AT_ONCE: usize = 250;

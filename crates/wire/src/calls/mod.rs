@@ -40,8 +40,12 @@ pub use self::{
     produce::*, registry::*, repartition::*, touch::*, triggers::*,
 };
 
-use crate::limits::MAX_ARGUMENTS;
+use crate::connection::MAX_ARGUMENTS;
 
+/// The longest key that can be armed, in bytes.
+pub const MAX_KEY: usize = 4096;
+/// The largest payload limit that a topic can set, in bytes.
+pub const MAX_PAYLOAD: usize = 8 << 20;
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;
 
@@ -58,6 +62,11 @@ pub trait Item {
 
     /// How many bytes its keys and texts have.
     fn bytes(&self) -> usize;
+}
+
+/// How many go together in a call of so many bytes, by the largest of them: at least one, and at most `most`.
+pub(crate) fn fit(bytes: usize, most: usize, largest: Option<usize>) -> usize {
+    bytes.checked_div(largest.unwrap_or_default()).unwrap_or(most).clamp(1, most)
 }
 
 /// How many go in one call that take so many arguments each.
@@ -141,5 +150,14 @@ mod tests {
     #[test]
     fn short_items_go_together_by_the_thousand() {
         assert_eq!((most(1), most(2), most(3), most(4), most(10)), (1000, 1000, 1000, 984, 393));
+    }
+
+    #[test]
+    fn a_call_takes_as_many_as_fit_and_at_least_one() {
+        for (largest, fitting) in
+            [(None, 10), (Some(0), 10), (Some(1), 10), (Some(30), 3), (Some(100), 1), (Some(101), 1)]
+        {
+            assert_eq!(fit(100, 10, largest), fitting, "{largest:?}");
+        }
     }
 }

@@ -1,3 +1,5 @@
+use std::ffi::OsString;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -201,5 +203,83 @@ proptest! {
             E::Sentinel { master, .. } => format!("{}/", escaped(&master)),
         };
         prop_assert_eq!(read, master);
+    }
+}
+
+fn environment(name: &str) -> Option<OsString> {
+    match name {
+        OF_SERVERS => Some("of servers".into()),
+        "KEYLAPSE_SENTINEL_PASSWORD_FILE" => Some("/of/sentinels".into()),
+        _ => None,
+    }
+}
+
+fn checked(url: &str) -> Target {
+    read(url).unwrap().checked_within(&environment, true).unwrap()
+}
+
+fn said(password: &str) -> Option<Password> {
+    Some(Password::Said(password.into()))
+}
+
+#[test]
+fn the_environment_gives_the_passwords_that_a_url_does_not_say() {
+    let target = checked("redis+sentinel://user@h/m");
+    assert_eq!(target.access.login.user.as_deref(), Some("user"));
+    assert_eq!(target.access.login.password, said("of servers"));
+    let of_sentinels = Password::file("/of/sentinels", "KEYLAPSE_SENTINEL_PASSWORD_FILE");
+    assert_eq!(target.sentinel_access.login.password, Some(of_sentinels));
+    assert_eq!(target.sentinel_access.login.user, None);
+
+    let target = checked("redis+sentinel://user:p@h/m?sentinel_user=s&sentinel_password=q");
+    assert_eq!(
+        (&target.access.login.password, &target.sentinel_access.login.password),
+        (&said("p"), &said("q"))
+    );
+    assert_eq!(target.sentinel_access.login.user.as_deref(), Some("s"));
+
+    let target = checked("redis+cluster://h1,h2/");
+    assert_eq!(target.access.login.password, said("of servers"));
+    assert_eq!(target.sentinel_access.login.password, None);
+    assert_eq!(checked("unix:///tmp/s").access.login.password, said("of servers"));
+}
+
+#[test]
+fn two_passwords_in_the_environment_matter_only_where_they_are_asked_for() {
+    let both = |_: &str| Some(OsString::from("x"));
+    assert!(read("redis://h").unwrap().checked_within(&both, true).is_err());
+    read("redis://:p@h").unwrap().checked_within(&both, true).unwrap();
+}
+
+#[test]
+fn without_the_feature_tls_is_refused_by_the_name_of_the_feature() {
+    for url in ["rediss://h", "valkeys+cluster://h", "rediss+sentinel://h/m"] {
+        let error = read(url).unwrap().checked_within(&environment, false).unwrap_err().to_string();
+        assert!(error.contains("feature `tls`") && error.contains("never falls back"), "{error}");
+    }
+    read("redis://h").unwrap().checked_within(&environment, false).unwrap();
+}
+
+#[test]
+fn sentinels_get_neither_the_database_nor_the_login_of_the_servers() {
+    let target = checked("rediss+sentinel://u:p@h/m/3");
+    assert_eq!((target.access.db, target.sentinel_access.db), (3, 0));
+    assert_eq!(target.sentinel_access.login.user, None);
+    assert!(target.access.tls.is_some() && target.sentinel_access.tls.is_some());
+    assert_ne!(target.sentinel_access.login.password, target.access.login.password);
+}
+
+#[test]
+fn servers_are_shown_without_user_and_password() {
+    for (url, shown) in [
+        ("redis://ada:hunter2@h/", "h:6379"),
+        ("redis://:hunter2@h:7000/5", "h:7000, database 5"),
+        ("redis+cluster://ada:hunter2@h1:7000,h2:7001/", "h1:7000,h2:7001 (cluster)"),
+        (
+            "redis+sentinel://ada:hunter2@h1,h2/shop/2",
+            "h1:26379,h2:26379 (master shop of sentinels), database 2",
+        ),
+    ] {
+        assert_eq!(Target::parse(url).unwrap().to_string(), shown);
     }
 }
