@@ -51,27 +51,15 @@ impl EventLoop {
         let runtime = &self.runtime;
         self.node.note(&event);
         match event {
-            Event::Wake { partition, index, at } => {
-                if let Some(partition) = runtime.partitions.get(partition) {
-                    partition.wakeup_of(index).head(at);
-                }
-            }
-            Event::Left { partition, at } => {
-                if let Some(partition) = runtime.partitions.get(partition) {
-                    partition.wakeup.left(at);
-                }
-            }
+            // The decoder has the partitions of this runtime, in their order.
+            Event::Wake { partition, index, at } => runtime.partitions[partition].wakeup_of(index).head(at),
+            Event::Left { partition, at } => runtime.partitions[partition].wakeup.left(at),
             Event::TryNow { partition, destination } => {
-                let topic = runtime.partitions.get(partition).map(|partition| &partition.topic);
-                if let Some(all) = topic.and_then(|topic| topic.config.destinations.as_ref()) {
+                if let Some(all) = &runtime.partitions[partition].topic.config.destinations {
                     all.try_now(&destination);
                 }
             }
-            Event::Fence { partition, held } => {
-                if let Some(partition) = runtime.partitions.get(partition) {
-                    partition.leases.fence(held);
-                }
-            }
+            Event::Fence { partition, held } => runtime.partitions[partition].leases.fence(held),
             Event::Expired(key) => self.expired(key),
             Event::Gap(gap) => {
                 runtime.stats.gaps.add(1);
