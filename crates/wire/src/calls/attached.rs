@@ -188,9 +188,7 @@ impl Store {
             let some: Vec<&Enrolment> = places.iter().map(|place| &read[*place]).collect();
             let codes;
             (next, codes) = self.enrol_of(at, policy, node, &some).await?;
-            for (place, one) in places.iter().zip(codes) {
-                enrolled[*place] = one;
-            }
+            put_back(&mut enrolled, &places, codes);
         }
         Ok((next, enrolled))
     }
@@ -245,9 +243,7 @@ impl Store {
             places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
             let mut reply = call.reply().await?;
             next = reply.maybe_int()?;
-            for (place, one) in places.iter().zip(reply.codes(places.len(), &[false, true])?) {
-                stood[*place] = one;
-            }
+            put_back(&mut stood, &places, reply.codes(places.len(), &[false, true])?);
         }
         Ok((next, stood))
     }
@@ -331,6 +327,13 @@ fn add_judged(call: &mut Call<'_>, one: &Judged) {
     if one.at.node.is_named() {
         let before = one.before.unwrap_or_default();
         call.arg(before.canary).arg(before.count);
+    }
+}
+
+/// Puts what was answered of some back to their places among all.
+pub(super) fn put_back<T>(all: &mut [T], places: &[usize], some: Vec<T>) {
+    for (place, one) in places.iter().zip(some) {
+        all[*place] = one;
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::attached::by_node;
+use super::attached::{by_node, put_back};
 use crate::error::Result;
 use crate::id::ArmingId;
 use crate::policy::{Policy, Treatment};
@@ -191,9 +191,7 @@ impl Store {
         let mut noted = vec![Noted::Known; notes.len()];
         for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
             let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
-            for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
-                noted[*place] = one;
-            }
+            put_back(&mut noted, &places, self.note_of(at, policy, node, &some).await?);
         }
         Ok(noted)
     }

@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes};
 use keylapse_connection::{Cmd, Pipeline, Value, pipe};
 use serde_json::value::RawValue;
 
+use super::attached::put_back;
 use crate::connection::slot_of;
 use crate::error::{Error, Result};
 use crate::policy::{Capture, Counting, Fields};
@@ -176,9 +177,7 @@ pub fn read_touches(
             Ok(answer) => read_touched(answer, places.len(), capture)?.1,
             Err(error) => vec![elsewhere(error)?; places.len()],
         };
-        for (place, one) in places.iter().zip(some) {
-            found[*place] = one;
-        }
+        put_back(&mut found, places, some);
     }
     Ok((time, found))
 }
@@ -201,9 +200,7 @@ impl Store {
             let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
             let call = self.call_of(&scripts::TOUCH, slot, touch_command(&some, capture, None));
             let (_, read) = read_touched(call.run().await?, some.len(), capture)?;
-            for (place, one) in places.into_iter().zip(read) {
-                found[place] = one;
-            }
+            put_back(&mut found, &places, read);
         }
         Ok(found)
     }
