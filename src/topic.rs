@@ -18,9 +18,9 @@ use crate::payload::Codec;
 use crate::policy::Policy;
 use crate::time::{MAX_DEADLINE_MS, MAX_DELAY, ms_ceil};
 use crate::wire::{
-    JournalBounds, LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
+    JournalBounds, LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, fields_of, is_own,
+    partition_of, value_of,
 };
-use crate::wire::{fields_of, value_of};
 
 /// The shortest lease that a topic can set.
 pub const MIN_LEASE: Duration = Duration::from_millis(300);

@@ -140,7 +140,7 @@ impl SurveyRequest<'_> {
     pub async fn run(self) -> Result<Survey> {
         let store = self.console.store();
         let mut survey = Survey::begin();
-        let servers = self.console.persist(|_| store.scanned()).await?;
+        let servers = self.console.persist(|_| store.topology().primaries()).await?;
         for server in &servers {
             let size = store.database_size(server).await?;
             survey.keys = survey.keys.zip(size).map(|(keys, more)| keys + more);

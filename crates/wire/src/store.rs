@@ -291,11 +291,6 @@ impl Store {
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 
-    /// The servers that hold keys, each of which is to be scanned by itself.
-    pub async fn scanned(&self) -> Result<Vec<Server>> {
-        self.0.topology.primaries().await
-    }
-
     /// What each of these keys is. It takes a user who may only read.
     pub async fn survey(&self, keys: &[Bytes], with_bytes: bool) -> Result<Vec<SurveyedKey>> {
         const DOING: &str = "looking at keys";
