@@ -9,7 +9,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 use crate::Pattern;
-use crate::segment::{Kind, SEPARATOR};
+use crate::parse::{Kind, SEPARATOR};
 
 /// What a capture without an expression of its own accepts.
 pub(super) const ANYTHING: &str = r"\A(?s-u:.)+\z";

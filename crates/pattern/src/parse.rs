@@ -1,4 +1,4 @@
-//! From the source of a pattern to its segments.
+//! From the source of a pattern to its segments, and what each accepts of a key.
 
 use regex::Error;
 use regex::bytes::{Regex, RegexBuilder};
@@ -6,7 +6,6 @@ use regex_automata::util::syntax;
 
 use crate::error::{PatternError, PatternErrorKind as Fault};
 use crate::overlap::{ANYTHING, Overlap, common_segment};
-use crate::segment::{Kind, Segment};
 
 const MAX_BYTES: usize = 1024;
 const MAX_SEGMENTS: usize = 32;
@@ -189,4 +188,55 @@ impl<'s> Parser<'s> {
 /// What people write for a capture who come from globs or from another router.
 fn is_foreign_capture(text: &str) -> bool {
     matches!(text, "*" | "**" | "?") || (text.starts_with('<') && text.ends_with('>'))
+}
+
+/// What separates segments, in patterns and in keys.
+pub(super) const SEPARATOR: u8 = b':';
+
+/// The segments of a key, the last of so many with all that follow.
+pub(super) fn split(key: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
+    key.splitn(count, |&byte| byte == SEPARATOR)
+}
+
+/// Ordered from the most specific to the least: that is the rule by which one pattern beats another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Literal,
+    /// A capture of one segment that an expression matches.
+    Regex,
+    /// A capture of any one segment.
+    Plain,
+    /// A capture of all remaining segments.
+    Rest,
+}
+
+pub(super) struct Segment {
+    pub(super) kind: Kind,
+    /// Of a literal its text without escapes, which is never empty; of a capture its name.
+    pub(super) text: String,
+    /// Anchored at both ends; [`Kind::Regex`] alone has one.
+    pub(super) regex: Option<Regex>,
+    /// Where it begins in the pattern, for error messages.
+    pub(super) offset: usize,
+}
+
+impl Segment {
+    pub(super) fn is_literal(&self) -> bool {
+        self.kind == Kind::Literal
+    }
+
+    /// Why this part of a key cannot stand here, if it cannot.
+    pub(super) fn fault(&self, part: &[u8]) -> Option<Fault> {
+        if self.kind != Kind::Rest && part.contains(&SEPARATOR) {
+            return Some(Fault::SeparatorInValue);
+        }
+        if part.split(|&byte| byte == SEPARATOR).any(<[u8]>::is_empty) {
+            return Some(Fault::EmptyValue);
+        }
+        let fits = match &self.regex {
+            Some(regex) => regex.is_match(part),
+            None => !self.is_literal() || part == self.text.as_bytes(),
+        };
+        (!fits).then_some(Fault::ValueMismatch)
+    }
 }

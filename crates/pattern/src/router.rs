@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use crate::Pattern;
 use crate::error::PatternConflict;
 use crate::overlap::Overlap;
-use crate::segment::{Kind, split};
+use crate::parse::{Kind, split};
 
 /// The kinds of a pattern's segments; of two shapes, the lesser is the more specific.
 ///

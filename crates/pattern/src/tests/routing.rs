@@ -2,8 +2,8 @@
 
 use crate::PatternConflict;
 use crate::overlap::Overlap;
+use crate::parse::Kind;
 use crate::router::Router;
-use crate::segment::Kind;
 use crate::tests::pattern;
 
 fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
