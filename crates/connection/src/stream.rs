@@ -152,9 +152,8 @@ impl Address {
             () = turns_out_plain(&self.endpoint) => Err(carry(Error::new(
                 ErrorKind::Tls,
                 format!(
-                    "{}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way to it is \
-                     safe",
-                    NO_TLS
+                    "{NO_TLS}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way \
+                     to it is safe",
                 ),
             ))),
         }
@@ -174,7 +173,7 @@ impl Address {
         }
         carry(Error::new(
             ErrorKind::Tls,
-            format!("{}: say rediss:// in place of redis:// (in Rust: Servers::tls)", TLS),
+            format!("{TLS}: say rediss:// in place of redis:// (in Rust: Servers::tls)"),
         ))
     }
 }

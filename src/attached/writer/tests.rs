@@ -191,8 +191,7 @@ async fn four_mebibytes_of_keys_wait_to_be_read_again_and_the_others_are_left_to
 async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
     let scene = Scene::start();
     let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), Gauge::default());
-    let mut waiting = Waiting::default();
-    waiting.writing = Duration::from_secs(1);
+    let mut waiting = Waiting { writing: Duration::from_secs(1), ..Waiting::default() };
     let writing = |what| Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() };
     waiting.push(writing(Write::Done(oneshot::channel().0)));
     let call = waiting.next();
