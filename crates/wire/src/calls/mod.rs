@@ -1,25 +1,6 @@
 //! Each call as a script or a pipeline: what it takes, how it is sent, what it answers. Lists go in portions that one call
 //! takes.
 
-/// An enum of things that calls name, each with its word there.
-macro_rules! words {
-    ($(#[$of:meta])* pub enum $name:ident { $($(#[$doc:meta])* $thing:ident = $word:literal,)* }) => {
-        $(#[$of])*
-        pub enum $name {
-            $($(#[$doc])* $thing,)*
-        }
-
-        impl $name {
-            /// Returns its word.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$thing => $word,)*
-                }
-            }
-        }
-    };
-}
-
 mod arm;
 mod attached;
 mod attempts;

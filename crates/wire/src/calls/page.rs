@@ -148,18 +148,27 @@ impl Look {
 /// Bytes that the pages of one request read on the server, roughly: a record may have 8 MiB.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-words! {
-    /// Which index is read.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum PageOf {
-        /// Timers, by when they need attention.
-        Due = "due",
-        /// The same of those in quarantine.
-        Quarantine = "quarantine",
-        /// Dead letters, by when they died.
-        Dead = "dead",
-        /// Enrolled keys, by when they are looked at.
-        Checks = "checks",
+/// Which index is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageOf {
+    /// Timers, by when they need attention.
+    Due,
+    /// The same of those in quarantine.
+    Quarantine,
+    /// Dead letters, by when they died.
+    Dead,
+    /// Enrolled keys, by when they are looked at.
+    Checks,
+}
+
+impl PageOf {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Quarantine => "quarantine",
+            Self::Dead => "dead",
+            Self::Checks => "checks",
+        }
     }
 }
 

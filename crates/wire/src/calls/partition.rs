@@ -27,22 +27,34 @@ pub struct RepairStep {
     pub lease_ms: u64,
 }
 
-words! {
-    /// What the slow repair scans.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Scan {
-        /// Records without an index entry.
-        Records = "rec",
-        /// States without a record.
-        States = "run",
-        /// Kept armings without a timer before them.
-        Next = "next",
-        /// Timers that were tried and do not stand there as such, or stand there and were not.
-        Tried = "tried",
-        /// Claim slots of listeners that are gone.
-        Slots = "slots",
-        /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
-        Tombstones = "tombstones",
+/// What the slow repair scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Records without an index entry.
+    Records,
+    /// States without a record.
+    States,
+    /// Kept armings without a timer before them.
+    Next,
+    /// Timers that were tried and do not stand there as such, or stand there and were not.
+    Tried,
+    /// Claim slots of listeners that are gone.
+    Slots,
+    /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
+    Tombstones,
+}
+
+impl Scan {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Records => "rec",
+            Self::States => "run",
+            Self::Next => "next",
+            Self::Tried => "tried",
+            Self::Slots => "slots",
+            Self::Tombstones => "tombstones",
+        }
     }
 }
 

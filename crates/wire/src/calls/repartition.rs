@@ -84,42 +84,38 @@ pub struct Shape {
     pub closed_ms: u64,
 }
 
-words! {
-    /// What is gone through.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Listing {
-        /// The timers that wait.
-        Due = "due",
-        /// Those in quarantine.
-        Quarantine = "quarantine",
-        /// All records.
-        Records = "rec",
-        /// All states.
-        States = "run",
-        /// What is kept for after a timer.
-        Next = "next",
-        /// Tombstones that a repeat may look for.
-        Tombstones = "tombstones",
-        /// Dead letters, in their order.
-        Dead = "dead",
-        /// Dead letters, in none.
-        Letters = "letters",
-        /// The timers whose attempts have live leases.
-        Running = "running",
-    }
+/// What is gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The timers that wait.
+    Due,
+    /// Those in quarantine.
+    Quarantine,
+    /// All records.
+    Records,
+    /// All states.
+    States,
+    /// What is kept for after a timer.
+    Next,
+    /// Tombstones that a repeat may look for.
+    Tombstones,
+    /// Dead letters, in their order.
+    Dead,
+    /// Dead letters, in none.
+    Letters,
+    /// The timers whose attempts have live leases.
+    Running,
 }
 
-words! {
-    /// What is moved.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Cargo {
-        /// Timers, by their keys.
-        Timers = "timers",
-        /// Dead letters, by their names.
-        Letters = "letters",
-        /// Tombstones.
-        Tombstones = "tombstones",
-    }
+/// What is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cargo {
+    /// Timers, by their keys.
+    Timers,
+    /// Dead letters, by their names.
+    Letters,
+    /// Tombstones.
+    Tombstones,
 }
 
 /// What a partition says of something at one place.
@@ -143,6 +139,33 @@ impl Reshape<'_> {
             Self::Share { .. } => "share",
             Self::Open => "open",
             Self::Tidy => "tidy",
+        }
+    }
+}
+
+impl Listing {
+    /// Returns its name, as list.lua takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Quarantine => "quarantine",
+            Self::Records => "rec",
+            Self::States => "run",
+            Self::Next => "next",
+            Self::Tombstones => "tombstones",
+            Self::Dead => "dead",
+            Self::Letters => "letters",
+            Self::Running => "running",
+        }
+    }
+}
+
+impl Cargo {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Timers => "timers",
+            Self::Letters => "letters",
+            Self::Tombstones => "tombstones",
         }
     }
 }
