@@ -165,22 +165,19 @@ pub enum DeadReason {
 }
 
 impl DeadReason {
-    /// Those that this version knows, with their bytes, and words for logs and tables.
-    const KNOWN: [(Self, u8, &'static str); 8] = [
-        (Self::Exhausted, b'x', "exhausted"),
-        (Self::Permanent, b'p', "permanent"),
-        (Self::Undecodable, b'd', "undecodable"),
-        (Self::TooOld, b'o', "too_old"),
-        (Self::Snoozed, b's', "snoozed"),
-        (Self::LostLeases, b'l', "lost_leases"),
-        (Self::Inherited, b'i', "inherited"),
-        (Self::Unreadable, b'u', "unreadable"),
-    ];
-
+    /// The reason's byte, and a word for logs and tables.
     fn names(self) -> (u8, &'static str) {
-        let other = if let Self::Other(code) = self { code } else { 0 };
-        let known = Self::KNOWN.into_iter().find(|(reason, ..)| *reason == self);
-        known.map_or((other, "other"), |(_, code, word)| (code, word))
+        match self {
+            Self::Exhausted => (b'x', "exhausted"),
+            Self::Permanent => (b'p', "permanent"),
+            Self::Undecodable => (b'd', "undecodable"),
+            Self::TooOld => (b'o', "too_old"),
+            Self::Snoozed => (b's', "snoozed"),
+            Self::LostLeases => (b'l', "lost_leases"),
+            Self::Inherited => (b'i', "inherited"),
+            Self::Unreadable => (b'u', "unreadable"),
+            Self::Other(code) => (code, "other"),
+        }
     }
 
     /// The reason's byte.
@@ -188,16 +185,27 @@ impl DeadReason {
         self.names().0
     }
 
+    /// Those that this version knows.
+    const KNOWN: [Self; 8] = [
+        Self::Exhausted,
+        Self::Permanent,
+        Self::Undecodable,
+        Self::TooOld,
+        Self::Snoozed,
+        Self::LostLeases,
+        Self::Inherited,
+        Self::Unreadable,
+    ];
+
     /// The reason of a byte.
     pub fn from_code(code: u8) -> Self {
-        let known = Self::KNOWN.into_iter().find(|(_, its, _)| *its == code);
-        known.map_or(Self::Other(code), |(reason, ..)| reason)
+        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
     }
 
     /// The reason of a word.
     #[doc(hidden)]
     pub fn named(word: &str) -> Option<Self> {
-        Self::KNOWN.into_iter().find(|(.., its)| *its == word).map(|(reason, ..)| reason)
+        Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
     }
 
     /// A word for logs and tables.
