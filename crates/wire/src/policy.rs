@@ -198,11 +198,6 @@ pub struct TopicPolicy {
     pub write_back: Counting,
 }
 
-impl TopicPolicy {
-    /// The version that this library writes.
-    const VERSION: u32 = 1;
-}
-
 impl Default for TopicPolicy {
     fn default() -> Self {
         Self {
@@ -220,6 +215,9 @@ impl Default for TopicPolicy {
 
 /// As it stands in Redis: JSON, for people to read.
 impl TopicPolicy {
+    /// The version that this library writes.
+    const VERSION: u32 = 1;
+
     /// As it stands in Redis.
     pub fn text(&self) -> String {
         Value::Object(self.settings()).to_string()
@@ -276,16 +274,6 @@ impl Policy {
         Capture { cap: *values, dumps: *dumps, fields: fields.clone() }
     }
 
-    /// Whether what is written back for a retry is made of the value that the key had.
-    fn restores_values(&self) -> bool {
-        self.restores() && self.topic.write_back != Counting::Alone
-    }
-
-    /// Returns whether the name of the field that counts attempts is longer than this.
-    fn counts_in_more_than(&self, most: usize) -> bool {
-        matches!(&self.topic.write_back, Counting::In(field) if field.len() > most)
-    }
-
     /// Whether keys are written back for their retries.
     pub(crate) fn restores(&self) -> bool {
         self.topic.write_back != Counting::Never
@@ -311,6 +299,9 @@ impl Policy {
         }
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;
         let keeps_values = *values > 0;
+        // What is written back for a retry is made of the value that the key had.
+        let restores_values = self.restores() && self.topic.write_back != Counting::Alone;
+        let counts_in_more = matches!(&self.topic.write_back, Counting::In(field) if field.len() > MAX_KEY);
         let rules = [
             (*values <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
             (keeps_values || !dumps, "keep_dumps needs a cap: say keep_values, too"),
@@ -323,8 +314,8 @@ impl Policy {
                 *fields == Fields::None || !self.restores(),
                 "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
             ),
-            (!self.counts_in_more_than(MAX_KEY), "write_back counts in a field whose name has at most 4 KiB"),
-            (keeps_values || !self.restores_values(), "write_back needs the value: say keep_values, too"),
+            (!counts_in_more, "write_back counts in a field whose name has at most 4 KiB"),
+            (keeps_values || !restores_values, "write_back needs the value: say keep_values, too"),
             (self.revision > 0, "revision must be at least 1"),
             (self.cap > 0, "cap must be at least 1"),
             (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
