@@ -6,9 +6,9 @@ use crate::fuzzing::assert_fit_for_a_log;
 use keylapse::inside::hearing::event::Event;
 use keylapse::inside::hearing::{Decoded, Decoder};
 use keylapse_connection::escape::Escaped;
-use keylapse_connection::limits::MAX_KEY;
 use keylapse_pattern::Pattern;
 use keylapse_pattern::Router;
+use keylapse_wire::MAX_KEY;
 use keylapse_wire::{Index, PartitionNames};
 
 const PARTITIONS: usize = 2;
