@@ -136,10 +136,9 @@ pub mod hearing {
 
     use tokio::sync::{mpsc, watch};
 
-    pub use crate::events::event;
     pub use crate::events::tail::{Overheard, TailLine};
     use crate::events::{Among, Share, Source};
-    pub use crate::events::{Decoded, Decoder, Earshot, Voice};
+    pub use crate::events::{Decoded, Decoder, Earshot, Voice, event};
     use crate::rounds::Rounds;
     use crate::wire::{PartitionNames, Store, names};
 

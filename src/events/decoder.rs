@@ -18,14 +18,8 @@ use crate::wire::{Held, Index, PartitionNames, names};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The canary of this number, and that of the one before; whose they are, the tag says.
-    Canary {
-        /// Which primary's.
-        tag: u32,
-        /// Its own number.
-        number: u64,
-        /// That of the one before it.
-        before: u64,
-    },
+    #[allow(missing_docs)] // stated above
+    Canary { tag: u32, number: u64, before: u64 },
     /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
     Writes,
     /// And of its `expire`: flags `K` and `g`.
