@@ -311,16 +311,14 @@ recipes-record: # Play them, and write their figures into docs/comparison.md
 
 # ------------------------------------------------------------------------------------------------ The rest
 
+# The workspace's packages turn all features of the library on; the third pass has none.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace $(unselected) -- -D warnings
-	cargo clippy --all-targets -- -D warnings
-	cargo clippy -p keylapse --lib -- -D warnings
-	cargo clippy -p keylapse-console --lib --features keylapse/tls -- -D warnings
+	cargo clippy -p keylapse -p keylapse-support --lib -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	RUSTDOCFLAGS="-D warnings" cargo doc -p keylapse --no-deps --all-features
 
 # With rustup, which fetches that Rust if need be; in a folder of its own, or both would build everything each time.
 msrv: # Build everything with the oldest Rust that keylapse supports
