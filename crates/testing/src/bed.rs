@@ -8,11 +8,11 @@ use keylapse_testserver::{Calls, Intervention, Reply, Request};
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
+use super::ledger::Run;
+use super::listening::{Crash, Recorder};
 use super::listening::{Life, Listening};
 use super::notifications::Notifications;
 use super::pulse::Pulse;
-use super::recorder::{Crash, Recorder};
-use super::run::Run;
 use keylapse::Client;
 use keylapse::Result;
 use keylapse::Schedule;

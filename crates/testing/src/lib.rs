@@ -52,14 +52,12 @@ mod ledger;
 mod listening;
 mod notifications;
 mod pulse;
-mod recorder;
-mod run;
 mod servers;
 mod waits;
 
 pub use bed::TestBed;
 pub use keylapse_testserver::Reply;
+pub use ledger::{End, Run};
 pub use listening::Listening;
 pub use notifications::Notifications;
-pub use run::{End, Run};
 pub use servers::{Cluster, ClusterBuilder, Node, SentinelGroup, SentinelGroupBuilder, Server, SlotMove};

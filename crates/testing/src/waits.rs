@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylapse_testserver::{Reply, Server};
 
 use crate::bed::TestBed;
-use crate::run::{End, Run};
+use crate::ledger::{End, Run};
 use keylapse::Topic;
 use keylapse::inside;
 use keylapse::timers::KeyArgs;

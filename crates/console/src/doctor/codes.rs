@@ -269,7 +269,7 @@ mod tests {
         let folder =
             std::fs::read_dir(root.join("server/doctor")).unwrap().map(|entry| entry.unwrap().path());
         let advice =
-            ["cases.rs", "first.rs"].map(|file| root.join("../../apps/cli/tests/commands/advice").join(file));
+            ["cases.rs", "first.rs"].map(|file| root.join("../apps/cli/tests/commands/advice").join(file));
         let files = folder.chain([root.join("clusters/doctor.rs")]).chain(advice);
         let tests: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let unseen: Vec<_> = codes().iter().filter(|code| !tests.contains(code.code)).collect();

@@ -1,12 +1,12 @@
-//! What the harness itself has to say to a server.
+//! What the harness itself has to say to a server, and its answers as the test kit shows them.
 
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 
 use crate::Reply;
-use crate::servers::{failed, reply};
+use crate::servers::failed;
 use keylapse::Result;
 
 /// Generous, since machines are busy; yet one that hangs must not hold up those that wait for others.
@@ -28,8 +28,8 @@ pub(super) async fn raw(url: &str, words: &[impl AsRef<[u8]>]) -> RedisResult<Va
 /// The answer in the words of the test kit; an error of the server is an answer.
 pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<Reply> {
     match raw(url, words).await {
-        Ok(answer) => Ok(reply::of(answer)),
-        Err(error) if error.code().is_some() => Ok(reply::error_of(&error)),
+        Ok(answer) => Ok(reply_of(answer)),
+        Err(error) if error.code().is_some() => Ok(error_of(&error)),
         Err(error) => Err(refused(words, &error)),
     }
 }
@@ -67,4 +67,38 @@ fn command(words: &[impl AsRef<[u8]>]) -> redis::Cmd {
 fn refused(words: &[impl AsRef<[u8]>], error: &RedisError) -> keylapse::Error {
     let words: Vec<_> = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect();
     failed(format!("{} is not done: {error}", words.join(" "))).with_code(error.code())
+}
+
+fn reply_of(value: Value) -> Reply {
+    match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bulk(bytes.into()),
+        Value::Okay => Reply::Status("OK".into()),
+        Value::SimpleString(word) => Reply::Status(word.into()),
+        Value::Array(items) => Reply::Array(all(items)),
+        Value::Set(items) => Reply::Set(all(items)),
+        Value::Push { data, .. } => Reply::Push(all(data)),
+        Value::Map(pairs) => {
+            Reply::Map(pairs.into_iter().map(|(key, value)| (reply_of(key), reply_of(value))).collect())
+        }
+        Value::Attribute { data, .. } => reply_of(*data),
+        Value::Double(number) => Reply::Double(number),
+        Value::Boolean(flag) => Reply::Boolean(flag),
+        Value::VerbatimString { text, .. } => Reply::Verbatim(text.into()),
+        // Bytes, or a number where another crate has turned on `num-bigint` of `redis`.
+        Value::BigNumber(number) => Reply::Bulk(number.to_redis_args().concat().into()),
+        Value::ServerError(error) => error_of(&error.into()),
+        other => Reply::Error(format!("ERR an answer of a kind that is not known here: {other:?}")),
+    }
+}
+
+/// The server's own error, with its code.
+fn error_of(error: &RedisError) -> Reply {
+    let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
+    Reply::Error(words.join(" ").trim_end().to_owned())
+}
+
+fn all(items: Vec<Value>) -> Vec<Reply> {
+    items.into_iter().map(reply_of).collect()
 }

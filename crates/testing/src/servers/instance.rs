@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::servers::home::Home;
-use crate::servers::ports::Port;
-use crate::servers::process::Process;
+use crate::servers::process::{Home, Port, Process};
 use crate::servers::{ask, failed};
 use keylapse::Result;
 use keylapse_connection::lock::lock;

@@ -1,25 +1,21 @@
 //! Real servers to throw away: one, a cluster, and a group that sentinels watch.
 
 mod ask;
-mod binary;
 mod cluster;
-mod home;
 mod instance;
 mod node;
-mod ports;
 mod process;
-mod replication;
-mod reply;
 mod sentinel;
 mod server;
-mod until;
+
+use std::time::{Duration, Instant};
+
+use keylapse::{Error, ErrorKind, Result};
 
 pub use cluster::{Cluster, ClusterBuilder, SlotMove};
 pub use node::Node;
 pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
 pub use server::Server;
-
-use keylapse::{Error, ErrorKind, Result};
 
 /// So many processes, if that can be meant.
 fn bounded(what: &str, count: usize) -> Result<usize> {
@@ -31,4 +27,26 @@ fn bounded(what: &str, count: usize) -> Result<usize> {
 
 fn failed(reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no server for tests: {reason}"))
+}
+
+const POLL: Duration = Duration::from_millis(25);
+
+/// Asks again and again until this is found. What fails may work next time: servers come and go. The
+/// error says what was waited for, and why it was not there at the end.
+pub(super) async fn until<T>(
+    limit: Duration,
+    what: &str,
+    mut find: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        match find().await {
+            Ok(found) => return Ok(found),
+            Err(missing) if begun.elapsed() >= limit => {
+                let message = format!("waited {limit:?} for {what} in vain; at last: {missing}");
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    }
 }

@@ -1,11 +1,13 @@
-//! One server of several, as tests hold it.
+//! One server of several, as tests hold it, and whom it follows.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use redis::InfoDict;
+
 use crate::Reply;
-use crate::servers::ask;
 use crate::servers::instance::{Instance, Plan};
+use crate::servers::{ask, failed};
 use keylapse::Result;
 
 /// One server of a [`Cluster`](super::Cluster), or a server or sentinel of a
@@ -153,5 +155,36 @@ impl Eq for Node {}
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("port", &self.port()).field("pid", &self.pid()).finish_non_exhaustive()
+    }
+}
+
+/// Whom it follows, as `INFO replication` has it.
+impl Node {
+    /// A replica has all that its primary has, and a primary knows that its replicas have. Else an
+    /// error.
+    pub(super) async fn is_up(&self) -> Result<()> {
+        let info = self.info().await?;
+        let replicas: usize = info.get("connected_slaves").unwrap_or_default();
+        let mut states =
+            (0..replicas).map(|at| info.get::<String>(&format!("slave{at}")).unwrap_or_default());
+        let link = info.get::<String>("master_link_status");
+        if link.is_some_and(|link| link != "up") || !states.all(|state| state.contains("state=online")) {
+            return Err(failed(format!("replication of the node on port {} is not up", self.port())));
+        }
+        Ok(())
+    }
+
+    /// Whether it says so itself.
+    pub(super) async fn is_master(&self) -> Result<bool> {
+        Ok(self.info().await?.get::<String>("role").is_some_and(|role| role == "master"))
+    }
+
+    /// The port of whom it follows, if it does.
+    pub(super) async fn master_of(&self) -> Result<Option<u16>> {
+        Ok(self.info().await?.get("master_port"))
+    }
+
+    async fn info(&self) -> Result<InfoDict> {
+        self.ask("INFO replication").await
     }
 }

@@ -1,8 +1,11 @@
-//! A real server to throw away.
+//! A real server to throw away, and which binary it is.
 
-use crate::servers::binary;
+use std::env;
+use std::path::PathBuf;
+
 use crate::servers::instance::{Instance, Plan};
-use keylapse::Result;
+use crate::servers::server;
+use keylapse::{Error, ErrorKind, Result};
 
 /// A Redis or Valkey server of a test's own: on a free port of 127.0.0.1, with
 /// expired events on (`notify-keyspace-events Ex`), keeping nothing on disk. It ends
@@ -41,7 +44,7 @@ pub struct Server(Instance);
 impl Server {
     /// Whether there is a server to start.
     pub fn is_installed() -> bool {
-        binary::find().is_some()
+        find().is_some()
     }
 
     /// Starts a server and waits until it answers.
@@ -50,7 +53,7 @@ impl Server {
     /// When none is installed, or it does not start within 20 s; the message holds
     /// what it said.
     pub async fn start() -> Result<Self> {
-        let binary = binary::or_found(None)?;
+        let binary = server::or_found(None)?;
         let config = ["save \"\"", "appendonly no", "notify-keyspace-events Ex"].map(str::to_owned);
         let plan = Plan { binary, config: config.into(), ..Plan::default() };
         Ok(Self(Instance::start(plan).await?))
@@ -65,4 +68,33 @@ impl Server {
     pub fn port(&self) -> u16 {
         self.0.port()
     }
+}
+
+const VARIABLE: &str = "KEYLAPSE_SERVER";
+const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// The binary that the environment names, else the first on the `PATH`.
+pub(super) fn find() -> Option<PathBuf> {
+    if let Some(named) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return Some(named.into());
+    }
+    let path = env::var_os("PATH")?;
+    let candidates = env::split_paths(&path).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
+/// The one that is given, else the one that is found.
+pub(super) fn or_found(given: Option<&PathBuf>) -> Result<PathBuf> {
+    given.cloned().or_else(find).ok_or_else(none_found)
+}
+
+fn none_found() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "no server for tests: neither {} nor {} is on the PATH; install one, or set {VARIABLE} to the \
+             binary of Redis 7.0 or newer, or of Valkey 7.2 or newer",
+            NAMES[0], NAMES[1]
+        ),
+    )
 }

@@ -4,8 +4,7 @@ use futures::future::join_all;
 
 use crate::servers::cluster::view::{Entry, View};
 use crate::servers::cluster::{Cluster, PATIENCE};
-use crate::servers::until::until;
-use crate::servers::{Node, failed};
+use crate::servers::{Node, failed, until};
 use keylapse::Result;
 
 impl Cluster {

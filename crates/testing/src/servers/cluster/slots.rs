@@ -2,10 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use crate::servers::cluster::view::View;
-use crate::servers::cluster::{Cluster, PATIENCE, epochs};
-use crate::servers::until::until;
-use crate::servers::{Node, failed};
+use crate::servers::cluster::view::{View, check_epochs};
+use crate::servers::cluster::{Cluster, PATIENCE};
+use crate::servers::{Node, failed, until};
 use keylapse::{Error, ErrorKind, Result};
 
 /// How many keys one MIGRATE takes.
@@ -33,7 +32,7 @@ impl Cluster {
     pub async fn begin_move(&self, slot: u16, to: &Node) -> Result<SlotMove> {
         until(PATIENCE, "the epochs of primaries to be known", async || {
             let views: Vec<_> = self.views().await?.into_iter().map(|(_, view)| view).collect();
-            epochs::check(&views)
+            check_epochs(&views)
         })
         .await?;
         let from = self.owner_of_slot(slot).await?;

@@ -1,6 +1,16 @@
-//! What one node knows of its cluster: `CLUSTER NODES`.
+//! What nodes know of their cluster (`CLUSTER NODES`), and whether it is well.
+//!
+//! If two claim one slot, nodes believe the one of the greater epoch.
+//!
+//! A node that is given a slot takes a new epoch, the greatest that it knows plus one. If it does not know the
+//! latest, the slot's old owner may have a greater one than the new: nodes that hear of both then believe the old
+//! one, which has given the slot up, and nobody has it any more.
+//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>, "Hash slots configuration
+//! propagation" and "Configuration epochs conflicts resolution algorithm".
 
 use std::ops::RangeInclusive;
+
+use futures::future::try_join_all;
 
 use crate::servers::{Node, failed};
 use keylapse::Result;
@@ -90,6 +100,53 @@ impl Entry {
 fn range(word: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some(first.parse().ok()?..=last.parse().ok()?)
+}
+
+/// Each running node serves, all believe the same of who has which slots, and replicas are linked to
+/// running primaries. Else an error that says what is not so.
+pub(super) async fn check(nodes: &[Node]) -> Result<()> {
+    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+    try_join_all(running.iter().map(|node| serves(node))).await?;
+    let views = try_join_all(running.iter().map(|node| View::of(node))).await?;
+    match views.windows(2).find(|pair| pair[0].owners() != pair[1].owners()) {
+        Some(pair) => Err(failed(format!("nodes disagree on the owners of slots: {pair:?}"))),
+        None => Ok(()),
+    }
+}
+
+async fn serves(node: &Node) -> Result<()> {
+    let info: String = node.ask("CLUSTER INFO").await?;
+    if !info.contains("cluster_state:ok") {
+        return Err(failed(format!("the node on port {} says {info}", node.port())));
+    }
+    node.is_up().await
+}
+
+/// The epoch of nodes that have never had a slot.
+const WITHOUT_SLOTS: u64 = 0;
+
+/// Each primary that was asked knows the epochs of all others, and no two are the same. Else an error that says what
+/// is not so.
+pub(super) fn check_epochs(views: &[View]) -> Result<()> {
+    let mut primaries = Vec::new();
+    for view in views {
+        let myself = view.myself()?;
+        if myself.is_primary() {
+            primaries.push((view, myself));
+        }
+    }
+    let mut epochs: Vec<u64> = primaries.iter().map(|(_, says)| says.epoch).collect();
+    epochs.sort_unstable();
+    if let Some(pair) = epochs.windows(2).find(|pair| pair[0] == pair[1] && pair[0] != WITHOUT_SLOTS) {
+        return Err(failed(format!("two primaries have epoch {}: {views:?}", pair[0])));
+    }
+    for (view, myself) in &primaries {
+        let unknown = primaries.iter().find(|(_, other)| view.epoch_of(&other.id) != Some(other.epoch));
+        if let Some((_, other)) = unknown {
+            return Err(failed(format!("{} does not know the epoch of {}: {views:?}", myself.id, other.id)));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! What a group of servers and sentinels shall be like.
+//! What a group of servers and sentinels shall be like, and how it is made.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::servers::binary;
+use futures::future::try_join_all;
+
 use crate::servers::instance::{Kind, Plan};
-use crate::servers::sentinel::{SentinelGroup, form};
+use crate::servers::sentinel::SentinelGroup;
+use crate::servers::{Node, bounded, server, until};
 use keylapse::Result;
 
 /// Settings for a group that is about to be started; see [`SentinelGroup::builder`].
@@ -129,7 +131,7 @@ impl SentinelGroupBuilder {
     /// When no server is installed, one does not start, or they do not come together within half a
     /// minute; the message holds what they said.
     pub async fn start(self) -> Result<SentinelGroup> {
-        form::group(self).await
+        group(self).await
     }
 
     pub(super) fn server_plan(&self) -> Result<Plan> {
@@ -143,7 +145,7 @@ impl SentinelGroupBuilder {
         }
         config.extend(self.config.iter().cloned());
         Ok(Plan {
-            binary: binary::or_found(self.binary.as_ref())?,
+            binary: server::or_found(self.binary.as_ref())?,
             config,
             password: self.password.clone(),
             kind: Kind::Server,
@@ -169,6 +171,31 @@ impl SentinelGroupBuilder {
         }
         config.extend(self.sentinel_config.iter().cloned());
         let password = self.sentinel_password.clone();
-        Ok(Plan { binary: binary::or_found(self.binary.as_ref())?, config, password, kind: Kind::Sentinel })
+        Ok(Plan { binary: server::or_found(self.binary.as_ref())?, config, password, kind: Kind::Sentinel })
     }
+}
+
+const READY: Duration = Duration::from_secs(30);
+
+pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
+    let servers = bounded("servers", builder.replicas.saturating_add(1))?;
+    bounded("sentinels", builder.sentinels)?;
+    let plan = builder.server_plan()?;
+    let servers = try_join_all((0..servers).map(|_| Node::start(plan.clone()))).await?;
+    let (master, replicas) = (&servers[0], &servers[1..]);
+    // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
+    let follow = [format!("REPLICAOF 127.0.0.1 {}", master.door()), "CONFIG REWRITE".to_owned()];
+    try_join_all(replicas.iter().map(|replica| replica.tell(&follow))).await?;
+    until(READY, "replicas to be linked", async || try_join_all(servers.iter().map(Node::is_up)).await)
+        .await?;
+
+    let plan = builder.sentinel_plan(master.door())?;
+    let hurry = ["SENTINEL DEBUG PING-PERIOD 200 INFO-PERIOD 1000 PUBLISH-PERIOD 500".to_owned()];
+    let sentinels = try_join_all((0..builder.sentinels).map(|_| Node::start(plan.clone()))).await?;
+    if !builder.keeps_pace {
+        try_join_all(sentinels.iter().map(|sentinel| sentinel.tell(&hurry))).await?;
+    }
+    let group = SentinelGroup { servers, sentinels, name: builder.name };
+    group.wait_until_ok().await?;
+    Ok(group)
 }
