@@ -139,7 +139,10 @@ impl Settler {
                 (End::Retry { attempt, .. } | End::Snooze { attempt, .. }, SettleReply::Settled(_)) => {
                     triggers.push(trigger(&settle.held, *attempt, deadline));
                 }
-                _ => triggers.push(trigger(&settle.held, 1, deadline)),
+                // What waits now is another arming.
+                (End::Retry { .. } | End::Snooze { .. } | End::Again { .. } | End::Dead { .. }, _) => {
+                    triggers.push(trigger(&settle.held, 1, deadline));
+                }
             }
         }
         triggers

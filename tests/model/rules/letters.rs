@@ -6,7 +6,9 @@ use keylapse::dead_letters::Replayed;
 use keylapse::{Cancelled, Rescheduled};
 use keylapse_wire::record::{Letter, Record, State};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Group, Index, LetterBounds, LetterPosition, NewTimer, Replay, Scan, Settle};
+use keylapse_wire::{
+    Group, Index, LetterBounds, LetterPosition, NewTimer, PageCall, PageFrom, PageOf, Replay, Scan, Settle,
+};
 
 on_each_server! {
     the_oldest_letters_make_room,
@@ -17,6 +19,7 @@ on_each_server! {
     a_pause_of_an_operator_keeps_its_reason,
     letters_are_read_page_by_page,
     letters_of_one_moment_are_read_page_by_page,
+    a_page_begins_where_it_is_asked_to_among_letters_of_one_moment,
     a_letter_is_dropped_once,
     dropping_a_letter_does_not_mix_up_the_answers_of_others,
     a_replayed_letter_is_the_same_arming,
@@ -135,13 +138,18 @@ async fn letters_are_read_page_by_page(rig: &mut Rig) {
     assert_eq!(page(after.as_ref(), 2).await, (vec!["c".into()], None));
 }
 
-async fn letters_of_one_moment_are_read_page_by_page(rig: &mut Rig) {
+/// Ends all of these in one call, at one time.
+async fn kill_at_once(rig: &mut Rig, keys: &[&str]) {
     let mut ends = Vec::new();
-    for key in ["a", "b", "c", "d", "e"] {
+    for key in keys {
         let (_, held) = rig.run(key).await;
         ends.push(Settle { held, end: dead() });
     }
     rig.store.settle(&rig.at, LETTERS, false, &ends).await.expect("they end");
+}
+
+async fn letters_of_one_moment_are_read_page_by_page(rig: &mut Rig) {
+    kill_at_once(rig, &["a", "b", "c", "d", "e"]).await;
     let (mut after, mut pages) = (None, Vec::new());
     loop {
         let (letters, more) = rig.store.letters(&rig.at, after.as_ref(), 2).await.expect("they can be read");
@@ -152,6 +160,24 @@ async fn letters_of_one_moment_are_read_page_by_page(rig: &mut Rig) {
         }
     }
     assert_eq!(pages.iter().sum::<usize>(), 5, "{pages:?}");
+}
+
+async fn a_page_begins_where_it_is_asked_to_among_letters_of_one_moment(rig: &mut Rig) {
+    kill_at_once(rig, &["a", "b", "c"]).await;
+    let page = async |from| {
+        let call = PageCall { of: PageOf::Dead, from, count: 10, keep: 100, bytes: 1 << 20 };
+        let page = rig.store.pages(&[(rig.at.clone(), call)]).await.remove(0).expect("a page");
+        page.members.into_iter().map(|member| (member.score, member.name)).collect::<Vec<_>>()
+    };
+    let all = page(PageFrom::At(0.0)).await;
+    let (score, first) = all[0].clone();
+    assert!(all.len() == 3 && all.iter().all(|(one, _)| *one == score), "{all:?}");
+    assert_eq!(page(PageFrom::At(score)).await, all);
+    assert_eq!(page(PageFrom::After(score, first.clone())).await, all[1..]);
+    assert_eq!(page(PageFrom::Behind(score)).await, []);
+    // Where the member is gone, the page begins after its place.
+    assert!(rig.store.drop_letter(&rig.at, &first).await.expect("it can be dropped"));
+    assert_eq!(page(PageFrom::After(score, first)).await, all[1..]);
 }
 
 async fn a_letter_is_dropped_once(rig: &mut Rig) {

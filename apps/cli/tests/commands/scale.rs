@@ -34,6 +34,7 @@ async fn no_command_is_slow_however_much_there_is() {
         &["show", "order:unpaid:777"],
         &["why", "order:unpaid:777"],
         &["why", "order:unpaid:dead-777"],
+        &["journal", "order.unpaid"],
         &["check", "--max-overdue", "5s", "--max-dead", "10000000"],
         &["cancel", "order:unpaid:778"],
         &["reschedule", "order:unpaid:779", "--to", "3h"],

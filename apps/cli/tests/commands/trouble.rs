@@ -1,5 +1,6 @@
 //! What goes wrong, and what others have written.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -47,6 +48,19 @@ const MORE: [&[&str]; 10] = [
     &["detach", "order.unpaid"],
     &["attach", "--dry-run", "order:{id}", "--watch", "0"],
 ];
+
+/// Commands that have tests of their own: they wait for a server, run until they are stopped, or need none.
+const APART: [&str; 9] = ["top", "hosts", "doctor", "run", "serve", "health", "completions", "man", "help"];
+
+#[test]
+fn each_command_stands_in_a_list() {
+    let help = run_at("redis://127.0.0.1:1/", &["--help"], b"").out;
+    let (_, commands) = help.split_once("\nCommands:\n").expect("the commands");
+    let (commands, _) = commands.split_once("\n\n").expect("their end");
+    let names = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let tried: BTreeSet<_> = each_command().map(|command| command[0]).chain(APART).collect();
+    assert_eq!(names.filter(|name| !name.is_empty()).collect::<BTreeSet<_>>(), tried);
+}
 
 fn each_command() -> impl Iterator<Item = &'static [&'static str]> {
     COMMANDS.into_iter().chain(MORE)
