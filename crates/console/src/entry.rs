@@ -15,11 +15,12 @@ use crate::wire::{
 use crate::{KnownTopic, text};
 
 /// What an entry is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EntryState {
     /// A timer that waits: for its deadline, its retry, or to be taken.
+    #[default]
     Waiting,
     /// A timer whose attempt runs, under a lease.
     Running,
@@ -70,7 +71,7 @@ impl std::str::FromStr for EntryState {
 }
 
 /// A timer, a dead letter or an enrolled key.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Entry {
     /// The topic.

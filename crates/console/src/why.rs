@@ -14,7 +14,7 @@ use crate::{Console, Ending, Entry, EntryState, JournalEntry, KnownTopic, counte
 const SHOWN: usize = 10;
 
 /// What is known of a key in one topic.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Why {
     /// The topic.
@@ -49,7 +49,7 @@ pub struct Why {
 }
 
 /// Something that has happened, or will.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Moment {
     /// When, in ms since 1970.

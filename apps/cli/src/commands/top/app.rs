@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use keylapse_console::{Cursor, EntryState, Filter};
+use keylapse_console::{Entry, EntryState, Filter};
 
-use super::desk::{Answer, Data, Done, EntryRow, Look, Request, TOPICS, TopicRow};
+use super::desk::{Answer, Data, Look, Of, Request, Start, TopicRow};
 use super::keys::{Line, Offer};
 
 /// A look that has taken long is not repeated before this many times as long: it may be the load that makes it slow.
@@ -30,6 +30,16 @@ pub(super) struct Notice {
     pub(super) is_bad: bool,
 }
 
+/// Stands over the screen, and takes all keys.
+#[derive(Debug)]
+pub(super) enum Over {
+    Line(Line),
+    /// An action that waits for a yes.
+    Question(Offer),
+    /// Help, from this line on.
+    Help(usize),
+}
+
 /// All that there is to draw. Times are since the program's start.
 #[derive(Debug, Default)]
 pub(super) struct App {
@@ -38,11 +48,7 @@ pub(super) struct App {
     pub(super) view: View,
     /// The screens that it was opened from.
     pub(super) behind: Vec<View>,
-    pub(super) line: Option<Line>,
-    /// The action that waits for a yes.
-    pub(super) question: Option<Offer>,
-    /// Help is shown, from this line on.
-    pub(super) help: Option<usize>,
+    pub(super) over: Option<Over>,
     pub(super) notice: Option<Notice>,
     /// Why the last look has failed.
     pub(super) error: Option<String>,
@@ -94,10 +100,16 @@ impl App {
     pub(super) fn on_answer(&mut self, now: Duration, answer: Answer) -> Option<Request> {
         self.now = now;
         match answer {
-            Answer::Look { ticket, answer } => self.on_data(ticket, answer),
-            Answer::Act(done) => return Some(self.on_done(done)),
+            Answer::Look { ticket, answer } => {
+                self.on_data(ticket, answer);
+                None
+            }
+            // What is so now is on the next look.
+            Answer::Act(notice) => {
+                (self.is_acting, self.notice) = (false, Some(notice));
+                Some(self.look())
+            }
         }
-        None
     }
 
     /// Takes the answer to a look, unless it is to one that does not count any more.
@@ -120,16 +132,6 @@ impl App {
         }
     }
 
-    /// Takes what became of an act, and looks at what is so now.
-    pub(super) fn on_done(&mut self, done: Result<Done, String>) -> Request {
-        self.is_acting = false;
-        match done {
-            Ok(done) => self.say(done.says, !done.was_done),
-            Err(error) => self.say(format!("not done: {error}"), true),
-        }
-        self.look()
-    }
-
     pub(super) fn say(&mut self, text: impl Into<String>, is_bad: bool) {
         self.notice = Some(Notice { text: text.into(), is_bad });
     }
@@ -143,8 +145,8 @@ impl App {
     pub(super) fn back(&mut self) -> Option<Request> {
         match self.behind.pop() {
             Some(view) => self.view = view,
-            None if self.view.filter().is_empty() || self.view.set_filter("").is_err() => return None,
-            None => {}
+            None if self.view.look.filter.is_empty() => return None,
+            None => self.view.set_filter("").ok()?,
         }
         Some(self.look())
     }
@@ -161,19 +163,18 @@ pub(super) struct View {
     /// The chosen line.
     pub(super) at: usize,
     /// Where the pages before this one began.
-    pub(super) before: Vec<Option<Cursor>>,
+    pub(super) before: Vec<Start>,
     /// An attached topic can have enrolled keys.
     attached: bool,
 }
 
 impl View {
-    pub(super) fn of(look: Look) -> Self {
-        Self { look, ..Self::default() }
+    pub(super) fn of(of: Of, topic: &str) -> Self {
+        Self { look: Look { of, topic: topic.to_owned(), ..Look::default() }, ..Self::default() }
     }
 
     pub(super) fn entries(topic: &TopicRow, state: EntryState) -> Self {
-        let look = Look::Entries { topic: topic.name.clone(), state, filter: String::new(), after: None };
-        Self { attached: topic.attached, ..Self::of(look) }
+        Self { attached: topic.attached, ..Self::of(Of::Entries(state), &topic.name) }
     }
 
     /// Takes what was found out. The chosen line stays with what it shows.
@@ -207,35 +208,20 @@ impl View {
     }
 
     /// The entry that actions concern: the chosen one, or the one that the whole screen is about.
-    pub(super) fn entry(&self) -> Option<&EntryRow> {
+    pub(super) fn entry(&self) -> Option<&Entry> {
         match self.data.as_ref()? {
             Data::Entries(page) => page.rows.get(self.at),
-            Data::Timer(timer) => timer.timer.as_ref().or(timer.letters.first()),
+            Data::Timer(why) => why.timer.as_ref().or(why.letters.first()),
             _ => None,
         }
     }
 
     /// Returns whether the last look has found this letter.
-    pub(super) fn shows(&self, letter: &EntryRow) -> bool {
+    pub(super) fn shows(&self, letter: &Entry) -> bool {
         match &self.data {
             Some(Data::Entries(page)) => page.rows.contains(letter),
-            Some(Data::Timer(timer)) => timer.letters.contains(letter),
+            Some(Data::Timer(why)) => why.letters.contains(letter),
             _ => false,
-        }
-    }
-
-    /// The name of the topic that the screen is about; empty where there are several.
-    pub(super) fn title(&self) -> &str {
-        match &self.look {
-            Look::Entries { topic, .. } | Look::Timer { topic, .. } => topic,
-            _ => "",
-        }
-    }
-
-    pub(super) fn filter(&self) -> &str {
-        match &self.look {
-            Look::Topics { containing: filter, .. } | Look::Entries { filter, .. } => filter,
-            _ => "",
         }
     }
 
@@ -246,61 +232,55 @@ impl View {
 
     /// Returns how many screens Tab goes through, and which of them this is.
     pub(super) fn tab(&self) -> Option<(usize, usize)> {
-        match &self.look {
-            Look::Topics { .. } => Some((2, 0)),
-            Look::Listeners => Some((2, 1)),
-            Look::Entries { state, .. } => {
+        match &self.look.of {
+            Of::Topics => Some((2, 0)),
+            Of::Listeners => Some((2, 1)),
+            Of::Entries(state) => {
                 let at = self.states().iter().position(|one| one == state);
                 Some((self.states().len(), at.unwrap_or(0)))
             }
-            Look::Timer { .. } => None,
+            Of::Timer(_) => None,
         }
     }
 
     /// Shows what passes this filter; or says what is wrong with it.
     pub(super) fn set_filter(&mut self, text: &str) -> Result<(), String> {
-        match &mut self.look {
-            Look::Topics { containing, skip } => (*containing, *skip) = (text.to_owned(), 0),
-            Look::Entries { filter, after, .. } => {
-                Filter::parse(text.split_whitespace()).map_err(|error| error.to_string())?;
-                (*filter, *after) = (text.to_owned(), None);
-            }
-            _ => return Ok(()),
+        if let Of::Entries(_) = self.look.of {
+            Filter::parse(text.split_whitespace()).map_err(|error| error.to_string())?;
         }
-        self.before.clear();
-        self.forget();
+        text.clone_into(&mut self.look.filter);
+        self.begin();
         Ok(())
     }
 
     /// Shows entries in another state; whether that is another.
     pub(super) fn set_state(&mut self, to: EntryState) -> bool {
-        let can_be = self.states().contains(&to);
-        match &mut self.look {
-            Look::Entries { state, after, .. } if can_be && *state != to => (*state, *after) = (to, None),
-            _ => return false,
+        let is_other =
+            matches!(self.look.of, Of::Entries(state) if state != to && self.states().contains(&to));
+        if is_other {
+            self.look.of = Of::Entries(to);
+            self.begin();
         }
-        self.before.clear();
-        self.forget();
-        true
+        is_other
     }
 
     /// Shows the page behind this one, or the one before; whether there is one.
     pub(super) fn turn_page(&mut self, is_forth: bool) -> bool {
-        match (&mut self.look, &self.data, is_forth) {
-            (Look::Topics { skip, .. }, Some(Data::Topics(page)), true) if *skip + TOPICS < page.matching => {
-                *skip += TOPICS;
-            }
-            (Look::Entries { after, .. }, Some(Data::Entries(page)), true) if page.next.is_some() => {
-                self.before.push(std::mem::replace(after, page.next.clone()));
-            }
-            (Look::Topics { skip, .. }, _, false) if *skip > 0 => *skip = skip.saturating_sub(TOPICS),
-            (Look::Entries { after, .. }, _, false) if !self.before.is_empty() => {
-                *after = self.before.pop().flatten();
-            }
-            _ => return false,
+        let next = || self.data.as_ref()?.next().cloned();
+        let Some(start) = (if is_forth { next() } else { self.before.pop() }) else { return false };
+        let left = std::mem::replace(&mut self.look.start, start);
+        if is_forth {
+            self.before.push(left);
         }
         self.forget();
         true
+    }
+
+    /// The first page of something else.
+    fn begin(&mut self) {
+        self.before.clear();
+        self.look.start = Start::default();
+        self.forget();
     }
 
     /// What was shown is of something else now. How the topic is stays on the screen.

@@ -2,13 +2,13 @@
 
 use keylapse::fleet::ListenerReport;
 use keylapse_console::words::{brief, percent, rate, relative};
-use keylapse_console::{EntryState, Overview, TopicStanding, text};
+use keylapse_console::{Entry, EntryState, Moment, Overview, TopicStanding, Why, text};
 use ratatui::layout::Size;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::app::{App, View};
-use super::desk::{Data, EntryPage, EntryRow, Look, Timer, TopicRow};
+use super::desk::{Data, EntryPage, Of, TopicRow};
 use super::grid::Kind::{Number, Text, Word};
 use super::grid::{Grid, LONGEST, NEVER, QUIET, Theme, named, width};
 use crate::output::{count, counted, lateness, moment, short, size, stalled};
@@ -28,14 +28,12 @@ pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static
         lines.truncate(shown.into());
         room.height = room.height.saturating_sub(shown);
     }
-    lines.extend(match (&view.look, &view.data) {
-        (Look::Timer { key, .. }, Some(Data::Timer(timer))) => known(key, timer, view.at, room),
+    lines.extend(match (&view.look.of, &view.data) {
+        (Of::Timer(key), Some(Data::Timer(why))) => known(key, why, view.at, room),
         _ if view.len() == 0 => nothing(app, room),
         (_, Some(Data::Topics(page))) => topics(&page.rows, theme).lines(view.at, theme, room),
         (_, Some(Data::Listeners(reports))) => listeners(reports).lines(view.at, theme, room),
-        (Look::Entries { state, .. }, Some(Data::Entries(page))) => {
-            entries(page, *state).lines(view.at, theme, room)
-        }
+        (Of::Entries(state), Some(Data::Entries(page))) => entries(page, *state).lines(view.at, theme, room),
         _ => Vec::new(),
     });
     lines
@@ -45,19 +43,20 @@ pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static
 fn nothing(app: &App, room: Size) -> Vec<Line<'static>> {
     let (view, columns) = (&app.view, usize::from(room.width).saturating_sub(1));
     let mut lines = Vec::new();
-    if let Look::Timer { key, .. } = &view.look {
+    if let Of::Timer(key) = &view.look.of {
         lines = field("key", &shown(key), columns, 3);
     }
-    let text = match &view.look {
+    let filter = &view.look.filter;
+    let text = match &view.look.of {
         _ if view.seen.is_none() => "Looking…".to_owned(),
-        Look::Topics { containing, .. } if containing.is_empty() => {
+        Of::Topics if filter.is_empty() => {
             let namespace = short(&app.setting.namespace, 60);
             format!(
                 "No topic is registered in namespace {namespace} yet: programs register theirs when they first use them."
             )
         }
-        Look::Topics { containing, .. } => format!("No topic's name contains {}.", short(containing, 60)),
-        Look::Entries { state, filter, .. } => none_of(state.called(), filter, view),
+        Of::Topics => format!("No topic's name contains {}.", short(filter, 60)),
+        Of::Entries(state) => none_of(state.called(), filter, view),
         _ => "No listener has reported within 15 s: nobody runs timers.".to_owned(),
     };
     lines.extend(named("   ", Style::new(), &text, columns, room.height.into()));
@@ -134,7 +133,7 @@ fn fault(report: &ListenerReport) -> Option<String> {
     report.handlers_stalled_ms.map(stalled).or_else(|| (!gaps.is_empty()).then(gap))
 }
 
-fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, EntryRow> {
+fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, Entry> {
     use EntryState::{Dead, Enrolled, Quarantined, Running};
     let (when, reason, attempts, lost) = match state {
         Running => ("LEASE ENDS", NEVER, (3, "ATTEMPT"), 6),
@@ -143,16 +142,26 @@ fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, EntryRow> {
         Enrolled => ("EXPIRES", NEVER, (NEVER, ""), NEVER),
         _ => ("DUE", NEVER, (3, "ATTEMPT"), 6),
     };
+    // An enrolled key is looked at earlier than it expires.
+    let at = |entry: &Entry| entry.deadline_ms.filter(|_| state == Enrolled).unwrap_or(entry.at_ms);
     let of_timers = |rank| if state == Enrolled { NEVER } else { rank };
     Grid::of(&page.rows, |_| false)
         .column((Text(24), 0, "KEY"), |entry| shown(&entry.key))
-        .column((Word, 1, when), |entry| relative(entry.at_ms, page.now_ms))
-        .column((Word, 7, "AT"), |entry| moment(entry.at_ms))
-        .column((Word, reason, "REASON"), |entry| entry.reason)
+        .column((Word, 1, when), |entry| relative(at(entry), page.now_ms))
+        .column((Word, 7, "AT"), |entry| moment(at(entry)))
+        .column((Word, reason, "REASON"), reason_of)
         .column((Number, attempts.0, attempts.1), |entry| entry.attempt.to_string())
-        .column((Number, lost, "LOST"), |entry| entry.lost.to_string())
-        .column((Number, of_timers(8), "PAYLOAD"), |entry| size(entry.bytes))
-        .column((Text(24), of_timers(5), "LAST ERROR"), |entry| short(&entry.error, LONGEST))
+        .column((Number, lost, "LOST"), |entry| entry.lost_leases.to_string())
+        .column((Number, of_timers(8), "PAYLOAD"), |entry| size(entry.payload_bytes))
+        .column((Text(24), of_timers(5), "LAST ERROR"), |entry| short(error_of(entry), LONGEST))
+}
+
+fn reason_of(entry: &Entry) -> &'static str {
+    entry.reason.map_or("", |reason| reason.as_str())
+}
+
+fn error_of(entry: &Entry) -> &str {
+    entry.last_error().unwrap_or_default()
 }
 
 /// A key as it is shown.
@@ -210,8 +219,8 @@ pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
     let view = &app.view;
     match view.data.as_ref()? {
         Data::Listeners(reports) => Some((fault(reports.get(view.at)?)?, theme.alarm())),
-        Data::Entries(page) if page.rows.get(view.at).is_some_and(|entry| !entry.error.is_empty()) => {
-            Some((short(&page.rows[view.at].error, 400), Style::new()))
+        Data::Entries(page) if page.rows.get(view.at).is_some_and(|entry| !error_of(entry).is_empty()) => {
+            Some((short(error_of(&page.rows[view.at]), 400), Style::new()))
         }
         Data::Topics(_) | Data::Entries(_) => {
             let topic = view.topic().filter(|topic| !topic.said.is_empty())?;
@@ -224,18 +233,18 @@ pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
 }
 
 /// How a key's timer stands, and what has happened to it.
-fn known(key: &[u8], timer: &Timer, at: usize, room: Size) -> Vec<Line<'static>> {
+fn known(key: &[u8], why: &Why, at: usize, room: Size) -> Vec<Line<'static>> {
     let (columns, height) = (usize::from(room.width).saturating_sub(1), usize::from(room.height));
     let mut lines = field("key", &shown(key), columns, 3);
-    lines.extend(field("state", &state(timer), columns, 1));
-    lines.extend(field("next", &timer.next, columns, 2));
-    lines.extend(timer.not_now.iter().flat_map(|why| field("not now", why, columns, 2)));
-    lines.extend(timer.served_by.iter().flat_map(|who| field("served by", who, columns, 1)));
+    lines.extend(field("state", &state(why), columns, 1));
+    lines.extend(field("next", &why.next, columns, 2));
+    lines.extend(why.not_now.iter().flat_map(|reason| field("not now", reason, columns, 2)));
+    lines.extend(why.served_by.iter().flat_map(|who| field("served by", who, columns, 1)));
     lines.push(Line::default());
     // What is above the story goes first where there is little room, and the chosen moment is always to be seen.
     let below = height.saturating_sub(lines.len()).max(height / 2);
     lines.truncate(height - below);
-    let story = story(timer, columns);
+    let story = story(why, columns);
     let from = at.min(story.len().saturating_sub(1));
     lines.extend(story.into_iter().skip(from).take(below));
     lines
@@ -245,33 +254,33 @@ fn field(name: &str, value: &str, columns: usize, most: usize) -> Vec<Line<'stat
     named(&format!("   {name:<10}"), QUIET, value, columns, most)
 }
 
-fn state(timer: &Timer) -> String {
-    match (&timer.timer, timer.letters.first()) {
+fn state(why: &Why) -> String {
+    match (&why.timer, why.letters.first()) {
         (Some(timer), _) => {
-            format!("{}, attempt {}, payload {}", timer.state.as_str(), timer.attempt, size(timer.bytes))
+            let (state, payload) = (timer.state.as_str(), size(timer.payload_bytes));
+            format!("{state}, attempt {}, payload {payload}", timer.attempt)
         }
-        _ if timer.enrolled => "enrolled: it is known when the key expires".to_owned(),
+        _ if why.enrolled.is_some() => "enrolled: it is known when the key expires".to_owned(),
         (None, Some(letter)) => {
-            format!("dead: {}, after {}", letter.reason, counted(letter.attempt.into(), "attempt"))
+            format!("dead: {}, after {}", reason_of(letter), counted(letter.attempt.into(), "attempt"))
         }
         (None, None) => "nothing is armed under this key".to_owned(),
     }
 }
 
 /// The timeline, the last moment first, with a line for now between future and past.
-fn story(timer: &Timer, columns: usize) -> Vec<Line<'static>> {
-    let now_ms = timer.now_ms;
-    let lines = |(at, what): &(u64, String)| {
-        let at_moment = if columns >= 80 { format!("{}  ", moment(*at)) } else { String::new() };
-        named(&format!("   {:<13}{at_moment}", relative(*at, now_ms)), QUIET, what, columns, 4)
+fn story(why: &Why, columns: usize) -> Vec<Line<'static>> {
+    let (timeline, now_ms) = (&why.timeline, why.now_ms);
+    let lines = |Moment { at_ms, what, .. }: &Moment| {
+        let at_moment = if columns >= 80 { format!("{}  ", moment(*at_ms)) } else { String::new() };
+        named(&format!("   {:<13}{at_moment}", relative(*at_ms, now_ms)), QUIET, what, columns, 4)
     };
-    let ahead = timer.timeline.iter().take_while(|(at, _)| *at > now_ms).count();
-    let (future, past) = timer.timeline.split_at(ahead);
-    let mut story: Vec<_> = future.iter().flat_map(lines).collect();
+    let (past, future) = timeline.split_at(timeline.partition_point(|moment| moment.at_ms <= now_ms));
+    let mut story: Vec<_> = future.iter().rev().flat_map(lines).collect();
     if !future.is_empty() && !past.is_empty() {
         story.push(Line::styled(format!("   {:-<1$}", "now ", columns.min(60)), QUIET));
     }
-    story.extend(past.iter().flat_map(lines));
+    story.extend(past.iter().rev().flat_map(lines));
     if story.is_empty() {
         story.push(Line::styled("   Nothing has happened that is still known.", QUIET));
     }

@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use keylapse::fleet::ListenerReport;
 use keylapse_console::{
-    Action, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Moment, Overview, Rates, Recent,
-    Registry, TopicStanding, TopicStatus, UnreadableTopic, Why, text,
+    Action, Console, Cursor, Entry, EntryState, Filter, KnownTopic, Overview, Rates, Recent, Registry,
+    TopicStanding, TopicStatus, UnreadableTopic, Why,
 };
 use tokio::sync::Mutex;
 
+use super::app::Notice;
 use crate::output::{ms_of, short};
 
 /// Entries of a page.
 const PAGE: usize = 100;
 /// Topics of a page.
-pub(super) const TOPICS: usize = 200;
+const TOPICS: usize = 200;
 /// Where there are more topics than this, their names are read anew only now and then.
 const MANY: usize = 1000;
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
@@ -35,22 +36,35 @@ pub(super) enum Request {
 #[derive(Debug)]
 pub(super) enum Answer {
     Look { ticket: u64, answer: Result<Data, String> },
-    Act(Result<Done, String>),
+    Act(Notice),
 }
 
 /// What one look at the server has to find out.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Look {
-    Topics { containing: String, skip: usize },
-    Listeners,
-    Entries { topic: String, state: EntryState, filter: String, after: Option<Cursor> },
-    Timer { topic: String, key: Vec<u8> },
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Look {
+    pub(super) of: Of,
+    /// The topic that all of it is of; empty where there are several.
+    pub(super) topic: String,
+    /// Of topics a part of their names; of entries what they have to match.
+    pub(super) filter: String,
+    pub(super) start: Start,
 }
 
-impl Default for Look {
-    fn default() -> Self {
-        Self::Topics { containing: String::new(), skip: 0 }
-    }
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Of {
+    #[default]
+    Topics,
+    Listeners,
+    Entries(EntryState),
+    /// The timer of this key.
+    Timer(Vec<u8>),
+}
+
+/// Where a page begins: topics are counted, entries have cursors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Start {
+    pub(super) skip: usize,
+    pub(super) after: Option<Cursor>,
 }
 
 /// What it has found out.
@@ -59,7 +73,7 @@ pub(super) enum Data {
     Topics(TopicPage),
     Listeners(Vec<ListenerReport>),
     Entries(Box<EntryPage>),
-    Timer(Box<Timer>),
+    Timer(Box<Why>),
 }
 
 /// A topic, in a line.
@@ -85,54 +99,20 @@ pub(super) struct TopicRow {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TopicPage {
     pub(super) rows: Vec<TopicRow>,
-    /// Topics before these.
-    pub(super) skipped: usize,
     /// Topics that the filter lets pass.
     pub(super) matching: usize,
+    pub(super) next: Option<Start>,
     /// The server's time; none where no topic was read.
     pub(super) now_ms: Option<u64>,
-}
-
-/// An entry of a topic, in a line.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct EntryRow {
-    pub(super) key: Vec<u8>,
-    pub(super) state: EntryState,
-    /// The arming, where the record can be read.
-    pub(super) id: Option<String>,
-    pub(super) at_ms: u64,
-    pub(super) attempt: u32,
-    pub(super) lost: u8,
-    pub(super) bytes: u64,
-    /// Why it died.
-    pub(super) reason: &'static str,
-    pub(super) error: String,
-    /// The dead letter, while it is there: to act upon one takes more than what is shown of it.
-    pub(super) letter: Option<Box<Entry>>,
 }
 
 /// A page of a topic's entries, and how the topic is.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EntryPage {
     pub(super) topic: TopicRow,
-    pub(super) rows: Vec<EntryRow>,
-    pub(super) next: Option<Cursor>,
+    pub(super) rows: Vec<Entry>,
+    pub(super) next: Option<Start>,
     pub(super) looked_at: usize,
-    pub(super) now_ms: u64,
-}
-
-/// What is known of a key.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Timer {
-    pub(super) timer: Option<EntryRow>,
-    /// Dead letters, the newest first.
-    pub(super) letters: Vec<EntryRow>,
-    pub(super) enrolled: bool,
-    /// What has happened and what will, the newest first.
-    pub(super) timeline: Vec<(u64, String)>,
-    pub(super) next: String,
-    pub(super) not_now: Vec<String>,
-    pub(super) served_by: Vec<String>,
     pub(super) now_ms: u64,
 }
 
@@ -145,19 +125,14 @@ pub(super) struct Act {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Deed {
-    RunNow(EntryRow),
-    Cancel(EntryRow),
-    Replay(EntryRow),
-    Drop(EntryRow),
+    /// Upon a dead letter only while it is there.
+    Entry {
+        action: Action,
+        key: Vec<u8>,
+        letter: Option<Box<Entry>>,
+    },
     Pause(String),
     Resume,
-}
-
-/// The end of an act: whether it was done, and how to report it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Done {
-    pub(super) was_done: bool,
-    pub(super) says: String,
 }
 
 impl Data {
@@ -167,7 +142,7 @@ impl Data {
             Self::Topics(page) => page.now_ms,
             Self::Listeners(_) => None,
             Self::Entries(page) => Some(page.now_ms),
-            Self::Timer(timer) => Some(timer.now_ms),
+            Self::Timer(why) => Some(why.now_ms),
         }
     }
 
@@ -177,7 +152,7 @@ impl Data {
             Self::Topics(page) => page.rows.len(),
             Self::Listeners(reports) => reports.len(),
             Self::Entries(page) => page.rows.len(),
-            Self::Timer(timer) => timer.timeline.len(),
+            Self::Timer(why) => why.timeline.len(),
         }
     }
 
@@ -188,21 +163,19 @@ impl Data {
             Self::Listeners(reports) => reports.get(at).map(|report| report.id.clone().into_bytes()),
             Self::Entries(page) => page.rows.get(at).map(|row| {
                 let died = if row.state == EntryState::Dead { row.at_ms } else { 0 };
-                [row.id.as_deref().unwrap_or_default().as_bytes(), &died.to_be_bytes(), &row.key].concat()
+                let id = row.id.map_or_else(String::new, |id| id.to_string());
+                [id.as_bytes(), &died.to_be_bytes(), &row.key].concat()
             }),
             Self::Timer(_) => None,
         }
     }
-}
 
-impl Act {
-    /// Returns the key that the act concerns; none where that is the topic.
-    pub(super) fn key(&self) -> Option<String> {
-        match &self.deed {
-            Deed::RunNow(row) | Deed::Cancel(row) | Deed::Replay(row) | Deed::Drop(row) => {
-                Some(short(&text::escape(&row.key), 60))
-            }
-            Deed::Pause(_) | Deed::Resume => None,
+    /// Where the next page begins; none behind the last.
+    pub(super) fn next(&self) -> Option<&Start> {
+        match self {
+            Self::Topics(page) => page.next.as_ref(),
+            Self::Entries(page) => page.next.as_ref(),
+            _ => None,
         }
     }
 }
@@ -233,31 +206,33 @@ impl Desk {
                 let answer = self.look(look).await.map_err(|error| error.to_string());
                 Answer::Look { ticket, answer }
             }
-            Request::Act(act) => Answer::Act(self.act(act).await.map_err(|error| error.to_string())),
+            Request::Act(act) => Answer::Act(
+                self.act(act)
+                    .await
+                    .unwrap_or_else(|error| Notice { text: format!("not done: {error}"), is_bad: true }),
+            ),
         }
     }
 
     async fn look(&self, look: Look) -> keylapse::Result<Data> {
         // Looks do not overlap: the one before has been given up.
         let mut kept = self.kept.lock().await;
-        Ok(match look {
-            Look::Topics { containing, skip } => {
-                Data::Topics(self.topics(&containing, skip, &mut kept).await?)
-            }
-            Look::Listeners => Data::Listeners(self.console.listeners().await?),
-            Look::Entries { topic, state, filter, after } => {
+        let Look { of, topic, filter, start } = look;
+        Ok(match of {
+            Of::Topics => Data::Topics(self.topics(&filter, start.skip, &mut kept).await?),
+            Of::Listeners => Data::Listeners(self.console.listeners().await?),
+            Of::Entries(state) => {
                 let filter = Filter::parse(filter.split_whitespace())?;
                 let topic = self.console.topic(&topic).await?;
-                let page = topic.filtered(state, &filter, after.as_ref(), PAGE, None).await?;
+                let page = topic.filtered(state, &filter, start.after.as_ref(), PAGE, None).await?;
                 let topic = self.rows(&[topic], &mut kept.rates).await?.remove(0);
-                let (next, looked_at, now_ms) = (page.next, page.looked_at, ms_of(page.now));
-                let rows = page.entries.into_iter().map(EntryRow::from).collect();
+                let next = page.next.map(|after| Start { after: Some(after), ..start });
+                let (rows, looked_at, now_ms) = (page.entries, page.looked_at, ms_of(page.now));
                 Data::Entries(Box::new(EntryPage { topic, rows, next, looked_at, now_ms }))
             }
-            Look::Timer { topic, key } => {
+            Of::Timer(key) => {
                 let topic = self.console.topic(&topic).await?;
-                let why = topic.why(&key, &self.console.listeners().await?).await?;
-                Data::Timer(Box::new(why.into()))
+                Data::Timer(Box::new(topic.why(&key, &self.console.listeners().await?).await?))
             }
         })
     }
@@ -278,7 +253,9 @@ impl Desk {
         let mut rows = if known.is_empty() { Vec::new() } else { self.rows(&known, &mut kept.rates).await? };
         let now_ms = rows.iter().map(|row| row.held.now_ms).max().filter(|now| *now > 0);
         rows.extend(page.iter().filter_map(|one| one.err()).map(TopicRow::from));
-        Ok(TopicPage { rows, skipped: skip.min(matching), matching, now_ms })
+        let next = Start { skip: skip + TOPICS, after: None };
+        let next = (next.skip < matching).then_some(next);
+        Ok(TopicPage { rows, matching, next, now_ms })
     }
 
     async fn rows(&self, topics: &[KnownTopic], rates: &mut Rates) -> keylapse::Result<Vec<TopicRow>> {
@@ -287,18 +264,15 @@ impl Desk {
     }
 
     /// Acts, after somebody has agreed.
-    async fn act(&self, act: Act) -> keylapse::Result<Done> {
+    async fn act(&self, act: Act) -> keylapse::Result<Notice> {
         let topic = self.console.topic(&act.topic).await?;
         let done = match &act.deed {
-            Deed::RunNow(row) => topic.act(Action::RunNow, &row.key, None).await?,
-            Deed::Cancel(row) => topic.act(Action::Cancel, &row.key, None).await?,
-            Deed::Replay(row) => topic.act(Action::Replay, &row.key, row.letter.as_deref()).await?,
-            Deed::Drop(row) => topic.act(Action::Drop, &row.key, row.letter.as_deref()).await?,
+            Deed::Entry { action, key, letter } => topic.act(*action, key, letter.as_deref()).await?,
             Deed::Pause(reason) => topic.pause(reason).await?,
             Deed::Resume => topic.resume().await?,
         };
         let of = done.key.map_or(done.topic, |key| short(&key, 60));
-        Ok(Done { was_done: done.was_done, says: format!("{of}: {}", done.says) })
+        Ok(Notice { text: format!("{of}: {}", done.says), is_bad: !done.was_done })
     }
 }
 
@@ -328,46 +302,5 @@ impl From<&UnreadableTopic> for TopicRow {
     fn from(topic: &UnreadableTopic) -> Self {
         let (name, said) = (topic.name.clone(), topic.problem.clone());
         Self { name, said, standing: TopicStanding::Unreadable, ..Self::default() }
-    }
-}
-
-impl From<Entry> for EntryRow {
-    fn from(entry: Entry) -> Self {
-        Self {
-            key: entry.key.to_vec(),
-            state: entry.state,
-            id: entry.id.map(|id| id.to_string()),
-            at_ms: match entry.state {
-                // It is looked at earlier than it expires.
-                EntryState::Enrolled => entry.deadline_ms.unwrap_or(entry.at_ms),
-                _ => entry.at_ms,
-            },
-            attempt: entry.attempt,
-            lost: entry.lost_leases,
-            bytes: entry.payload_bytes,
-            reason: entry.reason.map_or("", |reason| reason.as_str()),
-            error: entry.last_error().unwrap_or_default().to_owned(),
-            letter: (entry.state == EntryState::Dead).then(|| Box::new(entry)),
-        }
-    }
-}
-
-impl From<Why> for Timer {
-    fn from(why: Why) -> Self {
-        Self {
-            timer: why.timer.map(EntryRow::from),
-            letters: why.letters.into_iter().map(EntryRow::from).collect(),
-            enrolled: why.enrolled.is_some(),
-            timeline: why
-                .timeline
-                .into_iter()
-                .rev()
-                .map(|Moment { at_ms, what, .. }| (at_ms, what))
-                .collect(),
-            next: why.next,
-            not_now: why.not_now,
-            served_by: why.served_by,
-            now_ms: why.now_ms,
-        }
     }
 }

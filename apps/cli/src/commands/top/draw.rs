@@ -8,9 +8,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 
-use super::app::{App, Notice, View};
+use super::app::{App, Notice, Over, View};
 use super::body;
-use super::desk::{Data, Look};
+use super::desk::{Data, Of};
 pub(super) use super::grid::Theme;
 use super::grid::{CHOSEN, QUIET, STRONG, clip, named, width, wrap};
 use crate::output::{count, short, span, time_of_day};
@@ -65,9 +65,9 @@ pub(super) fn draw(app: &App, theme: Theme, frame: &mut Frame<'_>) {
     let [above, tabs, _, middle, below] = Layout::vertical(parts).areas(area);
     both_sides(status(app, theme, columns), frame, above);
     both_sides(place(&app.view, columns), frame, tabs);
-    let lines = match app.help {
-        Some(from) => help(from, middle),
-        None => body::lines(app, theme, middle.as_size()),
+    let lines = match app.over {
+        Some(Over::Help(from)) => help(from, middle),
+        _ => body::lines(app, theme, middle.as_size()),
     };
     frame.render_widget(Text::from(lines), middle);
     frame.render_widget(Text::from(foot), below);
@@ -127,16 +127,16 @@ fn place(view: &View, columns: usize) -> (Line<'static>, Line<'static>) {
 /// The topic's name, and the tabs with their digits; where there is little room, the others have nothing but those.
 fn tabs(view: &View, room: usize) -> Line<'static> {
     let Some((_, chosen)) = view.tab() else {
-        return Line::styled(format!(" {}", clip(view.title(), room)), STRONG);
+        return Line::styled(format!(" {}", clip(&view.look.topic, room)), STRONG);
     };
-    let names: Vec<_> = match view.look {
-        Look::Entries { .. } => view.states().iter().map(|state| tab(view, *state)).collect(),
+    let names: Vec<_> = match view.look.of {
+        Of::Entries(_) => view.states().iter().map(|state| tab(view, *state)).collect(),
         _ => vec!["topics".to_owned(), "listeners".to_owned()],
     };
     let all: usize = names.iter().map(|name| width(name) + 4).sum();
-    let is_wide = width(view.title()) + 2 + all <= room;
+    let is_wide = width(&view.look.topic) + 2 + all <= room;
     let rest = if is_wide { all } else { 4 * names.len() + width(&names[chosen]) + 1 };
-    let title = clip(view.title(), room.saturating_sub(rest));
+    let title = clip(&view.look.topic, room.saturating_sub(rest));
     let mut line = Line::from(vec![Span::styled(format!(" {title} "), STRONG)]);
     for (at, name) in names.iter().enumerate() {
         let name = if is_wide || at == chosen { format!(":{name}") } else { String::new() };
@@ -160,19 +160,19 @@ fn tab(view: &View, state: EntryState) -> String {
 
 fn position(view: &View, is_narrow: bool) -> String {
     let at = view.len().min(view.at + 1);
-    let filter = match view.filter() {
+    let filter = match view.look.filter.as_str() {
         "" => String::new(),
         _ if is_narrow => "/… ".to_owned(),
         filter => format!("/{}  ", clip(filter, 20)),
     };
-    let (at, all, more) = match (&view.look, &view.data) {
+    let (at, all, more) = match (&view.look.of, &view.data) {
         (_, Some(Data::Topics(page))) => {
             let alarms = page.rows.iter().filter(|row| row.standing.is_alarm()).count();
             let alarms = if alarms > 0 { format!("  {alarms} !") } else { String::new() };
-            (page.skipped + at, page.matching, alarms)
+            ((view.look.start.skip + at).min(page.matching), page.matching, alarms)
         }
-        (Look::Entries { .. }, data) => {
-            let has_more = matches!(data, Some(Data::Entries(page)) if page.next.is_some());
+        (Of::Entries(_), data) => {
+            let has_more = data.as_ref().is_some_and(|data| data.next().is_some());
             let page = view.before.len() + 1;
             let is_shown = !is_narrow && (page > 1 || has_more);
             let page = if is_shown { format!("  page {page}") } else { String::new() };
@@ -207,31 +207,32 @@ fn foot(app: &App, theme: Theme, area: Rect) -> Vec<Line<'static>> {
 
 /// What has to be said now, with how it looks: the most urgent of all.
 fn message(app: &App, theme: Theme) -> Option<(String, Style)> {
-    let question = app.question.as_ref();
-    let question = question.map(|offer| (format!("{} y/N", offer.question()), theme.wish().patch(STRONG)));
-    let line = || app.line.as_ref().map(|line| (line.shown(), STRONG));
+    let over = match &app.over {
+        Some(Over::Question(offer)) => Some((format!("{} y/N", offer.question), theme.wish().patch(STRONG))),
+        Some(Over::Line(line)) => Some((line.shown(), STRONG)),
+        _ => None,
+    };
     let notice =
         |Notice { text, is_bad }: &Notice| (short(text, 400), if *is_bad { theme.alarm() } else { STRONG });
     let notice = || app.notice.as_ref().map(notice);
     let error = || app.error.as_ref().map(|error| (short(error, 400), theme.alarm()));
     let acting = || app.is_acting.then(|| ("being done…".to_owned(), theme.wish()));
-    let remark = || body::remark(app, theme).filter(|_| app.help.is_none());
-    question.or_else(line).or_else(notice).or_else(error).or_else(acting).or_else(remark)
+    let remark = || body::remark(app, theme).filter(|_| app.over.is_none());
+    over.or_else(notice).or_else(error).or_else(acting).or_else(remark)
 }
 
 /// The keys, as many as there is room for: the dangerous ones first, as nobody knows them by heart.
 fn hints(app: &App, columns: usize) -> Line<'static> {
-    let is_asked = app.question.is_some() || app.line.is_some() || app.help.is_some();
-    let keys = match &app.view.look {
-        _ if app.question.is_some() => "y:do it  any other key:leave it",
-        _ if app.line.is_some() => "Enter:ok  Esc:leave it",
-        _ if app.help.is_some() => "j k:scroll  any other key:close",
-        Look::Topics { .. } => "?:help  q:quit  Enter:open  /:filter  d:letters  Tab:listeners  n p:page",
-        Look::Listeners => "?:help  q:quit  Tab:topics",
-        Look::Entries { .. } => "?:help  Esc:back  Enter:why  /:filter  Tab:state  n p:page  q:quit",
-        Look::Timer { .. } => "?:help  Esc:back  j k:scroll  q:quit",
+    let keys = match (&app.over, &app.view.look.of) {
+        (Some(Over::Question(_)), _) => "y:do it  any other key:leave it",
+        (Some(Over::Line(_)), _) => "Enter:ok  Esc:leave it",
+        (Some(Over::Help(_)), _) => "j k:scroll  any other key:close",
+        (None, Of::Topics) => "?:help  q:quit  Enter:open  /:filter  d:letters  Tab:listeners  n p:page",
+        (None, Of::Listeners) => "?:help  q:quit  Tab:topics",
+        (None, Of::Entries(_)) => "?:help  Esc:back  Enter:why  /:filter  Tab:state  n p:page  q:quit",
+        (None, Of::Timer(_)) => "?:help  Esc:back  j k:scroll  q:quit",
     };
-    let offers = app.offers().into_iter().filter(|_| !is_asked);
+    let offers = app.offers().into_iter().filter(|_| app.over.is_none());
     let offers = offers.map(|offer| (offer.key.to_string(), offer.name));
     let keys = keys.split("  ").filter_map(|key| key.split_once(':'));
     let mut line = Line::raw(" ");

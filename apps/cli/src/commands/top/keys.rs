@@ -1,10 +1,10 @@
 //! Keys: they move, open and filter; and after a question and a yes they act upon the chosen line.
 
-use keylapse_console::{EntryState, TopicStanding};
+use keylapse_console::{Action, Entry, EntryState, TopicStanding, text};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::app::{App, View};
-use super::desk::{Act, Deed, EntryRow, Look, Request, TopicRow};
+use super::app::{App, Over, View};
+use super::desk::{Act, Deed, Of, Request, TopicRow};
 use crate::output::{counted, short};
 
 /// Lines that a whole-page key goes.
@@ -23,6 +23,10 @@ pub(super) struct Line {
 }
 
 impl Line {
+    fn new(pause: Option<Offer>, text: &str) -> Self {
+        Self { pause, text: text.to_owned(), refused: None }
+    }
+
     /// The line behind its prompt, and before the reason why it was refused.
     pub(super) fn shown(&self) -> String {
         let topic = self.pause.as_ref().map(|pause| &pause.act.topic);
@@ -32,13 +36,14 @@ impl Line {
     }
 }
 
-/// An action that makes sense now: its key, its name, and how many timers it concerns.
+/// An action that makes sense now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
     pub(super) key: char,
     pub(super) name: &'static str,
+    /// What will happen, to what, and to how many.
+    pub(super) question: String,
     pub(super) act: Act,
-    timers: u64,
 }
 
 impl App {
@@ -58,22 +63,21 @@ impl App {
             return self.on_key(key).or(back);
         }
         self.notice = None;
-        if let Some(offer) = self.question.take() {
-            return self.answer(key.code, offer);
+        match self.over.take() {
+            Some(Over::Question(offer)) => self.answer(key.code, offer),
+            Some(Over::Line(line)) => self.edit(line, key.code, control),
+            Some(Over::Help(from)) => {
+                self.over = match key.code {
+                    // No further than to where something is left to read: drawing sees to the end.
+                    KeyCode::Char('j') | KeyCode::Down => Some(Over::Help((from + 1).min(30))),
+                    KeyCode::Char('k') | KeyCode::Up => Some(Over::Help(from.saturating_sub(1))),
+                    _ => None,
+                };
+                None
+            }
+            None if control => None,
+            None => self.command(key.code),
         }
-        if self.line.is_some() {
-            return self.edit(key.code, control);
-        }
-        if let Some(from) = self.help {
-            self.help = match key.code {
-                // No further than to where something is left to read: drawing sees to the end.
-                KeyCode::Char('j') | KeyCode::Down => Some((from + 1).min(30)),
-                KeyCode::Char('k') | KeyCode::Up => Some(from.saturating_sub(1)),
-                _ => None,
-            };
-            return None;
-        }
-        if control { None } else { self.command(key.code) }
     }
 
     /// A key while a question is on the screen: `y` agrees to it, and everything else declines.
@@ -82,10 +86,8 @@ impl App {
             self.is_acting = true;
             let mut act = offer.act;
             // The letter may be gone: somebody else was quicker.
-            if let Deed::Replay(row) | Deed::Drop(row) = &mut act.deed
-                && !self.view.shows(row)
-            {
-                row.letter = None;
+            if let Deed::Entry { letter, .. } = &mut act.deed {
+                letter.take_if(|letter| !self.view.shows(letter));
             }
             return Some(Request::Act(act));
         }
@@ -94,12 +96,11 @@ impl App {
     }
 
     /// A key while a line is typed in.
-    fn edit(&mut self, key: KeyCode, control: bool) -> Option<Request> {
-        let line = self.line.as_mut()?;
+    fn edit(&mut self, mut line: Line, key: KeyCode, control: bool) -> Option<Request> {
         line.refused = None;
         match key {
-            KeyCode::Esc => self.line = None,
-            KeyCode::Enter => return self.entered(),
+            KeyCode::Esc => return None,
+            KeyCode::Enter => return self.entered(line),
             KeyCode::Backspace => _ = line.text.pop(),
             KeyCode::Char('u') if control => line.text.clear(),
             KeyCode::Char(c) if !control && !c.is_control() && line.text.chars().count() < LONGEST => {
@@ -107,11 +108,11 @@ impl App {
             }
             _ => {}
         }
+        self.over = Some(Over::Line(line));
         None
     }
 
-    fn entered(&mut self) -> Option<Request> {
-        let mut line = self.line.take()?;
+    fn entered(&mut self, mut line: Line) -> Option<Request> {
         let text = line.text.trim();
         let refused = match &mut line.pause {
             None => match self.view.set_filter(text) {
@@ -121,11 +122,11 @@ impl App {
             Some(_) if text.is_empty() => "say why, for whoever finds it paused".to_owned(),
             Some(pause) => {
                 pause.act.deed = Deed::Pause(text.to_owned());
-                self.question = line.pause;
+                self.over = line.pause.map(Over::Question);
                 return None;
             }
         };
-        self.line = Some(Line { refused: Some(refused), ..line });
+        self.over = Some(Over::Line(Line { refused: Some(refused), ..line }));
         None
     }
 
@@ -140,9 +141,9 @@ impl App {
             KeyCode::Char(' ') | KeyCode::PageDown => self.view.choose(at + FAR),
             KeyCode::PageUp => self.view.choose(at.saturating_sub(FAR)),
             KeyCode::Char('q') => self.is_over = true,
-            KeyCode::Char('?') => self.help = Some(0),
-            KeyCode::Char('/') if matches!(self.view.look, Look::Topics { .. } | Look::Entries { .. }) => {
-                self.line = Some(Line { pause: None, text: self.view.filter().to_owned(), refused: None });
+            KeyCode::Char('?') => self.over = Some(Over::Help(0)),
+            KeyCode::Char('/') if matches!(self.view.look.of, Of::Topics | Of::Entries(_)) => {
+                self.over = Some(Over::Line(Line::new(None, &self.view.look.filter)));
             }
             KeyCode::Char('r') if self.asked.is_none() => return Some(self.look()),
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => return self.enter(),
@@ -161,19 +162,17 @@ impl App {
 
     /// Opens what is chosen.
     fn enter(&mut self) -> Option<Request> {
-        let opened = match &self.view.look {
-            Look::Topics { .. } => View::entries(self.view.topic()?, EntryState::Waiting),
-            Look::Entries { topic, .. } => {
-                View::of(Look::Timer { topic: topic.clone(), key: self.view.entry()?.key.clone() })
-            }
-            Look::Listeners | Look::Timer { .. } => return None,
+        let opened = match self.view.look.of {
+            Of::Topics => View::entries(self.view.topic()?, EntryState::Waiting),
+            Of::Entries(_) => View::of(Of::Timer(self.view.entry()?.key.to_vec()), &self.view.look.topic),
+            Of::Listeners | Of::Timer(_) => return None,
         };
         self.open(opened)
     }
 
     /// The dead letters of what is chosen.
     fn letters(&mut self) -> Option<Request> {
-        if !matches!(self.view.look, Look::Topics { .. }) {
+        if self.view.look.of != Of::Topics {
             return self.show_state(EntryState::Dead);
         }
         let opened = View::entries(self.view.topic()?, EntryState::Dead);
@@ -187,9 +186,9 @@ impl App {
     }
 
     fn tab(&mut self, tab: usize) -> Option<Request> {
-        match (&self.view.look, tab) {
-            (Look::Topics { .. }, 1) => self.open(View::of(Look::Listeners)),
-            (Look::Listeners, 0) => self.back(),
+        match (&self.view.look.of, tab) {
+            (Of::Topics, 1) => self.open(View::of(Of::Listeners, "")),
+            (Of::Listeners, 0) => self.back(),
             _ => self.show_state(*EntryState::ALL.get(tab)?),
         }
     }
@@ -220,9 +219,9 @@ impl App {
         match self.offers().into_iter().find(|offer| offer.key == key) {
             Some(pause) if matches!(pause.act.deed, Deed::Pause(_)) => {
                 // It asks for a reason first.
-                self.line = Some(Line { pause: Some(pause), text: String::new(), refused: None });
+                self.over = Some(Over::Line(Line::new(Some(pause), "")));
             }
-            Some(offer) => self.question = Some(offer),
+            Some(offer) => self.over = Some(Over::Question(offer)),
             None => self.say(format!("{key} can do nothing to what is chosen here"), true),
         }
     }
@@ -230,54 +229,45 @@ impl App {
     /// What can be done to what is chosen: nothing where it could not work, or may not.
     pub(super) fn offers(&self) -> Vec<Offer> {
         let view = &self.view;
-        let of_entry = view.entry().map(|entry| of_entry(view.title(), entry));
+        let of_entry = view.entry().map(|entry| of_entry(&view.look.topic, entry));
         let all = of_entry.into_iter().flatten().chain(view.topic().and_then(of_topic));
         all.filter(|_| self.setting.write).collect()
     }
 }
 
-fn of_topic(topic: &TopicRow) -> Option<Offer> {
+fn of_topic(row: &TopicRow) -> Option<Offer> {
     use TopicStanding::{Failing, Fine, HeldBack, Paused, Unserved};
-    let (name, deed, timers) = match topic.standing {
-        Paused => ("resume", Deed::Resume, topic.held.overdue),
-        Fine | Unserved | HeldBack | Failing => ("pause", Deed::Pause(String::new()), topic.held.timers),
+    let topic = short(&row.name, 60);
+    let (name, deed, question) = match row.standing {
+        Paused => {
+            let timers = counted(row.held.overdue, "timer");
+            ("resume", Deed::Resume, format!("Resume {topic}? What is overdue runs at once: {timers}."))
+        }
+        Fine | Unserved | HeldBack | Failing => {
+            let timers = counted(row.held.timers, "timer");
+            let question = format!("Pause {topic}? Its {timers} and all that come wait until it is resumed.");
+            ("pause", Deed::Pause(String::new()), question)
+        }
         _ => return None,
     };
-    Some(Offer { key: 'P', name, act: Act { topic: topic.name.clone(), deed }, timers })
+    Some(Offer { key: 'P', name, question, act: Act { topic: row.name.clone(), deed } })
 }
 
-fn of_entry(topic: &str, entry: &EntryRow) -> Vec<Offer> {
-    const RUN: Kind = ('R', "run now", Deed::RunNow);
-    const CANCEL: Kind = ('C', "cancel", Deed::Cancel);
-    type Kind = (char, &'static str, fn(EntryRow) -> Deed);
-    let kinds: &[Kind] = match entry.state {
-        EntryState::Waiting | EntryState::Quarantined => &[RUN, CANCEL],
-        EntryState::Running => &[CANCEL],
-        EntryState::Dead => &[('R', "replay", Deed::Replay), ('D', "drop", Deed::Drop)],
-        _ => &[],
-    };
-    let offer = |(key, name, deed): &Kind| {
-        let act = Act { topic: topic.to_owned(), deed: deed(entry.clone()) };
-        Offer { key: *key, name, act, timers: 1 }
-    };
-    kinds.iter().map(offer).collect()
-}
-
-impl Offer {
-    /// What will happen, to what, and to how many.
-    pub(super) fn question(&self) -> String {
-        let topic = short(&self.act.topic, 60);
-        let of = format!("{} of {topic}", self.act.key().unwrap_or_default());
-        let timers = counted(self.timers, "timer");
-        match &self.act.deed {
-            Deed::RunNow(_) => format!("Run 1 timer now: {of}?"),
-            Deed::Cancel(_) => format!("Cancel 1 timer: {of}? It will not run."),
-            Deed::Replay(_) => format!("Replay 1 dead letter: {of}? Its attempts start over."),
-            Deed::Drop(_) => format!("Drop 1 dead letter for good: {of}?"),
-            Deed::Pause(_) => {
-                format!("Pause {topic}? Its {timers} and all that come wait until it is resumed.")
+fn of_entry(topic: &str, entry: &Entry) -> Vec<Offer> {
+    let of = format!("{} of {}", short(&text::escape(&entry.key), 60), short(topic, 60));
+    let offer = |action: &Action| {
+        let (key, name, question) = match action {
+            Action::RunNow => ('R', "run now", format!("Run 1 timer now: {of}?")),
+            Action::Cancel => ('C', "cancel", format!("Cancel 1 timer: {of}? It will not run.")),
+            Action::Replay => {
+                ('R', "replay", format!("Replay 1 dead letter: {of}? Its attempts start over."))
             }
-            Deed::Resume => format!("Resume {topic}? What is overdue runs at once: {timers}."),
-        }
-    }
+            Action::Drop => ('D', "drop", format!("Drop 1 dead letter for good: {of}?")),
+            _ => return None,
+        };
+        let letter = action.is_for_letters().then(|| Box::new(entry.clone()));
+        let deed = Deed::Entry { action: *action, key: entry.key.to_vec(), letter };
+        Some(Offer { key, name, question, act: Act { topic: topic.to_owned(), deed } })
+    };
+    Action::of(entry.state).iter().filter_map(offer).collect()
 }

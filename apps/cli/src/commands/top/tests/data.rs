@@ -1,9 +1,12 @@
 //! What the screens are tested with.
 
-use keylapse::fleet::{ListenerReport, NodeReport, TopicReport};
-use keylapse_console::{EntryState, Overview, Recent, TopicStanding};
+use std::time::SystemTime;
 
-use crate::commands::top::desk::{EntryPage, EntryRow, Timer, TopicPage, TopicRow};
+use keylapse::dead_letters::{DeadReason, FailedAttempt};
+use keylapse::fleet::{ListenerReport, NodeReport, TopicReport};
+use keylapse_console::{Entry, EntryState, Moment, Overview, Recent, TopicStanding, Why};
+
+use crate::commands::top::desk::{EntryPage, TopicPage, TopicRow};
 
 /// 2026-11-25T09:30:00Z.
 pub(super) const NOW: u64 = 1_795_599_000_000;
@@ -79,28 +82,29 @@ pub(super) fn topics() -> TopicPage {
     };
     TopicPage {
         rows: vec![paused, unserved, busy(), attached, unreadable],
-        skipped: 0,
         matching: 5,
+        next: None,
         now_ms: Some(NOW),
     }
 }
 
-pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> EntryRow {
-    EntryRow {
-        key: key.to_vec(),
-        state,
-        id: Some(format!("{at_ms:016x}")),
-        at_ms,
-        attempt: 1,
-        lost: 0,
-        bytes: 17,
-        reason: "",
-        error: String::new(),
-        letter: None,
-    }
+pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> Entry {
+    let mut entry = Entry::default();
+    (entry.key, entry.state, entry.at_ms) = (key.to_vec().into(), state, at_ms);
+    (entry.attempt, entry.payload_bytes) = (1, 17);
+    entry
 }
 
-fn page(rows: Vec<EntryRow>) -> EntryPage {
+/// The same after this many attempts, the last of which failed so.
+fn failed(entry: Entry, attempt: u32, error: &str) -> Entry {
+    let (kind, error) = ("error".to_owned(), error.to_owned());
+    let failure = FailedAttempt { attempt, at: SystemTime::UNIX_EPOCH, kind, error };
+    let mut failed = entry;
+    (failed.attempt, failed.failures) = (attempt, vec![failure]);
+    failed
+}
+
+fn page(rows: Vec<Entry>) -> EntryPage {
     EntryPage { topic: busy(), looked_at: rows.len(), rows, next: None, now_ms: NOW }
 }
 
@@ -110,30 +114,21 @@ pub(super) fn waiting() -> EntryPage {
         entry(key.as_bytes(), EntryState::Waiting, NOW + number * 61_000)
     };
     let late = entry(HOSTILE, EntryState::Waiting, NOW - 130_400);
-    let retried = EntryRow {
-        attempt: 3,
-        error: HOSTILE_ERROR.to_owned(),
-        ..entry(b"order:unpaid:again", EntryState::Waiting, NOW + 500)
-    };
+    let retried = failed(entry(b"order:unpaid:again", EntryState::Waiting, NOW + 500), 3, HOSTILE_ERROR);
     page([late, retried].into_iter().chain((1..30).map(ahead)).collect())
 }
 
 pub(super) fn dead() -> EntryPage {
-    let letter = |key: &[u8], at, reason, error: &str| EntryRow {
-        attempt: 5,
-        reason,
-        error: error.to_owned(),
-        ..entry(key, EntryState::Dead, at)
+    let letter = |key: &[u8], at, reason, error: &str| {
+        let mut letter = failed(entry(key, EntryState::Dead, at), 5, error);
+        letter.reason = Some(reason);
+        letter
     };
+    let timeout = "timeout: the payment service did not answer";
     page(vec![
-        letter(
-            b"order:unpaid:7",
-            NOW - 90_000_000,
-            "exhausted",
-            "timeout: the payment service did not answer",
-        ),
-        letter(HOSTILE, NOW - 61_000, "permanent", HOSTILE_ERROR),
-        letter(b"order:unpaid:9", NOW - 5000, "undecodable", ""),
+        letter(b"order:unpaid:7", NOW - 90_000_000, DeadReason::Exhausted, timeout),
+        letter(HOSTILE, NOW - 61_000, DeadReason::Permanent, HOSTILE_ERROR),
+        letter(b"order:unpaid:9", NOW - 5000, DeadReason::Undecodable, ""),
     ])
 }
 
@@ -141,41 +136,37 @@ pub(super) fn none() -> EntryPage {
     page(Vec::new())
 }
 
-pub(super) fn timer() -> Timer {
-    let letter = dead().rows.remove(0);
-    Timer {
-        timer: None,
-        letters: vec![letter],
-        enrolled: false,
-        timeline: vec![
-            (NOW - 90_000_000, "died: exhausted, after 2 attempts".to_owned()),
-            (NOW - 90_001_000, format!("attempt 2 failed: error: {HOSTILE_ERROR}")),
-            (NOW - 90_061_000, "attempt 1 failed: timeout: no answer within 30s".to_owned()),
-            (NOW - 90_062_000, "first deadline".to_owned()),
-        ],
-        next: "nothing, unless it is replayed; it died 1d1h ago".to_owned(),
-        not_now: vec!["it is a dead letter".to_owned()],
-        served_by: vec!["worker-1 (process 4711), 7 of 64 attempts running".to_owned()],
-        now_ms: NOW,
-    }
+/// A moment of a timeline.
+fn moment(at_ms: u64, what: &str) -> Moment {
+    let mut moment = Moment::default();
+    (moment.at_ms, moment.what) = (at_ms, what.to_owned());
+    moment
 }
 
-pub(super) fn retried() -> Timer {
-    let timer = waiting().rows.remove(1);
-    let mut timeline = timer_story();
-    timeline.insert(0, (NOW + 500_000, "attempt 3 is due".to_owned()));
-    Timer {
-        timer: Some(timer),
-        letters: Vec::new(),
-        timeline,
-        next: "attempt 3 in 8m20s".to_owned(),
-        not_now: vec!["it is not due yet".to_owned()],
-        ..self::timer()
-    }
+pub(super) fn timer() -> Why {
+    let mut why = Why::default();
+    why.letters = vec![dead().rows.remove(0)];
+    why.timeline = vec![
+        moment(NOW - 90_062_000, "first deadline"),
+        moment(NOW - 90_061_000, "attempt 1 failed: timeout: no answer within 30s"),
+        moment(NOW - 90_001_000, &format!("attempt 2 failed: error: {HOSTILE_ERROR}")),
+        moment(NOW - 90_000_000, "died: exhausted, after 2 attempts"),
+    ];
+    why.next = "nothing, unless it is replayed; it died 1d1h ago".to_owned();
+    why.not_now = vec!["it is a dead letter".to_owned()];
+    why.served_by = vec!["worker-1 (process 4711), 7 of 64 attempts running".to_owned()];
+    why.now_ms = NOW;
+    why
 }
 
-fn timer_story() -> Vec<(u64, String)> {
-    timer().timeline.split_off(1)
+pub(super) fn retried() -> Why {
+    let mut why = timer();
+    (why.timer, why.letters) = (Some(waiting().rows.remove(1)), Vec::new());
+    why.timeline.pop();
+    why.timeline.push(moment(NOW + 500_000, "attempt 3 is due"));
+    why.next = "attempt 3 in 8m20s".to_owned();
+    why.not_now = vec!["it is not due yet".to_owned()];
+    why
 }
 
 pub(super) fn listeners() -> Vec<ListenerReport> {

@@ -14,7 +14,7 @@ fn at_all_sizes(name: &str, app: &App) {
     }
 }
 
-fn with_timer(write: bool, timer: crate::commands::top::desk::Timer) -> App {
+fn with_timer(write: bool, timer: keylapse_console::Why) -> App {
     let mut app = with_entries(write, "jjd", data::dead());
     let asked = press(&mut app, "\n");
     answer(&mut app, asked, Data::Timer(Box::new(timer)));

@@ -15,7 +15,7 @@ fn read_only_offers_nothing_and_says_so() {
     for mut app in [with_topics(false), waiting, with_entries(false, "jjd", data::dead()), timer] {
         for key in ["R", "D", "C", "P"] {
             assert_eq!(press(&mut app, key), None);
-            assert!(app.question.is_none() && app.line.is_none());
+            assert!(app.over.is_none());
             assert!(screen(&app, 100, 24).contains("this is read-only: `keylapse top --write` can act"));
             assert_eq!(press(&mut app, "y"), None);
         }
@@ -28,9 +28,9 @@ fn anything_but_y_declines() {
     for no in ["n", "\n", "\u{1b}", "R", "j", " "] {
         let mut app = with_entries(true, "jjd", data::dead());
         press(&mut app, "D");
-        assert!(app.question.is_some());
+        assert!(app.over.is_some());
         assert_eq!(press(&mut app, no), None);
-        assert!(app.question.is_none(), "{no:?} declines");
+        assert!(app.over.is_none(), "{no:?} declines");
         assert_eq!(press(&mut app, "y"), None, "a yes afterwards is too late");
     }
 }

@@ -1,10 +1,11 @@
 //! Ways through the screens.
 
-use keylapse_console::EntryState;
+use keylapse_console::{Action, EntryState};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, app, at, data, press, screen, with_entries, with_topics};
-use crate::commands::top::desk::{Act, Data, Deed, Done, Look, Request};
+use crate::commands::top::app::{App, Notice, Over};
+use crate::commands::top::desk::{Act, Answer, Data, Deed, Look, Of, Request, Start};
 
 fn looked(request: Option<Request>) -> Look {
     match request {
@@ -13,21 +14,24 @@ fn looked(request: Option<Request>) -> Look {
     }
 }
 
+fn is_refused(app: &App) -> bool {
+    matches!(&app.over, Some(Over::Line(line)) if line.refused.is_some())
+}
+
 #[test]
 fn each_screen_asks_only_for_what_it_shows() {
     let mut app = with_topics(false);
-    let Look::Entries { topic, state, .. } = looked(press(&mut app, "jj\n")) else { panic!("not entries") };
-    assert_eq!((topic.as_str(), state), ("order.unpaid", EntryState::Waiting));
+    let look = looked(press(&mut app, "jj\n"));
+    assert_eq!((look.topic.as_str(), look.of), ("order.unpaid", Of::Entries(EntryState::Waiting)));
     let asked = press(&mut app, "4");
-    assert!(matches!(looked(asked.clone()), Look::Entries { state: EntryState::Dead, .. }));
+    assert_eq!(looked(asked.clone()).of, Of::Entries(EntryState::Dead));
     answer(&mut app, asked, Data::Entries(Box::new(data::dead())));
-    let Look::Timer { key, .. } = looked(press(&mut app, "\n")) else { panic!("not a timer") };
-    assert_eq!(key, b"order:unpaid:7");
-    assert!(matches!(looked(press(&mut app, "\u{1b}")), Look::Entries { .. }));
-    assert!(matches!(looked(press(&mut app, "\u{1b}")), Look::Topics { .. }));
-    assert_eq!(looked(press(&mut app, "\t")), Look::Listeners);
-    assert!(matches!(looked(press(&mut app, "1")), Look::Topics { .. }));
-    assert!(matches!(looked(press(&mut app, "d")), Look::Entries { state: EntryState::Dead, .. }));
+    assert_eq!(looked(press(&mut app, "\n")).of, Of::Timer(b"order:unpaid:7".to_vec()));
+    assert_eq!(looked(press(&mut app, "\u{1b}")).of, Of::Entries(EntryState::Dead));
+    assert_eq!(looked(press(&mut app, "\u{1b}")).of, Of::Topics);
+    assert_eq!(looked(press(&mut app, "\t")).of, Of::Listeners);
+    assert_eq!(looked(press(&mut app, "1")).of, Of::Topics);
+    assert_eq!(looked(press(&mut app, "d")).of, Of::Entries(EntryState::Dead));
 }
 
 #[test]
@@ -73,7 +77,7 @@ fn esc_and_a_key_at_once_are_both_heard() {
     let mut app = with_entries(false, "jj\n", data::waiting());
     press(&mut app, "\n");
     let both = KeyEvent::new(KeyCode::Char('4'), KeyModifiers::ALT);
-    assert!(matches!(looked(app.on_key(both)), Look::Entries { state: EntryState::Dead, .. }));
+    assert_eq!(looked(app.on_key(both)).of, Of::Entries(EntryState::Dead));
 }
 
 #[test]
@@ -111,32 +115,29 @@ fn filters_are_checked_before_anything_is_asked_for() {
     let mut app = with_entries(false, "jj\n", data::waiting());
     assert_eq!(press(&mut app, "/attempt:many\n"), None);
     assert!(screen(&app, 100, 24).contains("attempt:many_"));
-    assert!(app.line.as_ref().is_some_and(|line| line.refused.is_some()));
+    assert!(is_refused(&app));
     let backspaces = "\u{1b}/attempt:>2 key:order:*\n";
-    let Look::Entries { filter, .. } = looked(press(&mut app, backspaces)) else { panic!("not entries") };
-    assert_eq!(filter, "attempt:>2 key:order:*");
+    assert_eq!(looked(press(&mut app, backspaces)).filter, "attempt:>2 key:order:*");
     press(&mut app, "\u{1b}");
-    let Look::Topics { containing, .. } = looked(press(&mut app, "/order\n")) else { panic!("not topics") };
-    assert_eq!(containing, "order");
-    let Look::Topics { containing, .. } = looked(press(&mut app, "\u{1b}")) else { panic!("not topics") };
-    assert_eq!(containing, "", "at the first screen Esc shows all");
+    let look = looked(press(&mut app, "/order\n"));
+    assert_eq!((look.of, look.filter.as_str()), (Of::Topics, "order"));
+    assert_eq!(looked(press(&mut app, "\u{1b}")).filter, "", "at the first screen Esc shows all");
 }
 
 #[test]
 fn pages_are_turned_by_cursors_and_back() {
     let mut page = data::waiting();
-    page.next = Some("1795599000000@0/order:unpaid:29".parse().unwrap());
+    let after = Some("1795599000000@0/order:unpaid:29".parse().unwrap());
+    page.next = Some(Start { after, ..Start::default() });
     let mut app = with_entries(false, "jj\n", page.clone());
     assert!(screen(&app, 100, 24).contains("1 of 31+  page 1"));
     let asked = press(&mut app, "n");
-    let Look::Entries { after, .. } = looked(asked.clone()) else { panic!("not entries") };
-    assert_eq!(after, page.next);
+    assert_eq!(Some(looked(asked.clone()).start), page.next);
     assert_eq!(press(&mut app, "n"), None, "how it goes on is not known yet");
     assert_eq!(app.notice, None, "and nothing is said of it");
     answer(&mut app, asked, Data::Entries(Box::new(data::none())));
     assert_eq!(press(&mut app, "n"), None);
-    let Look::Entries { after, .. } = looked(press(&mut app, "p")) else { panic!("not entries") };
-    assert_eq!(after, None);
+    assert_eq!(looked(press(&mut app, "p")).start, Start::default());
     assert_eq!(press(&mut app, "p"), None);
 }
 
@@ -147,13 +148,15 @@ fn a_letter_is_replayed_after_a_yes_and_the_screen_looks_again() {
     let asked = screen(&app, 100, 24);
     assert!(asked.contains("Replay 1 dead letter: order:unpaid:7 of order.unpaid?"), "{asked}");
     let letter = data::dead().rows.remove(0);
-    let act = Act { topic: "order.unpaid".to_owned(), deed: Deed::Replay(letter) };
+    let (action, key) = (Action::Replay, letter.key.to_vec());
+    let deed = Deed::Entry { action, key, letter: Some(Box::new(letter)) };
+    let act = Act { topic: "order.unpaid".to_owned(), deed };
     assert_eq!(press(&mut app, "y"), Some(Request::Act(act)));
     press(&mut app, "D");
-    assert!(app.question.is_none(), "one thing at a time");
-    let says = "order:unpaid:7: replayed".to_owned();
-    let after = app.on_done(Ok(Done { was_done: true, says }));
-    assert!(matches!(looked(Some(after)), Look::Entries { .. }));
+    assert!(app.over.is_none(), "one thing at a time");
+    let notice = Notice { text: "order:unpaid:7: replayed".to_owned(), is_bad: false };
+    let after = app.on_answer(at(2), Answer::Act(notice));
+    assert_eq!(looked(after).of, Of::Entries(EntryState::Dead));
     assert!(screen(&app, 100, 24).contains("order:unpaid:7: replayed"));
 }
 
@@ -161,7 +164,7 @@ fn a_letter_is_replayed_after_a_yes_and_the_screen_looks_again() {
 fn a_pause_asks_for_a_reason_first() {
     let mut app = with_topics(true);
     press(&mut app, "jjP\n");
-    assert!(app.line.as_ref().is_some_and(|line| line.refused.is_some()), "a reason is wanted");
+    assert!(is_refused(&app), "a reason is wanted");
     press(&mut app, "the bank is closed\n");
     assert!(screen(&app, 100, 24).contains("Pause order.unpaid? Its 123,456 timers"));
     let deed = Deed::Pause("the bank is closed".to_owned());
