@@ -136,11 +136,6 @@ impl App {
         self.notice = Some(Notice { text: text.into(), is_bad });
     }
 
-    pub(super) fn open(&mut self, view: View) -> Option<Request> {
-        self.behind.push(std::mem::replace(&mut self.view, view));
-        Some(self.look())
-    }
-
     /// Back to the screen before; from the first one to all that it can show.
     pub(super) fn back(&mut self) -> Option<Request> {
         match self.behind.pop() {
@@ -173,8 +168,8 @@ impl View {
         Self { look: Look { of, topic: topic.to_owned(), ..Look::default() }, ..Self::default() }
     }
 
-    pub(super) fn entries(topic: &TopicRow, state: EntryState) -> Self {
-        Self { attached: topic.attached, ..Self::of(Of::Entries(state), &topic.name) }
+    pub(super) fn entries(topic: &TopicRow, of: Of) -> Self {
+        Self { attached: topic.attached, ..Self::of(of, &topic.name) }
     }
 
     /// Takes what was found out. The chosen line stays with what it shows.
@@ -225,21 +220,14 @@ impl View {
         }
     }
 
-    /// The states that the topic's entries can be in.
-    pub(super) fn states(&self) -> &'static [EntryState] {
-        &EntryState::ALL[..if self.attached { 5 } else { 4 }]
-    }
-
-    /// Returns how many screens Tab goes through, and which of them this is.
-    pub(super) fn tab(&self) -> Option<(usize, usize)> {
-        match &self.look.of {
-            Of::Topics => Some((2, 0)),
-            Of::Listeners => Some((2, 1)),
-            Of::Entries(state) => {
-                let at = self.states().iter().position(|one| one == state);
-                Some((self.states().len(), at.unwrap_or(0)))
-            }
-            Of::Timer(_) => None,
+    /// The screens that Tab goes through, this one among them; none from a timer.
+    pub(super) fn tabs(&self) -> Vec<Of> {
+        let can_enrol = self.attached || self.look.of == Of::Entries(EntryState::Enrolled);
+        let states = if can_enrol { 5 } else { 4 };
+        match self.look.of {
+            Of::Topics | Of::Listeners => vec![Of::Topics, Of::Listeners],
+            Of::Entries(_) => EntryState::ALL[..states].iter().copied().map(Of::Entries).collect(),
+            Of::Timer(_) => Vec::new(),
         }
     }
 
@@ -249,19 +237,15 @@ impl View {
             Filter::parse(text.split_whitespace()).map_err(|error| error.to_string())?;
         }
         text.clone_into(&mut self.look.filter);
-        self.begin();
+        self.turn(self.look.of.clone());
         Ok(())
     }
 
-    /// Shows entries in another state; whether that is another.
-    pub(super) fn set_state(&mut self, to: EntryState) -> bool {
-        let is_other =
-            matches!(self.look.of, Of::Entries(state) if state != to && self.states().contains(&to));
-        if is_other {
-            self.look.of = Of::Entries(to);
-            self.begin();
-        }
-        is_other
+    /// Shows the first page of this.
+    pub(super) fn turn(&mut self, to: Of) {
+        self.before.clear();
+        (self.look.of, self.look.start) = (to, Start::default());
+        self.forget();
     }
 
     /// Shows the page behind this one, or the one before; whether there is one.
@@ -274,13 +258,6 @@ impl View {
         }
         self.forget();
         true
-    }
-
-    /// The first page of something else.
-    fn begin(&mut self) {
-        self.before.clear();
-        self.look.start = Start::default();
-        self.forget();
     }
 
     /// What was shown is of something else now. How the topic is stays on the screen.

@@ -126,13 +126,11 @@ fn place(view: &View, columns: usize) -> (Line<'static>, Line<'static>) {
 
 /// The topic's name, and the tabs with their digits; where there is little room, the others have nothing but those.
 fn tabs(view: &View, room: usize) -> Line<'static> {
-    let Some((_, chosen)) = view.tab() else {
+    let tabs = view.tabs();
+    let Some(chosen) = tabs.iter().position(|of| *of == view.look.of) else {
         return Line::styled(format!(" {}", clip(&view.look.topic, room)), STRONG);
     };
-    let names: Vec<_> = match view.look.of {
-        Of::Entries(_) => view.states().iter().map(|state| tab(view, *state)).collect(),
-        _ => vec!["topics".to_owned(), "listeners".to_owned()],
-    };
+    let names: Vec<_> = tabs.iter().map(|of| tab(view, of)).collect();
     let all: usize = names.iter().map(|name| width(name) + 4).sum();
     let is_wide = width(&view.look.topic) + 2 + all <= room;
     let rest = if is_wide { all } else { 4 * names.len() + width(&names[chosen]) + 1 };
@@ -146,16 +144,23 @@ fn tabs(view: &View, room: usize) -> Line<'static> {
     line
 }
 
-/// A state, and how many there are where that is known at no cost.
-fn tab(view: &View, state: EntryState) -> String {
+/// A tab's name; of a state with how many there are, where that is known at no cost.
+fn tab(view: &View, of: &Of) -> String {
     let held = view.topic().map(|topic| &topic.held);
-    let number = held.and_then(|held| match state {
-        EntryState::Quarantined => Some(held.quarantined),
-        EntryState::Dead => Some(held.dead),
-        EntryState::Enrolled => Some(held.enrolled),
-        _ => None,
-    });
-    number.map_or_else(|| state.as_str().to_owned(), |number| format!("{} {}", state.as_str(), count(number)))
+    let (name, number) = match of {
+        Of::Entries(state) => (
+            state.as_str(),
+            held.and_then(|held| match state {
+                EntryState::Quarantined => Some(held.quarantined),
+                EntryState::Dead => Some(held.dead),
+                EntryState::Enrolled => Some(held.enrolled),
+                _ => None,
+            }),
+        ),
+        Of::Listeners => ("listeners", None),
+        _ => ("topics", None),
+    };
+    number.map_or_else(|| name.to_owned(), |number| format!("{name} {}", count(number)))
 }
 
 fn position(view: &View, is_narrow: bool) -> String {

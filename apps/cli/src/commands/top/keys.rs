@@ -148,11 +148,13 @@ impl App {
             KeyCode::Char('r') if self.asked.is_none() => return Some(self.look()),
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => return self.enter(),
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('h') => return self.back(),
-            KeyCode::Char('d') => return self.letters(),
+            KeyCode::Char('d') => return self.go(Of::Entries(EntryState::Dead)),
             KeyCode::Char(key @ ('R' | 'D' | 'C' | 'P')) => self.want(key),
-            KeyCode::Tab => return self.turn(1),
-            KeyCode::BackTab => return self.turn(-1),
-            KeyCode::Char(digit @ '1'..='5') => return self.tab(digit as usize - '1' as usize),
+            KeyCode::Tab => return self.turn(true),
+            KeyCode::BackTab => return self.turn(false),
+            KeyCode::Char(digit @ '1'..='5') => {
+                return self.go(self.view.tabs().into_iter().nth(digit as usize - '1' as usize)?);
+            }
             KeyCode::Char('n') => return self.page(true, "this is the last page"),
             KeyCode::Char('p') => return self.page(false, "this is the first page"),
             _ => {}
@@ -162,39 +164,37 @@ impl App {
 
     /// Opens what is chosen.
     fn enter(&mut self) -> Option<Request> {
-        let opened = match self.view.look.of {
-            Of::Topics => View::entries(self.view.topic()?, EntryState::Waiting),
-            Of::Entries(_) => View::of(Of::Timer(self.view.entry()?.key.to_vec()), &self.view.look.topic),
-            Of::Listeners | Of::Timer(_) => return None,
-        };
-        self.open(opened)
-    }
-
-    /// The dead letters of what is chosen.
-    fn letters(&mut self) -> Option<Request> {
-        if self.view.look.of != Of::Topics {
-            return self.show_state(EntryState::Dead);
+        match self.view.look.of {
+            Of::Topics => self.go(Of::Entries(EntryState::Waiting)),
+            Of::Entries(_) => self.go(Of::Timer(self.view.entry()?.key.to_vec())),
+            Of::Listeners | Of::Timer(_) => None,
         }
-        let opened = View::entries(self.view.topic()?, EntryState::Dead);
-        self.open(opened)
     }
 
     /// The next tab, or the one before.
-    fn turn(&mut self, by: isize) -> Option<Request> {
-        let (tabs, at) = self.view.tab()?;
-        self.tab((at + tabs).checked_add_signed(by)? % tabs)
+    fn turn(&mut self, is_forth: bool) -> Option<Request> {
+        let mut tabs = self.view.tabs();
+        let at = tabs.iter().position(|of| *of == self.view.look.of)?;
+        let by = if is_forth { 1 } else { tabs.len() - 1 };
+        let at = (at + by) % tabs.len();
+        self.go(tabs.swap_remove(at))
     }
 
-    fn tab(&mut self, tab: usize) -> Option<Request> {
-        match (&self.view.look.of, tab) {
-            (Of::Topics, 1) => self.open(View::of(Of::Listeners, "")),
-            (Of::Listeners, 0) => self.back(),
-            _ => self.show_state(*EntryState::ALL.get(tab)?),
-        }
-    }
-
-    fn show_state(&mut self, state: EntryState) -> Option<Request> {
-        self.view.set_state(state).then(|| self.look())
+    /// Goes to a screen that can be reached from this one.
+    fn go(&mut self, to: Of) -> Option<Request> {
+        let opened = match (&self.view.look.of, &to) {
+            (Of::Topics, Of::Entries(_)) => View::entries(self.view.topic()?, to),
+            (Of::Topics, Of::Listeners) => View::of(to, ""),
+            (Of::Entries(_), Of::Timer(_)) => View::of(to, &self.view.look.topic),
+            (Of::Listeners, Of::Topics) => return self.back(),
+            (from @ Of::Entries(_), Of::Entries(_)) if *from != to => {
+                self.view.turn(to);
+                return Some(self.look());
+            }
+            _ => return None,
+        };
+        self.behind.push(std::mem::replace(&mut self.view, opened));
+        Some(self.look())
     }
 
     fn page(&mut self, is_forth: bool, none: &str) -> Option<Request> {
