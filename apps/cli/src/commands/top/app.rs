@@ -123,7 +123,7 @@ impl App {
             Ok(data) => {
                 let took = asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked));
                 self.next_look = self.next_look.max(now + took * SHARE);
-                self.clock = data.now_ms().map(|ms| (ms, now)).or(self.clock);
+                self.clock = data.now_ms.map(|ms| (ms, now)).or(self.clock);
                 self.view.take(data, now);
                 self.error = None;
             }
@@ -152,7 +152,7 @@ impl App {
 pub(super) struct View {
     pub(super) look: Look,
     /// The answer to the last look.
-    pub(super) data: Option<Data>,
+    pub(super) data: Data,
     /// When it arrived, since the start.
     pub(super) seen: Option<Duration>,
     /// The chosen line.
@@ -174,14 +174,29 @@ impl View {
 
     /// Takes what was found out. The chosen line stays with what it shows.
     fn take(&mut self, data: Data, now: Duration) {
-        let chosen = self.data.as_ref().and_then(|data| data.name_of(self.at));
-        let same =
-            chosen.and_then(|name| (0..data.len()).find(|at| data.name_of(*at).as_ref() == Some(&name)));
-        if let Data::Entries(page) = &data {
-            self.attached = page.topic.attached;
+        let chosen = self.name_of(self.at);
+        (self.data, self.seen) = (data, Some(now));
+        if let (Of::Entries(_), Some(topic)) = (&self.look.of, self.data.topics.first()) {
+            self.attached = topic.attached;
         }
-        (self.data, self.seen) = (Some(data), Some(now));
+        let same =
+            chosen.and_then(|name| (0..self.len()).find(|at| self.name_of(*at).as_ref() == Some(&name)));
         self.choose(same.unwrap_or(self.at));
+    }
+
+    /// What tells a line from all others.
+    fn name_of(&self, at: usize) -> Option<Vec<u8>> {
+        let Data { topics, listeners, entries, .. } = &self.data;
+        match self.look.of {
+            Of::Topics => topics.get(at).map(|topic| topic.name.clone().into_bytes()),
+            Of::Listeners => listeners.get(at).map(|report| report.id.clone().into_bytes()),
+            Of::Entries(state) => entries.get(at).map(|entry| {
+                let died = if state == EntryState::Dead { entry.at_ms } else { 0 };
+                let id = entry.id.map_or_else(String::new, |id| id.to_string());
+                [id.as_bytes(), &died.to_be_bytes(), &entry.key].concat()
+            }),
+            Of::Timer(_) => None,
+        }
     }
 
     /// Chooses this line, or the last.
@@ -191,33 +206,30 @@ impl View {
 
     /// Lines that can be chosen.
     pub(super) fn len(&self) -> usize {
-        self.data.as_ref().map_or(0, Data::len)
+        match self.look.of {
+            Of::Topics => self.data.topics.len(),
+            Of::Listeners => self.data.listeners.len(),
+            Of::Entries(_) => self.data.entries.len(),
+            Of::Timer(_) => self.data.why.as_ref().map_or(0, |why| why.timeline.len()),
+        }
     }
 
     pub(super) fn topic(&self) -> Option<&TopicRow> {
-        match self.data.as_ref()? {
-            Data::Topics(page) => page.rows.get(self.at),
-            Data::Entries(page) => Some(&page.topic),
-            _ => None,
-        }
+        self.data.topics.get(if self.look.of == Of::Topics { self.at } else { 0 })
     }
 
     /// The entry that actions concern: the chosen one, or the one that the whole screen is about.
     pub(super) fn entry(&self) -> Option<&Entry> {
-        match self.data.as_ref()? {
-            Data::Entries(page) => page.rows.get(self.at),
-            Data::Timer(why) => why.timer.as_ref().or(why.letters.first()),
-            _ => None,
+        match &self.data.why {
+            Some(why) => why.timer.as_ref().or(why.letters.first()),
+            None => self.data.entries.get(self.at),
         }
     }
 
     /// Returns whether the last look has found this letter.
     pub(super) fn shows(&self, letter: &Entry) -> bool {
-        match &self.data {
-            Some(Data::Entries(page)) => page.rows.contains(letter),
-            Some(Data::Timer(why)) => why.letters.contains(letter),
-            _ => false,
-        }
+        let letters = self.data.why.as_ref().map_or(&self.data.entries, |why| &why.letters);
+        letters.contains(letter)
     }
 
     /// The screens that Tab goes through, this one among them; none from a timer.
@@ -250,8 +262,8 @@ impl View {
 
     /// Shows the page behind this one, or the one before; whether there is one.
     pub(super) fn turn_page(&mut self, is_forth: bool) -> bool {
-        let next = || self.data.as_ref()?.next().cloned();
-        let Some(start) = (if is_forth { next() } else { self.before.pop() }) else { return false };
+        let start = if is_forth { self.data.next.take() } else { self.before.pop() };
+        let Some(start) = start else { return false };
         let left = std::mem::replace(&mut self.look.start, start);
         if is_forth {
             self.before.push(left);
@@ -263,12 +275,8 @@ impl View {
     /// What was shown is of something else now. How the topic is stays on the screen.
     fn forget(&mut self) {
         (self.at, self.seen) = (0, None);
-        match &mut self.data {
-            Some(Data::Entries(page)) => {
-                page.rows.clear();
-                (page.next, page.looked_at) = (None, 0);
-            }
-            data => *data = None,
-        }
+        let mut topics = std::mem::take(&mut self.data).topics;
+        topics.retain(|_| self.look.of != Of::Topics);
+        self.data.topics = topics;
     }
 }

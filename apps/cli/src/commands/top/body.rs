@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::app::{App, View};
-use super::desk::{Data, EntryPage, Of, TopicRow};
+use super::desk::{Data, Of, TopicRow};
 use super::grid::Kind::{Number, Text, Word};
 use super::grid::{Grid, LONGEST, NEVER, QUIET, Theme, named, width};
 use crate::output::{count, counted, lateness, moment, short, size, stalled};
@@ -19,22 +19,21 @@ const KEY: usize = 200;
 const TALL: u16 = 12;
 
 pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static>> {
-    let view = &app.view;
+    let (view, data) = (&app.view, &app.view.data);
     let mut lines = Vec::new();
-    if let Some(Data::Entries(page)) = &view.data {
-        lines.extend(facts(&page.topic, theme, room.width.into()));
+    if let (Of::Entries(_), Some(topic)) = (&view.look.of, view.topic()) {
+        lines.extend(facts(topic, theme, room.width.into()));
         // Where there is little room, one line says the most important.
         let shown = if room.height >= TALL { 3 } else { 1 };
         lines.truncate(shown.into());
         room.height = room.height.saturating_sub(shown);
     }
-    lines.extend(match (&view.look.of, &view.data) {
-        (Of::Timer(key), Some(Data::Timer(why))) => known(key, why, view.at, room),
+    lines.extend(match (&view.look.of, &data.why) {
+        (Of::Timer(key), Some(why)) => known(key, why, view.at, room),
         _ if view.len() == 0 => nothing(app, room),
-        (_, Some(Data::Topics(page))) => topics(&page.rows, theme).lines(view.at, theme, room),
-        (_, Some(Data::Listeners(reports))) => listeners(reports).lines(view.at, theme, room),
-        (Of::Entries(state), Some(Data::Entries(page))) => entries(page, *state).lines(view.at, theme, room),
-        _ => Vec::new(),
+        (Of::Listeners, _) => listeners(&data.listeners).lines(view.at, theme, room),
+        (Of::Entries(state), _) => entries(data, *state).lines(view.at, theme, room),
+        _ => topics(&data.topics, theme).lines(view.at, theme, room),
     });
     lines
 }
@@ -64,14 +63,14 @@ fn nothing(app: &App, room: Size) -> Vec<Line<'static>> {
 }
 
 fn none_of(what: &str, filter: &str, view: &View) -> String {
-    match &view.data {
-        _ if filter.is_empty() => format!("No {what}s."),
-        Some(Data::Entries(page)) if page.next.is_some() => {
-            let looked_at = counted(page.looked_at as u64, what);
-            format!("{looked_at} looked at, and none matches; n looks at those behind.")
-        }
-        _ => format!("No {what}s that match {}.", short(filter, KEY)),
+    if filter.is_empty() {
+        return format!("No {what}s.");
     }
+    if view.data.next.is_some() {
+        let looked_at = counted(view.data.all as u64, what);
+        return format!("{looked_at} looked at, and none matches; n looks at those behind.");
+    }
+    format!("No {what}s that match {}.", short(filter, KEY))
 }
 
 fn topics(topics: &[TopicRow], theme: Theme) -> Grid<'_, TopicRow> {
@@ -133,7 +132,7 @@ fn fault(report: &ListenerReport) -> Option<String> {
     report.handlers_stalled_ms.map(stalled).or_else(|| (!gaps.is_empty()).then(gap))
 }
 
-fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, Entry> {
+fn entries(data: &Data, state: EntryState) -> Grid<'_, Entry> {
     use EntryState::{Dead, Enrolled, Quarantined, Running};
     let (when, reason, attempts, lost) = match state {
         Running => ("LEASE ENDS", NEVER, (3, "ATTEMPT"), 6),
@@ -145,9 +144,10 @@ fn entries(page: &EntryPage, state: EntryState) -> Grid<'_, Entry> {
     // An enrolled key is looked at earlier than it expires.
     let at = |entry: &Entry| entry.deadline_ms.filter(|_| state == Enrolled).unwrap_or(entry.at_ms);
     let of_timers = |rank| if state == Enrolled { NEVER } else { rank };
-    Grid::of(&page.rows, |_| false)
+    let now_ms = data.now_ms.unwrap_or_default();
+    Grid::of(&data.entries, |_| false)
         .column((Text(24), 0, "KEY"), |entry| shown(&entry.key))
-        .column((Word, 1, when), |entry| relative(at(entry), page.now_ms))
+        .column((Word, 1, when), |entry| relative(at(entry), now_ms))
         .column((Word, 7, "AT"), |entry| moment(at(entry)))
         .column((Word, reason, "REASON"), reason_of)
         .column((Number, attempts.0, attempts.1), |entry| entry.attempt.to_string())
@@ -217,18 +217,17 @@ fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
 /// The most important fact about the chosen line.
 pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
     let view = &app.view;
-    match view.data.as_ref()? {
-        Data::Listeners(reports) => Some((fault(reports.get(view.at)?)?, theme.alarm())),
-        Data::Entries(page) if page.rows.get(view.at).is_some_and(|entry| !error_of(entry).is_empty()) => {
-            Some((short(error_of(&page.rows[view.at]), 400), Style::new()))
-        }
-        Data::Topics(_) | Data::Entries(_) => {
+    let error = view.entry().map(error_of).filter(|error| !error.is_empty());
+    match (&view.look.of, error) {
+        (Of::Timer(_), _) => None,
+        (Of::Listeners, _) => Some((fault(view.data.listeners.get(view.at)?)?, theme.alarm())),
+        (_, Some(error)) => Some((short(error, 400), Style::new())),
+        (_, None) => {
             let topic = view.topic().filter(|topic| !topic.said.is_empty())?;
             let standing = topic.standing;
             let style = if standing == TopicStanding::Fine { theme.alarm() } else { style(standing, theme) };
             Some((format!("{}: {}", topic.name, short(&topic.said, 400)), style))
         }
-        Data::Timer(_) => None,
     }
 }
 

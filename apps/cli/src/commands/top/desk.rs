@@ -67,13 +67,20 @@ pub(super) struct Start {
     pub(super) after: Option<Cursor>,
 }
 
-/// What it has found out.
-#[derive(Clone, Debug)]
-pub(super) enum Data {
-    Topics(TopicPage),
-    Listeners(Vec<ListenerReport>),
-    Entries(Box<EntryPage>),
-    Timer(Box<Why>),
+/// What it has found out. What it did not look at is empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Data {
+    /// A page of them, by name; or the one that the entries are of.
+    pub(super) topics: Vec<TopicRow>,
+    pub(super) listeners: Vec<ListenerReport>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) why: Option<Box<Why>>,
+    /// Topics that the filter lets pass, or entries that were looked at.
+    pub(super) all: usize,
+    /// Where the next page begins; none behind the last.
+    pub(super) next: Option<Start>,
+    /// The server's time, where it has said it.
+    pub(super) now_ms: Option<u64>,
 }
 
 /// A topic, in a line.
@@ -95,27 +102,6 @@ pub(super) struct TopicRow {
     pub(super) recent: Recent,
 }
 
-/// Some of the topics, by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct TopicPage {
-    pub(super) rows: Vec<TopicRow>,
-    /// Topics that the filter lets pass.
-    pub(super) matching: usize,
-    pub(super) next: Option<Start>,
-    /// The server's time; none where no topic was read.
-    pub(super) now_ms: Option<u64>,
-}
-
-/// A page of a topic's entries, and how the topic is.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct EntryPage {
-    pub(super) topic: TopicRow,
-    pub(super) rows: Vec<Entry>,
-    pub(super) next: Option<Start>,
-    pub(super) looked_at: usize,
-    pub(super) now_ms: u64,
-}
-
 /// What somebody wants to be done, and has agreed to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Act {
@@ -133,51 +119,6 @@ pub(super) enum Deed {
     },
     Pause(String),
     Resume,
-}
-
-impl Data {
-    /// The server's time, where it has said it.
-    pub(super) fn now_ms(&self) -> Option<u64> {
-        match self {
-            Self::Topics(page) => page.now_ms,
-            Self::Listeners(_) => None,
-            Self::Entries(page) => Some(page.now_ms),
-            Self::Timer(why) => Some(why.now_ms),
-        }
-    }
-
-    /// Lines that can be chosen.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Topics(page) => page.rows.len(),
-            Self::Listeners(reports) => reports.len(),
-            Self::Entries(page) => page.rows.len(),
-            Self::Timer(why) => why.timeline.len(),
-        }
-    }
-
-    /// What tells a line from all others.
-    pub(super) fn name_of(&self, at: usize) -> Option<Vec<u8>> {
-        match self {
-            Self::Topics(page) => page.rows.get(at).map(|row| row.name.clone().into_bytes()),
-            Self::Listeners(reports) => reports.get(at).map(|report| report.id.clone().into_bytes()),
-            Self::Entries(page) => page.rows.get(at).map(|row| {
-                let died = if row.state == EntryState::Dead { row.at_ms } else { 0 };
-                let id = row.id.map_or_else(String::new, |id| id.to_string());
-                [id.as_bytes(), &died.to_be_bytes(), &row.key].concat()
-            }),
-            Self::Timer(_) => None,
-        }
-    }
-
-    /// Where the next page begins; none behind the last.
-    pub(super) fn next(&self) -> Option<&Start> {
-        match self {
-            Self::Topics(page) => page.next.as_ref(),
-            Self::Entries(page) => page.next.as_ref(),
-            _ => None,
-        }
-    }
 }
 
 /// Looks and acts at the server. It keeps what makes the next look cheaper.
@@ -219,26 +160,31 @@ impl Desk {
         let mut kept = self.kept.lock().await;
         let Look { of, topic, filter, start } = look;
         Ok(match of {
-            Of::Topics => Data::Topics(self.topics(&filter, start.skip, &mut kept).await?),
-            Of::Listeners => Data::Listeners(self.console.listeners().await?),
+            Of::Topics => self.topics(&filter, start.skip, &mut kept).await?,
+            Of::Listeners => Data { listeners: self.console.listeners().await?, ..Data::default() },
             Of::Entries(state) => {
                 let filter = Filter::parse(filter.split_whitespace())?;
                 let topic = self.console.topic(&topic).await?;
                 let page = topic.filtered(state, &filter, start.after.as_ref(), PAGE, None).await?;
-                let topic = self.rows(&[topic], &mut kept.rates).await?.remove(0);
-                let next = page.next.map(|after| Start { after: Some(after), ..start });
-                let (rows, looked_at, now_ms) = (page.entries, page.looked_at, ms_of(page.now));
-                Data::Entries(Box::new(EntryPage { topic, rows, next, looked_at, now_ms }))
+                Data {
+                    topics: self.rows(&[topic], &mut kept.rates).await?,
+                    entries: page.entries,
+                    all: page.looked_at,
+                    next: page.next.map(|after| Start { after: Some(after), ..start }),
+                    now_ms: Some(ms_of(page.now)),
+                    ..Data::default()
+                }
             }
             Of::Timer(key) => {
                 let topic = self.console.topic(&topic).await?;
-                Data::Timer(Box::new(topic.why(&key, &self.console.listeners().await?).await?))
+                let why = topic.why(&key, &self.console.listeners().await?).await?;
+                Data { now_ms: Some(why.now_ms), why: Some(Box::new(why)), ..Data::default() }
             }
         })
     }
 
     /// A page of the topics whose names contain this. Those that cannot be read stand behind the others.
-    async fn topics(&self, containing: &str, skip: usize, kept: &mut Kept) -> keylapse::Result<TopicPage> {
+    async fn topics(&self, containing: &str, skip: usize, kept: &mut Kept) -> keylapse::Result<Data> {
         if kept.names.topics.len() <= MANY || kept.read.is_none_or(|read| read.elapsed() >= NOW_AND_THEN) {
             kept.names = self.console.registry().await?;
             kept.read = Some(Instant::now());
@@ -247,15 +193,15 @@ impl Desk {
         let known = topics.iter().filter(|topic| topic.name().contains(containing)).map(Ok);
         let unreadable = unreadable.iter().filter(|topic| topic.name.contains(containing)).map(Err);
         let all = known.chain(unreadable);
-        let matching = all.clone().count();
+        let count = all.clone().count();
         let page: Vec<Result<_, &UnreadableTopic>> = all.skip(skip).take(TOPICS).collect();
         let known: Vec<_> = page.iter().filter_map(|one| one.ok().cloned()).collect();
         let mut rows = if known.is_empty() { Vec::new() } else { self.rows(&known, &mut kept.rates).await? };
         let now_ms = rows.iter().map(|row| row.held.now_ms).max().filter(|now| *now > 0);
         rows.extend(page.iter().filter_map(|one| one.err()).map(TopicRow::from));
         let next = Start { skip: skip + TOPICS, after: None };
-        let next = (next.skip < matching).then_some(next);
-        Ok(TopicPage { rows, matching, next, now_ms })
+        let next = (next.skip < count).then_some(next);
+        Ok(Data { topics: rows, all: count, next, now_ms, ..Data::default() })
     }
 
     async fn rows(&self, topics: &[KnownTopic], rates: &mut Rates) -> keylapse::Result<Vec<TopicRow>> {

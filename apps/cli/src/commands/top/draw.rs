@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span, Text};
 
 use super::app::{App, Notice, Over, View};
 use super::body;
-use super::desk::{Data, Of};
+use super::desk::Of;
 pub(super) use super::grid::Theme;
 use super::grid::{CHOSEN, QUIET, STRONG, clip, named, width, wrap};
 use crate::output::{count, short, span, time_of_day};
@@ -170,21 +170,22 @@ fn position(view: &View, is_narrow: bool) -> String {
         _ if is_narrow => "/… ".to_owned(),
         filter => format!("/{}  ", clip(filter, 20)),
     };
-    let (at, all, more) = match (&view.look.of, &view.data) {
-        (_, Some(Data::Topics(page))) => {
-            let alarms = page.rows.iter().filter(|row| row.standing.is_alarm()).count();
-            let alarms = if alarms > 0 { format!("  {alarms} !") } else { String::new() };
-            ((view.look.start.skip + at).min(page.matching), page.matching, alarms)
-        }
-        (Of::Entries(_), data) => {
-            let has_more = data.as_ref().is_some_and(|data| data.next().is_some());
-            let page = view.before.len() + 1;
+    let data = &view.data;
+    let (at, all, more) = match view.look.of {
+        Of::Entries(_) => {
+            let (page, has_more) = (view.before.len() + 1, data.next.is_some());
             let is_shown = !is_narrow && (page > 1 || has_more);
             let page = if is_shown { format!("  page {page}") } else { String::new() };
             (at, view.len(), format!("{}{page}", if has_more { "+" } else { "" }))
         }
-        (_, Some(Data::Listeners(reports))) => (at, reports.len(), String::new()),
-        _ => return String::new(),
+        _ if view.seen.is_none() => return String::new(),
+        Of::Topics => {
+            let alarms = data.topics.iter().filter(|row| row.standing.is_alarm()).count();
+            let alarms = if alarms > 0 { format!("  {alarms} !") } else { String::new() };
+            ((view.look.start.skip + at).min(data.all), data.all, alarms)
+        }
+        Of::Listeners => (at, view.len(), String::new()),
+        Of::Timer(_) => return String::new(),
     };
     format!("{filter}{} of {}{more}", count(at as u64), count(all as u64))
 }

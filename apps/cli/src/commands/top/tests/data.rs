@@ -6,7 +6,7 @@ use keylapse::dead_letters::{DeadReason, FailedAttempt};
 use keylapse::fleet::{ListenerReport, NodeReport, TopicReport};
 use keylapse_console::{Entry, EntryState, Moment, Overview, Recent, TopicStanding, Why};
 
-use crate::commands::top::desk::{EntryPage, TopicPage, TopicRow};
+use crate::commands::top::desk::{Data, TopicRow};
 
 /// 2026-11-25T09:30:00Z.
 pub(super) const NOW: u64 = 1_795_599_000_000;
@@ -45,7 +45,7 @@ pub(super) fn busy() -> TopicRow {
     }
 }
 
-pub(super) fn topics() -> TopicPage {
+pub(super) fn topics() -> Data {
     let unserved = TopicRow {
         name: "mail.reminder".to_owned(),
         standing: TopicStanding::Unserved,
@@ -80,12 +80,8 @@ pub(super) fn topics() -> TopicPage {
         said: "it cannot be read: WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
         ..TopicRow::default()
     };
-    TopicPage {
-        rows: vec![paused, unserved, busy(), attached, unreadable],
-        matching: 5,
-        next: None,
-        now_ms: Some(NOW),
-    }
+    let topics = vec![paused, unserved, busy(), attached, unreadable];
+    Data { topics, all: 5, now_ms: Some(NOW), ..Data::default() }
 }
 
 pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> Entry {
@@ -104,11 +100,12 @@ fn failed(entry: Entry, attempt: u32, error: &str) -> Entry {
     failed
 }
 
-fn page(rows: Vec<Entry>) -> EntryPage {
-    EntryPage { topic: busy(), looked_at: rows.len(), rows, next: None, now_ms: NOW }
+fn page(entries: Vec<Entry>) -> Data {
+    let (topics, all) = (vec![busy()], entries.len());
+    Data { topics, all, entries, now_ms: Some(NOW), ..Data::default() }
 }
 
-pub(super) fn waiting() -> EntryPage {
+pub(super) fn waiting() -> Data {
     let ahead = |number: u64| {
         let key = format!("order:unpaid:{number}");
         entry(key.as_bytes(), EntryState::Waiting, NOW + number * 61_000)
@@ -118,7 +115,7 @@ pub(super) fn waiting() -> EntryPage {
     page([late, retried].into_iter().chain((1..30).map(ahead)).collect())
 }
 
-pub(super) fn dead() -> EntryPage {
+pub(super) fn dead() -> Data {
     let letter = |key: &[u8], at, reason, error: &str| {
         let mut letter = failed(entry(key, EntryState::Dead, at), 5, error);
         letter.reason = Some(reason);
@@ -132,7 +129,7 @@ pub(super) fn dead() -> EntryPage {
     ])
 }
 
-pub(super) fn none() -> EntryPage {
+pub(super) fn none() -> Data {
     page(Vec::new())
 }
 
@@ -143,9 +140,18 @@ fn moment(at_ms: u64, what: &str) -> Moment {
     moment
 }
 
+/// A look that has found this of a key, or these listeners.
+pub(super) fn of_key(why: Why) -> Data {
+    Data { now_ms: Some(NOW), why: Some(Box::new(why)), ..Data::default() }
+}
+
+pub(super) fn of_listeners(listeners: Vec<ListenerReport>) -> Data {
+    Data { listeners, ..Data::default() }
+}
+
 pub(super) fn timer() -> Why {
     let mut why = Why::default();
-    why.letters = vec![dead().rows.remove(0)];
+    why.letters = vec![dead().entries.remove(0)];
     why.timeline = vec![
         moment(NOW - 90_062_000, "first deadline"),
         moment(NOW - 90_061_000, "attempt 1 failed: timeout: no answer within 30s"),
@@ -161,7 +167,7 @@ pub(super) fn timer() -> Why {
 
 pub(super) fn retried() -> Why {
     let mut why = timer();
-    (why.timer, why.letters) = (Some(waiting().rows.remove(1)), Vec::new());
+    (why.timer, why.letters) = (Some(waiting().entries.remove(1)), Vec::new());
     why.timeline.pop();
     why.timeline.push(moment(NOW + 500_000, "attempt 3 is due"));
     why.next = "attempt 3 in 8m20s".to_owned();

@@ -5,7 +5,7 @@ use ratatui::style::Color;
 
 use super::{answer, app, at, data, drawn, press, screen, with_entries, with_topics};
 use crate::commands::top::app::App;
-use crate::commands::top::desk::{Data, Request, TopicPage};
+use crate::commands::top::desk::{Data, Request};
 
 /// A screen at three sizes.
 fn at_all_sizes(name: &str, app: &App) {
@@ -17,7 +17,7 @@ fn at_all_sizes(name: &str, app: &App) {
 fn with_timer(write: bool, timer: keylapse_console::Why) -> App {
     let mut app = with_entries(write, "jjd", data::dead());
     let asked = press(&mut app, "\n");
-    answer(&mut app, asked, Data::Timer(Box::new(timer)));
+    answer(&mut app, asked, data::of_key(timer));
     app
 }
 
@@ -52,7 +52,7 @@ fn timers() {
 fn listeners() {
     let mut app = with_topics(false);
     let asked = press(&mut app, "\t");
-    answer(&mut app, asked, Data::Listeners(data::listeners()));
+    answer(&mut app, asked, data::of_listeners(data::listeners()));
     press(&mut app, "j");
     at_all_sizes("listeners", &app);
 }
@@ -78,12 +78,12 @@ fn nothing() {
     let mut app = app(false);
     let asked = app.on_time(at(0));
     assert_snapshot!("before_the_first_answer", screen(&app, 60, 15));
-    answer(&mut app, asked, Data::Topics(TopicPage::default()));
+    answer(&mut app, asked, Data::default());
     assert_snapshot!("no_topics", screen(&app, 60, 15));
     assert_snapshot!("no_letters", screen(&with_entries(false, "jjd", data::none()), 60, 15));
     let mut app = with_topics(false);
     let asked = press(&mut app, "\t");
-    answer(&mut app, asked, Data::Listeners(Vec::new()));
+    answer(&mut app, asked, data::of_listeners(Vec::new()));
     assert_snapshot!("no_listeners", screen(&app, 60, 15));
 }
 
@@ -95,7 +95,7 @@ fn a_server_that_is_lost() {
     app.on_data(ticket, Err(error.to_owned()));
     let asked = app.on_time(at(75));
     at_all_sizes("lost", &app);
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     let back = screen(&app, 100, 24);
     assert!(back.contains("0s ago") && !back.contains("refused"), "{back}");
 }
@@ -115,7 +115,7 @@ fn a_terminal_that_is_too_small() {
 #[test]
 fn red_is_for_alarms_and_no_colour_is_no_colour() {
     let mut calm = data::topics();
-    calm.rows.retain(|topic| !topic.standing.is_alarm());
+    calm.topics.retain(|topic| !topic.standing.is_alarm());
     let mut app = with_topics(true);
     let reds = |app: &App, colours| {
         let buffer = drawn(app, colours, 100, 24).buffer().clone();
@@ -125,6 +125,6 @@ fn red_is_for_alarms_and_no_colour_is_no_colour() {
     let plain = drawn(&app, false, 100, 24).buffer().clone();
     assert!(plain.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
     let asked = press(&mut app, "r");
-    answer(&mut app, asked, Data::Topics(calm));
+    answer(&mut app, asked, calm);
     assert_eq!(reds(&app, true), 0);
 }

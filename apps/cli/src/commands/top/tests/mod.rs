@@ -46,15 +46,15 @@ fn answer(app: &mut App, asked: Option<Request>, data: Data) {
 fn with_topics(write: bool) -> App {
     let mut app = app(write);
     let asked = app.on_time(at(1));
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     app
 }
 
 /// One topic's entries, as a screen shows them that was opened by these keys.
-fn with_entries(write: bool, keys: &str, page: super::desk::EntryPage) -> App {
+fn with_entries(write: bool, keys: &str, page: Data) -> App {
     let mut app = with_topics(write);
     let asked = press(&mut app, keys);
-    answer(&mut app, asked, Data::Entries(Box::new(page)));
+    answer(&mut app, asked, page);
     app
 }
 

@@ -4,13 +4,13 @@ use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, data, press, screen, with_entries, with_topics};
-use crate::commands::top::desk::{Data, EntryPage, Request};
+use crate::commands::top::desk::{Data, Request};
 
 #[test]
 fn read_only_offers_nothing_and_says_so() {
     let mut timer = with_entries(false, "jjd", data::dead());
     let asked = press(&mut timer, "\n");
-    answer(&mut timer, asked, Data::Timer(Box::new(data::timer())));
+    answer(&mut timer, asked, data::of_key(data::timer()));
     let waiting = with_entries(false, "jj\n", data::waiting());
     for mut app in [with_topics(false), waiting, with_entries(false, "jjd", data::dead()), timer] {
         for key in ["R", "D", "C", "P"] {
@@ -38,8 +38,8 @@ fn anything_but_y_declines() {
 #[test]
 fn actions_are_offered_only_where_they_can_work() {
     let offered = |state| {
-        let rows = vec![data::entry(b"a", state, data::NOW)];
-        let app = with_entries(true, "jj\n", EntryPage { rows, ..data::none() });
+        let entries = vec![data::entry(b"a", state, data::NOW)];
+        let app = with_entries(true, "jj\n", Data { entries, ..data::none() });
         app.offers().into_iter().map(|offer| format!("{} {}", offer.key, offer.name)).collect::<Vec<_>>()
     };
     assert_eq!(offered(EntryState::Waiting), ["R run now", "C cancel", "P pause"]);
@@ -61,8 +61,8 @@ fn a_question_is_about_what_was_chosen_however_the_screen_changes() {
     press(&mut app, "D");
     let asked = app.on_time(super::at(60));
     let mut fewer = data::dead();
-    fewer.rows.remove(0);
-    answer(&mut app, asked, Data::Entries(Box::new(fewer)));
+    fewer.entries.remove(0);
+    answer(&mut app, asked, fewer);
     let Some(Request::Act(act)) = press(&mut app, "y") else { panic!("nothing is done") };
     assert!(format!("{act:?}").contains(&format!("{:?}", b"order:unpaid:7")), "{act:?}");
 }

@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, app, at, data, press, screen, with_entries, with_topics};
 use crate::commands::top::app::{App, Notice, Over};
-use crate::commands::top::desk::{Act, Answer, Data, Deed, Look, Of, Request, Start};
+use crate::commands::top::desk::{Act, Answer, Deed, Look, Of, Request, Start};
 
 fn looked(request: Option<Request>) -> Look {
     match request {
@@ -25,7 +25,7 @@ fn each_screen_asks_only_for_what_it_shows() {
     assert_eq!((look.topic.as_str(), look.of), ("order.unpaid", Of::Entries(EntryState::Waiting)));
     let asked = press(&mut app, "4");
     assert_eq!(looked(asked.clone()).of, Of::Entries(EntryState::Dead));
-    answer(&mut app, asked, Data::Entries(Box::new(data::dead())));
+    answer(&mut app, asked, data::dead());
     assert_eq!(looked(press(&mut app, "\n")).of, Of::Timer(b"order:unpaid:7".to_vec()));
     assert_eq!(looked(press(&mut app, "\u{1b}")).of, Of::Entries(EntryState::Dead));
     assert_eq!(looked(press(&mut app, "\u{1b}")).of, Of::Topics);
@@ -41,9 +41,9 @@ fn it_looks_as_often_as_it_was_told_and_never_twice_at_a_time() {
     assert!(asked.is_some());
     assert_eq!(app.on_time(at(9)), None, "the first is still under way");
     assert_eq!(press(&mut app, "r"), None, "so that another would be too much");
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     let asked = app.on_time(at(60));
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     assert_eq!(app.on_time(at(61)), None, "2 s are not over");
     assert!(app.wakes() <= at(62));
     assert!(app.on_time(at(62)).is_some());
@@ -54,7 +54,7 @@ fn a_look_that_takes_long_is_not_repeated_at_once() {
     let mut app = app(false);
     let asked = app.on_time(at(0));
     app.on_time(at(3));
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     assert_eq!(app.on_time(at(14)), None);
     let asked = app.on_time(at(15));
     let Some(Request::Look { ticket, .. }) = asked else { panic!("four times 3 s are over") };
@@ -68,7 +68,7 @@ fn nothing_is_said_of_entries_before_they_are_known() {
     let mut app = with_entries(false, "jj\n", data::waiting());
     let asked = press(&mut app, "4");
     assert!(screen(&app, 100, 24).contains("Looking…"));
-    answer(&mut app, asked, Data::Entries(Box::new(data::none())));
+    answer(&mut app, asked, data::none());
     assert!(screen(&app, 100, 24).contains("No dead letters."));
 }
 
@@ -88,7 +88,7 @@ fn an_answer_to_a_screen_that_was_left_counts_for_nothing() {
     let Some(Request::Look { ticket, .. }) = late else { panic!("no look") };
     app.on_data(ticket, Err("it is lost".to_owned()));
     assert_eq!(app.error, None);
-    answer(&mut app, asked, Data::Topics(data::topics()));
+    answer(&mut app, asked, data::topics());
     assert!(screen(&app, 100, 24).contains("mail.reminder"));
 }
 
@@ -98,8 +98,8 @@ fn the_chosen_line_stays_with_what_it_shows() {
     press(&mut app, "jj");
     let asked = press(&mut app, "r");
     let mut fewer = data::topics();
-    fewer.rows.remove(0);
-    answer(&mut app, asked, Data::Topics(fewer));
+    fewer.topics.remove(0);
+    answer(&mut app, asked, fewer);
     assert_eq!(app.view.at, 1);
     assert_eq!(app.view.topic().map(|topic| topic.name.as_str()), Some("order.unpaid"));
     press(&mut app, "G");
@@ -135,7 +135,7 @@ fn pages_are_turned_by_cursors_and_back() {
     assert_eq!(Some(looked(asked.clone()).start), page.next);
     assert_eq!(press(&mut app, "n"), None, "how it goes on is not known yet");
     assert_eq!(app.notice, None, "and nothing is said of it");
-    answer(&mut app, asked, Data::Entries(Box::new(data::none())));
+    answer(&mut app, asked, data::none());
     assert_eq!(press(&mut app, "n"), None);
     assert_eq!(looked(press(&mut app, "p")).start, Start::default());
     assert_eq!(press(&mut app, "p"), None);
@@ -147,7 +147,7 @@ fn a_letter_is_replayed_after_a_yes_and_the_screen_looks_again() {
     assert_eq!(press(&mut app, "R"), None);
     let asked = screen(&app, 100, 24);
     assert!(asked.contains("Replay 1 dead letter: order:unpaid:7 of order.unpaid?"), "{asked}");
-    let letter = data::dead().rows.remove(0);
+    let letter = data::dead().entries.remove(0);
     let (action, key) = (Action::Replay, letter.key.to_vec());
     let deed = Deed::Entry { action, key, letter: Some(Box::new(letter)) };
     let act = Act { topic: "order.unpaid".to_owned(), deed };
