@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use super::app::{App, View};
 use super::desk::{Data, Of, TopicRow};
 use super::grid::Kind::{Number, Text, Word};
-use super::grid::{Grid, LONGEST, NEVER, QUIET, Theme, named, width};
+use super::grid::{ALARM, Grid, LONGEST, NEVER, QUIET, WISH, named, width};
 use crate::output::{count, counted, lateness, moment, short, size, stalled};
 
 /// Bytes of a key that are shown.
@@ -18,11 +18,11 @@ const KEY: usize = 200;
 /// From this height on, there is room for three lines about a topic.
 const TALL: u16 = 12;
 
-pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static>> {
+pub(super) fn lines(app: &App, mut room: Size) -> Vec<Line<'static>> {
     let (view, data) = (&app.view, &app.view.data);
     let mut lines = Vec::new();
     if let (Of::Entries(_), Some(topic)) = (&view.look.of, view.topic()) {
-        lines.extend(facts(topic, theme, room.width.into()));
+        lines.extend(facts(topic, room.width.into()));
         // Where there is little room, one line says the most important.
         let shown = if room.height >= TALL { 3 } else { 1 };
         lines.truncate(shown.into());
@@ -31,9 +31,9 @@ pub(super) fn lines(app: &App, theme: Theme, mut room: Size) -> Vec<Line<'static
     lines.extend(match (&view.look.of, &data.why) {
         (Of::Timer(key), Some(why)) => known(key, why, view.at, room),
         _ if view.len() == 0 => nothing(app, room),
-        (Of::Listeners, _) => listeners(&data.listeners).lines(view.at, theme, room),
-        (Of::Entries(state), _) => entries(data, *state).lines(view.at, theme, room),
-        _ => topics(&data.topics, theme).lines(view.at, theme, room),
+        (Of::Listeners, _) => listeners(&data.listeners).lines(view.at, room),
+        (Of::Entries(state), _) => entries(data, *state).lines(view.at, room),
+        _ => topics(&data.topics).lines(view.at, room),
     });
     lines
 }
@@ -73,8 +73,8 @@ fn none_of(what: &str, filter: &str, view: &View) -> String {
     format!("No {what}s that match {}.", short(filter, KEY))
 }
 
-fn topics(topics: &[TopicRow], theme: Theme) -> Grid<'_, TopicRow> {
-    let standing = |topic: &TopicRow| Span::styled(topic.standing.as_str(), style(topic.standing, theme));
+fn topics(topics: &[TopicRow]) -> Grid<'_, TopicRow> {
+    let standing = |topic: &TopicRow| Span::styled(topic.standing.as_str(), style(topic.standing));
     let oldest = |held: &Overview| (held.undelivered > 0).then(|| brief(held.oldest_undelivered_ms));
     let running = |topic: &TopicRow| (topic.limit > 0).then(|| format!("{}/{}", topic.running, topic.limit));
     Grid::of(topics, |topic| topic.standing.is_alarm())
@@ -99,11 +99,11 @@ fn or_none(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn style(standing: TopicStanding, theme: Theme) -> Style {
+fn style(standing: TopicStanding) -> Style {
     match standing {
         TopicStanding::Fine => Style::new(),
-        TopicStanding::Paused => theme.wish(),
-        _ => theme.alarm(),
+        TopicStanding::Paused => WISH,
+        _ => ALARM,
     }
 }
 
@@ -172,7 +172,7 @@ fn shown(key: &[u8]) -> String {
 }
 
 /// How a topic is, in one line and another: as many facts as there is room for, the most important first.
-fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'static>; 3] {
+fn facts(topic: &TopicRow, columns: usize) -> [Line<'static>; 3] {
     let (held, recent) = (&topic.held, &topic.recent);
     let undelivered = match held.undelivered {
         0 => "none undelivered".to_owned(),
@@ -195,7 +195,7 @@ fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'static>; 3] {
         recent.late_p99_us.map(|us| format!("p99 {}", lateness(us))),
         Some(short(&topic.pattern, 200)),
     ];
-    let standing = Span::styled(format!("   {}", topic.standing.as_str()), style(topic.standing, theme));
+    let standing = Span::styled(format!("   {}", topic.standing.as_str()), style(topic.standing));
     let first = beside(first, columns.saturating_sub(standing.width()));
     let second = beside(second.into_iter().flatten(), columns.saturating_sub(1));
     let second = Line::styled(format!(" {second}"), QUIET);
@@ -215,17 +215,17 @@ fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
 }
 
 /// The most important fact about the chosen line.
-pub(super) fn remark(app: &App, theme: Theme) -> Option<(String, Style)> {
+pub(super) fn remark(app: &App) -> Option<(String, Style)> {
     let view = &app.view;
     let error = view.entry().map(error_of).filter(|error| !error.is_empty());
     match (&view.look.of, error) {
         (Of::Timer(_), _) => None,
-        (Of::Listeners, _) => Some((fault(view.data.listeners.get(view.at)?)?, theme.alarm())),
+        (Of::Listeners, _) => Some((fault(view.data.listeners.get(view.at)?)?, ALARM)),
         (_, Some(error)) => Some((short(error, 400), Style::new())),
         (_, None) => {
             let topic = view.topic().filter(|topic| !topic.said.is_empty())?;
             let standing = topic.standing;
-            let style = if standing == TopicStanding::Fine { theme.alarm() } else { style(standing, theme) };
+            let style = if standing == TopicStanding::Fine { ALARM } else { style(standing) };
             Some((format!("{}: {}", topic.name, short(&topic.said, 400)), style))
         }
     }

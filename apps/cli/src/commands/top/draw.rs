@@ -5,14 +5,13 @@ use std::time::Duration;
 use keylapse_console::EntryState;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 
-use super::app::{App, Notice, Over, View};
+use super::app::{App, Over, View};
 use super::body;
 use super::desk::Of;
-pub(super) use super::grid::Theme;
-use super::grid::{CHOSEN, QUIET, STRONG, clip, named, width, wrap};
+use super::grid::{ALARM, CHOSEN, QUIET, STRONG, WISH, clip, named, width, wrap};
 use crate::output::{count, short, span, time_of_day};
 
 /// What there has to be room for.
@@ -50,7 +49,7 @@ const KEYS: [(&str, &str); 19] = [
     ("P", "pause or resume the topic"),
 ];
 
-pub(super) fn draw(app: &App, theme: Theme, frame: &mut Frame<'_>) {
+pub(super) fn draw(app: &App, colours: bool, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("keylapse top needs {} columns and {} lines; q quits", LEAST.0, LEAST.1);
@@ -58,19 +57,22 @@ pub(super) fn draw(app: &App, theme: Theme, frame: &mut Frame<'_>) {
         return frame.render_widget(Text::from_iter(lines), area);
     }
     let columns = usize::from(area.width);
-    let foot = foot(app, theme, area);
+    let foot = foot(app, area);
     let gap = u16::from(area.height >= TALL);
     let below = Constraint::Length(foot.len() as u16);
     let parts = [1, 1, gap].map(Constraint::Length).into_iter().chain([Constraint::Fill(1), below]);
     let [above, tabs, _, middle, below] = Layout::vertical(parts).areas(area);
-    both_sides(status(app, theme, columns), frame, above);
+    both_sides(status(app, columns), frame, above);
     both_sides(place(&app.view, columns), frame, tabs);
     let lines = match app.over {
         Some(Over::Help(from)) => help(from, middle),
-        _ => body::lines(app, theme, middle.as_size()),
+        _ => body::lines(app, middle.as_size()),
     };
     frame.render_widget(Text::from(lines), middle);
     frame.render_widget(Text::from(foot), below);
+    if !colours {
+        frame.buffer_mut().content.iter_mut().for_each(|cell| _ = cell.set_fg(Color::Reset));
+    }
 }
 
 fn both_sides((left, right): (Line<'_>, Line<'_>), frame: &mut Frame<'_>, area: Rect) {
@@ -79,13 +81,13 @@ fn both_sides((left, right): (Line<'_>, Line<'_>), frame: &mut Frame<'_>, area: 
 }
 
 /// The server, the namespace, whether one can act, the server's time, and the age of what is shown.
-fn status(app: &App, theme: Theme, columns: usize) -> (Line<'static>, Line<'static>) {
+fn status(app: &App, columns: usize) -> (Line<'static>, Line<'static>) {
     let mode = match app.setting.write {
-        true => Span::styled("can write", theme.wish()),
+        true => Span::styled("can write", WISH),
         false => Span::styled("read-only", QUIET),
     };
     let mut left = Line::from(vec![Span::styled(" keylapse", STRONG)]);
-    let mut right = Line::from(vec![mode, Span::raw("  "), age(app, theme), Span::raw(" ")]);
+    let mut right = Line::from(vec![mode, Span::raw("  "), age(app), Span::raw(" ")]);
     let names = [(&app.setting.server, 8), (&app.setting.namespace, 1)];
     let needed: usize = names.iter().map(|(name, _)| width(name) + 2).sum();
     let needed = left.width() + needed + right.width() + 2;
@@ -103,15 +105,15 @@ fn status(app: &App, theme: Theme, columns: usize) -> (Line<'static>, Line<'stat
     (left, right)
 }
 
-fn age(app: &App, theme: Theme) -> Span<'static> {
+fn age(app: &App) -> Span<'static> {
     let since = |then: Duration| app.now.saturating_sub(then);
     let waits = app.asked.map_or(Duration::ZERO, since);
     let seconds = |time: Duration| span(time.as_secs() * 1000).replace("0ms", "0s");
     match app.view.seen.map(since).map(seconds) {
-        Some(age) if app.error.is_some() => Span::styled(format!("{age} old"), theme.alarm()),
-        Some(age) if waits >= SLOW => Span::styled(format!("{age} old"), theme.wish()),
+        Some(age) if app.error.is_some() => Span::styled(format!("{age} old"), ALARM),
+        Some(age) if waits >= SLOW => Span::styled(format!("{age} old"), WISH),
         Some(age) => Span::raw(format!("{age} ago")),
-        None if waits >= SLOW => Span::styled(format!("no answer for {}", seconds(waits)), theme.wish()),
+        None if waits >= SLOW => Span::styled(format!("no answer for {}", seconds(waits)), WISH),
         None => Span::styled("looking…", QUIET),
     }
 }
@@ -203,28 +205,26 @@ fn help(from: usize, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// The lines below: what is asked or has to be said, and which keys do what.
-fn foot(app: &App, theme: Theme, area: Rect) -> Vec<Line<'static>> {
+fn foot(app: &App, area: Rect) -> Vec<Line<'static>> {
     let most = if area.height < TALL { MOST.min(usize::from(area.height) / 4) } else { MOST };
-    let (text, style) = message(app, theme).unwrap_or_default();
+    let (text, style) = message(app).unwrap_or_default();
     let columns = usize::from(area.width).saturating_sub(1);
     let lines = named(" ", Style::new(), &text, columns, most.max(1)).into_iter();
     lines.map(|line| line.style(style)).chain([hints(app, usize::from(area.width))]).collect()
 }
 
 /// What has to be said now, with how it looks: the most urgent of all.
-fn message(app: &App, theme: Theme) -> Option<(String, Style)> {
-    let over = match &app.over {
-        Some(Over::Question(offer)) => Some((format!("{} y/N", offer.question), theme.wish().patch(STRONG))),
-        Some(Over::Line(line)) => Some((line.shown(), STRONG)),
-        _ => None,
-    };
-    let notice =
-        |Notice { text, is_bad }: &Notice| (short(text, 400), if *is_bad { theme.alarm() } else { STRONG });
-    let notice = || app.notice.as_ref().map(notice);
-    let error = || app.error.as_ref().map(|error| (short(error, 400), theme.alarm()));
-    let acting = || app.is_acting.then(|| ("being done…".to_owned(), theme.wish()));
-    let remark = || body::remark(app, theme).filter(|_| app.over.is_none());
-    over.or_else(notice).or_else(error).or_else(acting).or_else(remark)
+fn message(app: &App) -> Option<(String, Style)> {
+    let shown = |text, style| Some((short(text, 400), style));
+    match (&app.over, &app.notice, &app.error) {
+        (Some(Over::Question(offer)), ..) => Some((format!("{} y/N", offer.question), WISH.patch(STRONG))),
+        (Some(Over::Line(line)), ..) => Some((line.shown(), STRONG)),
+        (_, Some(notice), _) => shown(&notice.text, if notice.is_bad { ALARM } else { STRONG }),
+        (_, _, Some(error)) => shown(error, ALARM),
+        _ if app.is_acting => Some(("being done…".to_owned(), WISH)),
+        (None, ..) => body::remark(app),
+        (Some(Over::Help(_)), ..) => None,
+    }
 }
 
 /// The keys, as many as there is room for: the dangerous ones first, as nobody knows them by heart.

@@ -14,26 +14,9 @@ pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Colours: red is an alarm and nothing else, yellow is what somebody has wished for or is being asked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Theme {
-    /// Whether colours are wanted.
-    pub(super) colours: bool,
-}
-
-impl Theme {
-    pub(super) fn alarm(self) -> Style {
-        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
-    }
-
-    pub(super) fn wish(self) -> Style {
-        self.coloured(Color::Yellow)
-    }
-
-    fn coloured(self, colour: Color) -> Style {
-        if self.colours { Style::new().fg(colour) } else { Style::new() }
-    }
-}
+// Red is an alarm and nothing else, yellow is what somebody has wished for or is being asked.
+pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+pub(super) const WISH: Style = Style::new().fg(Color::Yellow);
 
 /// Columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
@@ -152,7 +135,7 @@ impl<'a, R> Grid<'a, R> {
     }
 
     /// The rows around the chosen one. Screens are turned whole, so that lines stand still while one goes through them.
-    pub(super) fn lines(mut self, chosen: usize, theme: Theme, room: Size) -> Vec<Line<'static>> {
+    pub(super) fn lines(mut self, chosen: usize, room: Size) -> Vec<Line<'static>> {
         self.fit(usize::from(room.width).saturating_sub(GUTTER.len()));
         let page = usize::from(room.height).saturating_sub(1).max(1);
         let line = |gutter: [Span<'static>; 2], at: usize| {
@@ -161,7 +144,7 @@ impl<'a, R> Grid<'a, R> {
         };
         let mut lines = vec![line([GUTTER.into(), "".into()], 0).style(QUIET)];
         for (at, row) in self.rows.iter().enumerate().skip(chosen / page * page).take(page) {
-            let alarm = if (self.is_alarm)(row) { Span::styled("! ", theme.alarm()) } else { "  ".into() };
+            let alarm = if (self.is_alarm)(row) { Span::styled("! ", ALARM) } else { "  ".into() };
             lines.push(match at == chosen {
                 true => line([">".into(), alarm], at + 1).patch_style(CHOSEN),
                 false => line([" ".into(), alarm], at + 1),

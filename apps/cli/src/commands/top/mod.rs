@@ -25,7 +25,6 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use self::app::{App, Setting};
 use self::desk::{Answer, Desk, Request};
-use self::draw::Theme;
 use crate::args::Connect;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -63,7 +62,7 @@ pub(crate) async fn run(connect: &Connect, args: &Args, out: &Output) -> Result<
     let console = connect.console().await?;
     let (server, namespace) = (server(&connect.url), console.namespace().to_owned());
     let app = App::new(Setting { server, namespace, write: args.write, every: args.every });
-    show(app, Desk::new(console), Theme { colours: out.has_colours() }).await?;
+    show(app, Desk::new(console), out.has_colours()).await?;
     Ok(Exit::Fine)
 }
 
@@ -96,7 +95,7 @@ impl Drop for Screen {
 }
 
 /// Shows the screen until somebody quits, the terminal is gone or the program is to end.
-async fn show(mut app: App, desk: Desk, theme: Theme) -> std::io::Result<()> {
+async fn show(mut app: App, desk: Desk, colours: bool) -> std::io::Result<()> {
     let end = crate::signals::to_end();
     tokio::pin!(end);
     let mut screen = Screen(ManuallyDrop::new(ratatui::try_init()?));
@@ -104,7 +103,7 @@ async fn show(mut app: App, desk: Desk, theme: Theme) -> std::io::Result<()> {
     let mut tasks = Tasks { desk: Arc::new(desk), all: JoinSet::new(), look: None };
     while !app.is_over {
         tasks.start(app.on_time(started.elapsed()));
-        if screen.0.draw(|frame| draw::draw(&app, theme, frame)).is_err() {
+        if screen.0.draw(|frame| draw::draw(&app, colours, frame)).is_err() {
             // The terminal is gone, and whoever sat there with it.
             break;
         }

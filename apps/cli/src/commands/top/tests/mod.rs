@@ -13,7 +13,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::app::{App, Setting};
 use super::desk::{Data, Request};
-use super::draw::{Theme, draw};
+use super::draw::draw;
 
 fn app(write: bool) -> App {
     let (server, namespace) = ("127.0.0.1:6379".to_owned(), "keylapse".to_owned());
@@ -65,6 +65,6 @@ fn screen(app: &App, width: u16, height: u16) -> String {
 
 fn drawn(app: &App, colours: bool, width: u16, height: u16) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(app, Theme { colours }, frame)).unwrap();
+    terminal.draw(|frame| draw(app, colours, frame)).unwrap();
     terminal.backend().clone()
 }
