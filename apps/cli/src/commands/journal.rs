@@ -3,7 +3,7 @@
 use keylapse_console::{Console, JournalEntry, text};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, moment, short};
+use crate::output::{Column, Output, Table, moment, or_none, short};
 
 /// Entries of one page.
 const PAGE: u64 = 500;
@@ -54,7 +54,7 @@ fn show(entries: &[JournalEntry], out: &mut Output) -> Result<(), Failed> {
             moment(entry.ended_ms),
             outcome,
             entry.attempt.to_string(),
-            entry.deadline_ms.map_or_else(|| "-".to_owned(), moment),
+            or_none(entry.deadline_ms.map(moment)),
         ]);
     }
     out.table(&table)

@@ -8,7 +8,7 @@ use keylapse_console::{Console, Status};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, short};
+use crate::output::{Column, Output, Table, count, or_none, short};
 
 pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
     let listeners = console.reports().await?;
@@ -120,17 +120,16 @@ fn hosts_table(lines: &[Line<'_>]) -> Table {
         Text("LAST ANSWER"),
         Text("LAST ERROR"),
     ]);
-    let or_none =
-        |text: &Option<String>| text.as_ref().map_or_else(|| "-".to_owned(), |text| short(text, 200));
+    let shown = |text: &Option<String>| or_none(text.as_ref().map(|text| short(text, 200)));
     for Line { topic, host } in lines {
         table.row([
             short(topic, 60),
             short(&host.name, 255),
             host.state.as_str().to_owned(),
             count(host.failures.into()),
-            host.retry_in_ms.map_or_else(|| "-".to_owned(), brief),
-            or_none(&host.last_answer),
-            or_none(&host.last_error),
+            or_none(host.retry_in_ms.map(brief)),
+            shown(&host.last_answer),
+            shown(&host.last_error),
         ]);
     }
     table

@@ -4,7 +4,7 @@ use keylapse_console::words::{brief, percent};
 use keylapse_console::{Console, Recent, Registry, Status, TopicStanding};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, counted, lateness, short};
+use crate::output::{Column, Output, Table, count, counted, lateness, or_none, short};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -78,10 +78,9 @@ fn table(status: &Status) -> Table {
     ]);
     for topic in &status.topics {
         let held = &topic.overview;
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let oldest = or_none((held.undelivered > 0).then(|| brief(held.oldest_undelivered_ms)));
         let failing = |of: &Option<Recent>| or_none(of.as_ref().and_then(Recent::failing).map(percent));
-        let enrolled = if topic.topic.is_attached() { count(held.enrolled) } else { "-".to_owned() };
+        let enrolled = or_none(topic.topic.is_attached().then(|| count(held.enrolled)));
         table.row([
             short(topic.topic.name(), 60),
             topic.standing().as_str().to_owned(),

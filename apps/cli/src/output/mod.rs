@@ -23,6 +23,11 @@ use crate::exit::{Exit, Failed};
 /// The version of the lines of JSON.
 const VERSION: u32 = 1;
 
+/// A text, or what stands in its place where there is none.
+pub(crate) fn or_none(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Where results go.
 pub(crate) struct Output {
     json: bool,

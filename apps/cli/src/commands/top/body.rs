@@ -11,7 +11,7 @@ use super::app::{App, View};
 use super::desk::{Data, Of, TopicRow};
 use super::grid::Kind::{Number, Text, Word};
 use super::grid::{ALARM, Grid, LONGEST, NEVER, QUIET, WISH, named, width};
-use crate::output::{count, counted, lateness, moment, short, size, stalled};
+use crate::output::{count, counted, lateness, moment, or_none, short, size, stalled};
 
 /// Bytes of a key that are shown.
 const KEY: usize = 200;
@@ -93,10 +93,6 @@ fn topics(topics: &[TopicRow]) -> Grid<'_, TopicRow> {
         .column((Number, 10, "P99 LATE"), |topic| or_none(topic.recent.late_p99_us.map(lateness)))
         .column((Number, 5, "DEAD"), |topic| count(topic.held.dead))
         .column((Number, 13, "LISTENERS"), |topic| topic.listeners.to_string())
-}
-
-fn or_none(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
 }
 
 fn style(standing: TopicStanding) -> Style {
