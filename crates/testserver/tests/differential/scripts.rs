@@ -52,7 +52,10 @@ async fn history(pair: &mut Pair, scripts: &[Script], random: &mut Random) {
         let mut call = vec![b"EVALSHA".to_vec(), sha.into_bytes(), keys.len().to_string().into_bytes()];
         call.extend(keys);
         call.extend(args);
-        pair.same_or_note(&call).await;
+        match &*script.name {
+            "reports" => pair.same_in_any_order_or_note(&call).await,
+            _ => pair.same_or_note(&call).await,
+        }
         if step % 10 == 9 {
             compare(pair, scripts).await;
         }
