@@ -69,7 +69,7 @@ async fn many_who_ask_at_once_cost_the_server_one_look() {
 #[tokio::test]
 async fn each_metric_of_board_and_rules_is_there() {
     let read = |path: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
     let shop = Shop::open().await;
