@@ -134,16 +134,15 @@ impl Settler {
             else {
                 continue;
             };
-            match (&settle.end, reply) {
-                (End::Release, _) => {}
+            let attempt = match (&settle.end, reply) {
+                (End::Release, _) => continue,
                 (End::Retry { attempt, .. } | End::Snooze { attempt, .. }, SettleReply::Settled(_)) => {
-                    triggers.push(trigger(&settle.held, *attempt, deadline));
+                    *attempt
                 }
                 // What waits now is another arming.
-                (End::Retry { .. } | End::Snooze { .. } | End::Again { .. } | End::Dead { .. }, _) => {
-                    triggers.push(trigger(&settle.held, 1, deadline));
-                }
-            }
+                (End::Retry { .. } | End::Snooze { .. } | End::Again { .. } | End::Dead { .. }, _) => 1,
+            };
+            triggers.push(trigger(&settle.held, attempt, deadline));
         }
         triggers
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::{Intervention, Request};
+use crate::{Intervention, Reply, Request, Server};
 
 /// Which calls were made, and which are to fail. Clones share it. A [`Server::intercept`](crate::Server::intercept) passes
 /// each request to [`arrived`](Self::arrived).
@@ -32,9 +32,17 @@ pub enum Fault {
 }
 
 impl Calls {
-    /// An empty book that knows these scripts by their hashes.
-    pub fn of_scripts(scripts: impl IntoIterator<Item = (String, &'static str)>) -> Self {
-        Self { scripts: Arc::new(scripts.into_iter().collect()), book: Arc::default() }
+    /// Loads scripts, each a name and a text, and returns an empty book that knows them by their hashes. So a call that
+    /// is counted or fails is never one that only finds its script missing.
+    pub fn of_scripts<T: AsRef<[u8]>>(
+        server: &Server,
+        scripts: impl IntoIterator<Item = (&'static str, T)>,
+    ) -> Self {
+        let load = |(name, text): (_, T)| match server.command([&b"SCRIPT"[..], b"LOAD", text.as_ref()]) {
+            Reply::Bulk(hash) => (String::from_utf8_lossy(&hash).into_owned(), name),
+            other => panic!("the script {name} is not loaded: {other:?}"),
+        };
+        Self { scripts: Arc::new(scripts.into_iter().map(load).collect()), book: Arc::default() }
     }
 
     /// Lets the next `times` calls of this name fail, after those that were to fail before.

@@ -17,7 +17,7 @@ use crate::output::{ms_of, short};
 const PAGE: usize = 100;
 /// Topics of a page.
 const TOPICS: usize = 200;
-/// Where there are more topics than this, their names are read anew only now and then.
+/// With more topics than this, the desk reads their names only now and then.
 const MANY: usize = 1000;
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 
@@ -39,13 +39,13 @@ pub(super) enum Answer {
     Act(Notice),
 }
 
-/// What one look at the server has to find out.
+/// A question that one look at the server answers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Look {
     pub(super) of: Of,
     /// The topic that all of it is of; empty where there are several.
     pub(super) topic: String,
-    /// Of topics a part of their names; of entries what they have to match.
+    /// A part of topics' names, or conditions that entries match.
     pub(super) filter: String,
     pub(super) start: Start,
 }
@@ -67,7 +67,7 @@ pub(super) struct Start {
     pub(super) after: Option<Cursor>,
 }
 
-/// What it has found out. What it did not look at is empty.
+/// The answer of one look. Fields of other subjects are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     /// A page of them, by name; or the one that the entries are of.
@@ -102,7 +102,7 @@ pub(super) struct TopicRow {
     pub(super) recent: Recent,
 }
 
-/// What somebody wants to be done, and has agreed to.
+/// An action that the operator has confirmed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Act {
     pub(super) topic: String,
