@@ -45,6 +45,26 @@ fn the_book_has_each_page_of_docs_exactly_once() {
     assert_eq!(listed, pages, "what docs/SUMMARY.md lists, and what there is");
 }
 
+/// A reader types them in a clone of the repository, or in a project that lies in the same folder as the clone.
+#[test]
+fn each_package_that_a_page_names_by_its_folder_is_there() {
+    let root = root();
+    let pages = [markdown_in(&root), markdown_in(&root.join("docs"))].concat();
+    let named = |text: &str, before: &str| {
+        let rest = text.split(before).skip(1);
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | ')');
+        rest.filter_map(|rest| rest.split(ends).next().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let folders = pages.iter().flat_map(|page| {
+        let text = read(page);
+        [named(&text, "cargo install --path "), named(&text, "path = \"../keylapse/")].concat()
+    });
+    let (there, missing): (Vec<_>, Vec<_>) =
+        folders.partition(|folder| root.join(folder).join("Cargo.toml").exists());
+    assert_eq!(missing, [""; 0], "folders without a package");
+    assert!(there.len() > 3, "{} folders were found", there.len());
+}
+
 #[test]
 fn each_program_of_the_book_is_compiled() {
     let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("apps/web/src/lib.rs"));

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::servers::process::{Home, Port, Process};
-use crate::servers::{ask, failed};
 use keylapse::Result;
 use keylapse_connection::lock::lock;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::servers::process::{Home, Port, Process};
+use crate::servers::{ask, failed, server};
 
 /// How long a server may take to start.
 const READY: Duration = Duration::from_secs(20);
@@ -29,6 +31,48 @@ impl Plan {
     /// Whether it has a certificate: then it is called over TLS, by its like too.
     fn speaks_tls(&self) -> bool {
         self.config.iter().any(|line| line.starts_with("tls-cert-file "))
+    }
+}
+
+/// What the servers of a group have in common, as its builder is told.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// The flags of `notify-keyspace-events`.
+    pub(super) notifications: String,
+    /// More lines of the configuration; they override others.
+    pub(super) config: Vec<String>,
+    /// The one that is found, unless one is given.
+    pub(super) binary: Option<PathBuf>,
+    /// Of the default user; none if there is none.
+    pub(super) password: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { notifications: "Ex".to_owned(), config: Vec::new(), binary: None, password: None }
+    }
+}
+
+impl Settings {
+    /// For servers that keep nothing on disk, and have these lines of the group's own.
+    pub(super) fn plan(&self, kind: Kind, own: Vec<String>) -> Result<Plan> {
+        let fixed = ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
+        let mut config: Vec<String> = fixed.map(str::to_owned).into();
+        config.extend(own);
+        config.push(format!("notify-keyspace-events \"{}\"", self.notifications));
+        let password = self.password.as_ref();
+        config.extend(
+            password.into_iter().flat_map(|password| {
+                ["requirepass", "masterauth"].map(|name| format!("{name} \"{password}\""))
+            }),
+        );
+        config.extend(self.config.iter().cloned());
+        Ok(Plan {
+            binary: server::or_found(self.binary.as_ref())?,
+            config,
+            password: password.cloned(),
+            kind,
+        })
     }
 }
 
@@ -98,7 +142,8 @@ impl Instance {
 
     /// Where its default user connects.
     pub(super) fn url(&self) -> String {
-        let password = self.password().map(|word| format!(":{}@", in_url(word))).unwrap_or_default();
+        let encoded = self.password().map(|password| utf8_percent_encode(password, NON_ALPHANUMERIC));
+        let password = encoded.map(|password| format!(":{password}@")).unwrap_or_default();
         format!("redis://{password}127.0.0.1:{}/", self.port())
     }
 
@@ -223,12 +268,4 @@ impl Ports {
         let tls = plan.speaks_tls().then(Port::free).transpose()?;
         Ok(Self { data: Port::free()?, bus, tls })
     }
-}
-
-/// A password as it is written in a URL.
-fn in_url(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    word.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }

@@ -7,8 +7,8 @@ use futures::future::try_join_all;
 
 use crate::servers::cluster::view::View;
 use crate::servers::cluster::{Cluster, view};
-use crate::servers::instance::{Kind, Plan};
-use crate::servers::{Node, bounded, failed, server, until};
+use crate::servers::instance::{Kind, Plan, Settings};
+use crate::servers::{Node, bounded, failed, until};
 use keylapse::Result;
 
 /// Settings for a cluster that is about to be started; see [`Cluster::builder`].
@@ -18,10 +18,7 @@ pub struct ClusterBuilder {
     pub(super) primaries: usize,
     pub(super) replicas_each: usize,
     node_timeout: Duration,
-    notifications: String,
-    config: Vec<String>,
-    binary: Option<PathBuf>,
-    password: Option<String>,
+    nodes: Settings,
     pub(super) host: Option<String>,
 }
 
@@ -31,10 +28,7 @@ impl ClusterBuilder {
             primaries: 3,
             replicas_each: 1,
             node_timeout: Duration::from_secs(2),
-            notifications: "Ex".to_owned(),
-            config: Vec::new(),
-            binary: None,
-            password: None,
+            nodes: Settings::default(),
             host: None,
         }
     }
@@ -60,26 +54,26 @@ impl ClusterBuilder {
 
     /// The flags of `notify-keyspace-events`. Default: `Ex`.
     pub fn notifications(mut self, flags: &str) -> Self {
-        flags.clone_into(&mut self.notifications);
+        flags.clone_into(&mut self.nodes.notifications);
         self
     }
 
     /// One more line for the configuration of each node, as it stands in `redis.conf`: `appendonly
     /// yes`, or `user app on >secret ~app:* +@all`. It overrides lines before it.
     pub fn config(mut self, line: &str) -> Self {
-        self.config.push(line.to_owned());
+        self.nodes.config.push(line.to_owned());
         self
     }
 
     /// The server to run, instead of that of [`Server`](crate::Server).
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
-        self.binary = Some(path.into());
+        self.nodes.binary = Some(path.into());
         self
     }
 
     /// The password of the default user on all nodes. Default: none.
     pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
+        self.nodes.password = Some(password.to_owned());
         self
     }
 
@@ -108,34 +102,17 @@ impl ClusterBuilder {
     }
 
     pub(super) fn plan(&self) -> Result<Plan> {
-        let binary = server::or_found(self.binary.as_ref())?;
-        let config = self.lines();
-        Ok(Plan { binary, config, password: self.password.clone(), kind: Kind::ClusterNode })
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = [
-            "save \"\"",
-            "appendonly no",
-            "cluster-enabled yes",
+        let mut own = vec![
+            "cluster-enabled yes".to_owned(),
             // A test says who is whose replica.
-            "cluster-allow-replica-migration no",
-            "repl-diskless-sync yes",
-            "repl-diskless-sync-delay 0",
-        ]
-        .map(str::to_owned)
-        .into();
-        lines.push(format!("cluster-node-timeout {}", self.node_timeout.as_millis()));
-        lines.push(format!("notify-keyspace-events \"{}\"", self.notifications));
-        if let Some(password) = &self.password {
-            lines.extend(["requirepass", "masterauth"].map(|name| format!("{name} \"{password}\"")));
-        }
+            "cluster-allow-replica-migration no".to_owned(),
+            format!("cluster-node-timeout {}", self.node_timeout.as_millis()),
+        ];
         if let Some(host) = &self.host {
-            lines.push(format!("cluster-announce-hostname {host}"));
-            lines.push("cluster-preferred-endpoint-type hostname".to_owned());
+            own.push(format!("cluster-announce-hostname {host}"));
+            own.push("cluster-preferred-endpoint-type hostname".to_owned());
         }
-        lines.extend(self.config.iter().cloned());
-        lines
+        self.nodes.plan(Kind::ClusterNode, own)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use crate::servers::instance::{Kind, Plan};
+use crate::servers::instance::{Kind, Plan, Settings};
 use crate::servers::sentinel::SentinelGroup;
 use crate::servers::{Node, bounded, server, until};
 use keylapse::Result;
@@ -20,11 +20,8 @@ pub struct SentinelGroupBuilder {
     down_after: Duration,
     failover_timeout: Duration,
     pub(super) keeps_pace: bool,
-    notifications: String,
-    config: Vec<String>,
+    servers: Settings,
     sentinel_config: Vec<String>,
-    binary: Option<PathBuf>,
-    password: Option<String>,
     sentinel_password: Option<String>,
 }
 
@@ -37,11 +34,8 @@ impl SentinelGroupBuilder {
             down_after: Duration::from_secs(1),
             failover_timeout: Duration::from_secs(3),
             keeps_pace: false,
-            notifications: "Ex".to_owned(),
-            config: Vec::new(),
+            servers: Settings::default(),
             sentinel_config: Vec::new(),
-            binary: None,
-            password: None,
             sentinel_password: None,
         }
     }
@@ -90,13 +84,13 @@ impl SentinelGroupBuilder {
 
     /// The flags of `notify-keyspace-events` on the servers. Default: `Ex`.
     pub fn notifications(mut self, flags: &str) -> Self {
-        flags.clone_into(&mut self.notifications);
+        flags.clone_into(&mut self.servers.notifications);
         self
     }
 
     /// One more line for the configuration of each server, as it stands in `redis.conf`.
     pub fn config(mut self, line: &str) -> Self {
-        self.config.push(line.to_owned());
+        self.servers.config.push(line.to_owned());
         self
     }
 
@@ -108,13 +102,13 @@ impl SentinelGroupBuilder {
 
     /// The server to run, instead of that of [`Server`](crate::Server). It is the sentinel, too.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
-        self.binary = Some(path.into());
+        self.servers.binary = Some(path.into());
         self
     }
 
     /// The password of the servers' default user. Default: none.
     pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
+        self.servers.password = Some(password.to_owned());
         self
     }
 
@@ -134,24 +128,6 @@ impl SentinelGroupBuilder {
         group(self).await
     }
 
-    pub(super) fn server_plan(&self) -> Result<Plan> {
-        let mut config: Vec<String> =
-            ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
-                .map(str::to_owned)
-                .into();
-        config.push(format!("notify-keyspace-events \"{}\"", self.notifications));
-        if let Some(password) = &self.password {
-            config.extend(["requirepass", "masterauth"].map(|name| format!("{name} \"{password}\"")));
-        }
-        config.extend(self.config.iter().cloned());
-        Ok(Plan {
-            binary: server::or_found(self.binary.as_ref())?,
-            config,
-            password: self.password.clone(),
-            kind: Kind::Server,
-        })
-    }
-
     /// For sentinels of the master on this port.
     pub(super) fn sentinel_plan(&self, master: u16) -> Result<Plan> {
         let (name, quorum) = (&self.name, self.sentinels / 2 + 1);
@@ -161,7 +137,7 @@ impl SentinelGroupBuilder {
             format!("sentinel failover-timeout {name} {}", self.failover_timeout.as_millis()),
             format!("sentinel parallel-syncs {name} {}", self.replicas.max(1)),
         ];
-        if let Some(password) = &self.password {
+        if let Some(password) = &self.servers.password {
             config.push(format!("sentinel auth-pass {name} \"{password}\""));
         }
         if let Some(password) = &self.sentinel_password {
@@ -171,7 +147,12 @@ impl SentinelGroupBuilder {
         }
         config.extend(self.sentinel_config.iter().cloned());
         let password = self.sentinel_password.clone();
-        Ok(Plan { binary: server::or_found(self.binary.as_ref())?, config, password, kind: Kind::Sentinel })
+        Ok(Plan {
+            binary: server::or_found(self.servers.binary.as_ref())?,
+            config,
+            password,
+            kind: Kind::Sentinel,
+        })
     }
 }
 
@@ -180,7 +161,7 @@ const READY: Duration = Duration::from_secs(30);
 pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
     let servers = bounded("servers", builder.replicas.saturating_add(1))?;
     bounded("sentinels", builder.sentinels)?;
-    let plan = builder.server_plan()?;
+    let plan = builder.servers.plan(Kind::Server, Vec::new())?;
     let servers = try_join_all((0..servers).map(|_| Node::start(plan.clone()))).await?;
     let (master, replicas) = (&servers[0], &servers[1..]);
     // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
