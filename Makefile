@@ -37,24 +37,24 @@ demo: ## Run payment notices under faults; SHOW=attach, cluster, sentinel, opera
 
 # Payment notices are retried until they are taken, beside plain subscribers who lose some.
 demo-notices:
-	@echo "Compiling 80 crates, which takes about a minute the first time; the demo takes 12 seconds."
+	@echo "Compiling 85 crates, which takes about a minute the first time; the demo takes 12 seconds."
 	@scripts/demo.sh
 
 # 10,000 keys of other programs among 1,000,000. ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a
 # quarter of a minute, the defaults a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach:
-	@echo "Compiling 80 crates, which takes some minutes the first time; the demo takes a minute and a half."
+	@echo "Compiling 85 crates, which takes some minutes the first time; the demo takes a minute and a half."
 	@$(with_server) && cargo run --profile $(PROFILE) -p keylapse-examples --bin attach_at_scale
 
 # Primaries are killed and stopped and slots moved, or masters by sentinels, under 800 timers a second.
 demo-cluster demo-sentinel:
-	@echo "Compiling 150 crates, which takes some minutes the first time; the demo takes a minute."
+	@echo "Compiling 110 crates, which takes some minutes the first time; the demo takes a minute."
 	@$(call built,keylapse-faults,--bin faults)
 	@$(with_server) && $(folder)/faults $@ $(QUICK)
 
 # Both run the program `keylapse`, which no example builds.
 demo-operate demo-webhooks:
-	@echo "Compiling 280 crates, which takes some minutes the first time; the demo takes half a minute."
+	@echo "Compiling 270 crates, which takes some minutes the first time; the demo takes half a minute."
 	@$(call built,keylapse-cli,--bin keylapse --example $(subst -,_,$@))
 	@$(with_server) && $(folder)/examples/$(subst -,_,$@)
 
@@ -76,7 +76,7 @@ attached = agreed:: changes:: deadlines:: fields:: once:: order:: rows:: slice::
 test: test-compiled test-units test-suite test-attached ## Run units, rules, and the suites on one server
 
 test-compiled:
-	@echo "Compiling 100 crates, which takes about two minutes the first time; the tests take a minute and a half."
+	@echo "Compiling 114 crates, which takes about two minutes the first time; the tests take two minutes."
 	cargo test --no-run
 
 test-units:
@@ -270,7 +270,7 @@ OF = all
 run_bench = $(with_server) && cargo run --release -p keylapse-$(1) --bin keylapse-$(2) --
 
 bench-quick: ## Measure the most important in under four minutes; the last line is the sum of it
-	@echo "Compiling 110 crates with all optimisations, which takes about two minutes the first time."
+	@echo "Compiling 114 crates with all optimisations, which takes about two minutes the first time."
 	@$(call run_bench,bench,bench) --rounds $(ROUNDS) --quick $(BENCH)
 
 bench: ## Measure keylapse and all other systems that can run here, for an hour; OF=attach, webhooks or scale is another
