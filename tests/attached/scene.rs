@@ -511,7 +511,7 @@ impl Log {
         let writer = log.clone();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        (log, keylapse_support::subscribe(subscriber))
     }
 
     /// How many lines hold all these words.

@@ -108,9 +108,7 @@ const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// Through retries, a new deadline, recurrence, death and replay.
 #[tokio::test(start_paused = true)]
 async fn a_trace_goes_on_in_each_attempts_span() {
-    // Where there is but one subscriber, tests beside this one decide whether its spans are made.
-    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let _guard = keylapse_support::subscribe(tracing_subscriber::registry());
     let (bed, seen, continued) = (TestBed::new(), Seen::default(), Seen::default());
     let (handled, extracted) = (seen.clone(), continued.clone());
     let handler = move |lapse: Lapse<String>| {

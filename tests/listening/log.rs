@@ -14,7 +14,7 @@ pub(crate) fn log() -> (tracing::subscriber::DefaultGuard, Log) {
         .without_time()
         .with_writer(log.clone())
         .finish();
-    (tracing::subscriber::set_default(subscriber), log)
+    (keylapse_support::subscribe(subscriber), log)
 }
 
 /// The lines so far. Clones share them.

@@ -59,7 +59,7 @@ impl Subscriber for Broken {
 #[tokio::test(start_paused = true)]
 async fn a_log_that_nobody_reads_costs_no_lease_and_holds_no_timer() {
     for what in ["event", "span", "enter", "exit", "close"] {
-        let _broken = tracing::subscriber::set_default(Broken(what));
+        let _broken = keylapse_support::subscribe(Broken(what));
         let (bed, listening) = one_timer(topic(), fail, 0).await;
         bed.until_finished().await;
         assert!(bed.elapsed() < secs(22), "{what}: three attempts, ten seconds apart");

@@ -48,7 +48,7 @@ impl Capture {
     /// For tests on one thread: spawned tasks then speak here, too.
     pub(crate) fn start() -> (Self, DefaultGuard) {
         let capture = Self::default();
-        let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(capture.clone()));
+        let guard = keylapse_support::subscribe(tracing_subscriber::registry().with(capture.clone()));
         (capture, guard)
     }
 

@@ -2,7 +2,6 @@
 //! runtimes and listeners.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use keylapse_support::{Direction, Proxy, Server, eventually, took_at_most};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::server::capture::Capture;
 use crate::server::support::{
     PATIENCE, Running, arm, listener, reporting, reports, server_and_schedule, until_lost,
 };
@@ -281,28 +281,16 @@ async fn p7_what_was_cancelled_while_its_runtime_was_blocked_does_not_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reader_of_the_log_at_build_reads_what_the_listeners_thread_says() {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let (server, lines) = (Server::start().await, Lines::default());
-    let inner = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || inner.clone()).finish();
+    let server = Server::start().await;
     let topic = Topic::<u32>::new("app:log:{id}").unwrap();
     let builder = listener(&server).on(topic, async |_: Lapse<u32>| Ok::<_, Failure>(Done));
-    let listening = tracing::subscriber::with_default(subscriber, || builder.build()).unwrap();
-    let said = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let has_begun = eventually(PATIENCE, "it to listen", async || said().contains("listening"));
+    let (log, guard) = Capture::start();
+    let listening = builder.build().unwrap();
+    drop(guard);
+    let says = |word: &str| log.lines().iter().any(|line| line.contains(word));
+    let has_begun = eventually(PATIENCE, "it to listen", async || says("listening"));
     listening.run_until(has_begun).await.unwrap();
-    assert!(said().contains("stopped"), "{}", said());
+    assert!(says("stopped"), "{:?}", log.lines());
 }
 
 /// Attempts that run, and how often two of one arming saw at one moment that they hold the lease.

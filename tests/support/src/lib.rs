@@ -35,6 +35,7 @@ mod proxy;
 mod reach;
 mod server;
 mod skipped;
+mod subscriber;
 mod timed;
 #[cfg(feature = "tls")]
 mod tls;
@@ -58,6 +59,7 @@ pub use proxy::{Denial, Direction, Proxy, Then, any, command};
 pub use reach::{Reach, skipped_on_a_cluster};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
 pub use skipped::skipped;
+pub use subscriber::subscribe;
 pub use timed::{times_are_judged, took_at_most};
 pub use version::Version;
 pub use wait::{Deadline, eventually};

@@ -4,3 +4,4 @@ mod provider;
 mod proxy;
 mod rights;
 mod server;
+mod subscriber;

@@ -43,7 +43,7 @@ impl Complaints {
     fn hear() -> (Self, tracing::subscriber::DefaultGuard) {
         let this = Self::default();
         let heard = tracing_subscriber::registry().with(this.clone());
-        (this, tracing::subscriber::set_default(heard))
+        (this, keylapse_support::subscribe(heard))
     }
 
     fn levels(&self) -> Vec<Level> {
