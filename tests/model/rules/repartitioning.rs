@@ -16,6 +16,7 @@ on_each_server! {
     only_whoever_has_paused_last_closes_or_resumes,
     what_was_resumed_is_not_closed,
     what_is_closed_refuses_every_call,
+    it_says_for_how_long_it_has_been_closed,
     a_second_call_goes_on_under_the_first_ones_id,
     another_number_is_not_begun_beside_the_first,
     all_of_a_timer_moves_as_it_is,
@@ -137,6 +138,15 @@ async fn what_is_closed_refuses_every_call(rig: &mut Rig) {
         assert_eq!(error.kind(), ErrorKind::Repartitioning, "{error}");
         assert!(error.is_transient() && error.to_string().contains("call Console::repartition"), "{error}");
     }
+    forget(rig).await;
+}
+
+async fn it_says_for_how_long_it_has_been_closed(rig: &mut Rig) {
+    rig.arm_in("a", 1000).await;
+    close(rig).await;
+    rig.pass(ms(5)).await;
+    let closed_ms = step(rig, 1, Reshape::Ask).await.closed_ms;
+    assert!((5..60_000).contains(&closed_ms), "{closed_ms} ms");
     forget(rig).await;
 }
 
