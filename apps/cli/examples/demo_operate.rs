@@ -41,7 +41,7 @@ async fn main() -> Result<()> {
 
 /// What that process does.
 async fn listen(url: &str, silent: bool) -> Result<()> {
-    let shop = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let shop = keylapse_support::connect(url).await?;
     let close = move |lapse: Lapse<u64>| close(lapse, shop.clone(), silent);
     Ok(Listener::builder(url).on(orders()?, close).build()?.run_until(shutdown_signal()).await?)
 }
@@ -195,9 +195,9 @@ async fn play() -> Result<()> {
 }
 
 async fn connected(url: &str) -> Result<MultiplexedConnection> {
-    let (client, began) = (redis::Client::open(url)?, Instant::now());
+    let began = Instant::now();
     loop {
-        match client.get_multiplexed_async_connection().await {
+        match keylapse_support::connect(url).await {
             Ok(connection) => return Ok(connection),
             Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -75,7 +75,7 @@ impl Shop {
         Ok(Self {
             by_hand: Merchant::open(secret.clone(), scene.by_hand.world()).await?,
             with_keylapse: Merchant::open(secret, scene.with_keylapse.world()).await?,
-            redis: redis::Client::open(database(&url))?.get_multiplexed_async_connection().await?,
+            redis: keylapse_support::connect(&database(&url)).await?,
             schedule: Schedule::connect(url).await?,
             scene,
         })
@@ -212,7 +212,7 @@ async fn many_other_keys(stage: &Stage) -> Result<Told> {
 /// Puts the other keys into a database.
 async fn fill(scene: &Scene, database: i64) -> Result<()> {
     let url = format!("{}{database}", scene.server.url());
-    let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let mut redis = keylapse_support::connect(&url).await?;
     const CHUNK: usize = 1000;
     for chunk in (0..OTHERS).step_by(CHUNK) {
         let mut pipeline = redis::pipe();

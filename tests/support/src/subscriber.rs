@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Dispatch, Subscriber};
 
 /// A subscriber of the process that no thread has as its default.
@@ -13,5 +13,6 @@ pub fn subscribe(subscriber: impl Subscriber + Send + Sync + 'static) -> Default
     // While a process has a single subscriber, tracing-core 0.1 (`Rebuilder::JustOne`) asks only the default of the
     // thread that reaches a callsite first, and keeps that answer for all threads: tests beside this one would decide.
     SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
-    set_default(subscriber)
+    #[expect(clippy::disallowed_methods, reason = "the second one is there")]
+    tracing::subscriber::set_default(subscriber)
 }
