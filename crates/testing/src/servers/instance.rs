@@ -22,7 +22,7 @@ pub(super) struct Plan {
     pub(super) binary: PathBuf,
     /// Lines of its configuration.
     pub(super) config: Vec<String>,
-    /// Of its default user; none if there is none.
+    /// The password of the default user, if it has one.
     pub(super) password: Option<String>,
     pub(super) kind: Kind,
 }
@@ -34,16 +34,16 @@ impl Plan {
     }
 }
 
-/// What the servers of a group have in common, as its builder is told.
+/// The settings that all servers of a group share.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     /// The flags of `notify-keyspace-events`.
     pub(super) notifications: String,
     /// More lines of the configuration; they override others.
     pub(super) config: Vec<String>,
-    /// The one that is found, unless one is given.
+    /// The server to run; none for the one of [`Server`](crate::Server).
     pub(super) binary: Option<PathBuf>,
-    /// Of the default user; none if there is none.
+    /// The password of the default user, if it has one.
     pub(super) password: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For servers that keep nothing on disk, and have these lines of the group's own.
+    /// Returns the plan of a server that keeps nothing on disk, with these further lines of configuration.
     pub(super) fn plan(&self, kind: Kind, own: Vec<String>) -> Result<Plan> {
         let fixed = ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
         let mut config: Vec<String> = fixed.map(str::to_owned).into();
