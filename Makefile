@@ -88,7 +88,7 @@ test-suite:
 test-attached:
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
-# The crates that the library consists of, and the console: `cargo test` alone tests them.
+# The crates that the library consists of, the console and the test kit: `cargo test` alone tests them.
 parts = connection console pattern testing wire
 # Selected together, so that each crate is built once, with the features of all.
 rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \

@@ -1,6 +1,5 @@
-//! What the operators' console and the test kit need of the library: not part of its promises, it changes at any time.
-//!
-//! Both are crates of this repository, and name exactly one version of the library.
+//! What the operators' console, the test kit and this repository's tests need of the library. It is not part of its
+//! promises, and changes at any time: console and kit name exactly one version of the library.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -80,7 +80,7 @@ mod attached;
 mod backlog;
 mod backoff;
 mod client;
-#[allow(unreachable_pub, reason = "as of `wire`")]
+#[allow(unreachable_pub, reason = "`inside` passes them on")]
 mod events;
 pub mod handler;
 #[doc(hidden)]

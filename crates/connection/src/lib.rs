@@ -12,8 +12,8 @@
 //! - [`Topology`]: all of them;
 //! - [`Subscription`]: a connection on which messages are passed on.
 //!
-//! This crate owns the error type of all crates of keylapse, [`Error`], and the advice in its messages. It alone depends on
-//! `redis`; the others take that crate's commands and values from here.
+//! This crate owns [`Error`], which library, console and test kit return, and the advice in its messages. Library, wire and
+//! console take the commands and values of `redis` from here, and do not depend on it.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ mod tls;
 mod topology;
 mod trust;
 
-/// The types and functions of `redis` that other crates take from here: this crate alone depends on it.
+/// The types and functions of `redis` that library, wire and console use: they do not depend on it.
 pub use redis::{
     Arg, Cmd, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd,
     from_redis_value, from_redis_value_ref, parse_redis_value, pipe,

@@ -35,7 +35,7 @@ use keylapse_wire::{DEFAULT_ANSWER_WITHIN, Store, scripts};
 /// the next of these methods, or when it is dropped. A test that is *about* panics
 /// says [`expect_panics`](Self::expect_panics).
 ///
-/// See the [module](super) for an example.
+/// See the [crate](crate) for an example.
 pub struct TestBed {
     pub(super) server: keylapse_testserver::Server,
     client: Client,

@@ -21,7 +21,7 @@ fn each_warning_and_error_stands_on_the_page_and_each_line_there_exists() {
         said.iter().filter(|line| line.level != "info" && !listed.iter().any(|one| is(line, one))).collect();
     assert!(unknown.is_empty(), "docs/messages.md lacks {unknown:#?}");
     let invented: Vec<_> = listed.iter().filter(|one| !said.iter().any(|line| is(line, one))).collect();
-    assert!(invented.is_empty(), "docs/messages.md has what src/ never says: {invented:#?}");
+    assert!(invented.is_empty(), "docs/messages.md has what no source says: {invented:#?}");
     assert!(said.len() > 60, "{} lines were found", said.len());
 }
 

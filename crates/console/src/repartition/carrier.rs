@@ -7,14 +7,12 @@ use bytes::Bytes;
 use crate::Console;
 use crate::error::Result;
 use crate::id::RepartitionId;
-use crate::wire::{Cargo, Entry, Listing, PartitionNames, partition_of};
+use crate::wire::{Cargo, Entry, LETTER_NAME, Listing, PartitionNames, partition_of};
 
 /// Names of one page.
 const PAGE: usize = 500;
 /// Bytes of one page, roughly.
 const PAGE_BYTES: usize = 1 << 20;
-/// Where the key stands in the name of a dead letter: behind arming id and time of death.
-const KEY_OF_LETTER: usize = 16;
 
 /// What is gone through of timers. Nearly all have a record; the others are what repairs would find.
 const TIMERS: [Listing; 5] =
@@ -94,7 +92,7 @@ impl Carrier<'_> {
 
     /// Where it belongs.
     fn home(&self, cargo: Cargo, name: &[u8]) -> u32 {
-        let key = if cargo == Cargo::Letters { name.get(KEY_OF_LETTER..).unwrap_or_default() } else { name };
+        let key = if cargo == Cargo::Letters { name.get(LETTER_NAME..).unwrap_or_default() } else { name };
         partition_of(key, u32::try_from(self.all.len()).unwrap_or(u32::MAX))
     }
 
