@@ -98,7 +98,12 @@ impl Node {
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
+    ///
+    /// Nothing is sent for no commands: `redis` would wait for an answer, and take that of the next request.
     pub(crate) async fn call_all(self: &Arc<Self>, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -114,6 +119,9 @@ impl Node {
 
     /// Sends several commands in one request; an error of the server is the answer to its own command alone.
     pub(crate) async fn call_each(self: &Arc<Self>, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
+        if pipeline.is_empty() {
+            return Vec::new();
+        }
         debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let all = |error: Error| vec![Err(error); pipeline.len()];
         let mut live = match self.live().await {

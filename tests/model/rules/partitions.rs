@@ -15,6 +15,7 @@ on_each_server! {
     a_managed_topic_stays_managed,
     a_partition_has_timers_of_its_own,
     namespaces_do_not_meet,
+    a_look_for_nothing_takes_no_answer_of_another,
 }
 
 fn partition(rig: &Rig, index: u32, of: u32) -> PartitionNames {
@@ -84,4 +85,14 @@ async fn namespaces_do_not_meet(rig: &mut Rig) {
     let other = PartitionNames::new("keylapse:other", &rig.at.topic, 0, 8, false);
     assert_eq!(refusal(&rig.store, &rig.at).await, None);
     assert_eq!(refusal(&rig.store, &other).await, None);
+}
+
+/// A request without commands has no answer; the client would take that of the next request.
+async fn a_look_for_nothing_takes_no_answer_of_another(rig: &mut Rig) {
+    rig.arm_in("a", 1000).await;
+    let none = rig.store.holds(&rig.at, &["due"], &[]).await.expect("nothing is asked");
+    assert!(none.is_empty(), "{none:?}");
+    let key = rig.timer("a", WireWhen::In(0)).key;
+    let held = rig.store.holds(&rig.at, &["due"], &[key]).await.expect("it is answered");
+    assert_eq!(held, [true], "the answer is its own");
 }
