@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::driver::{Batch, Driving};
 use crate::connection::persist;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::wire::{Op, OpCall, OpFlags, OpReply, PartitionNames, Store};
 
@@ -120,7 +120,14 @@ impl Lane {
 
 /// Waits for the answer to what the driver sends.
 async fn wait(answer: oneshot::Receiver<Answers>) -> Answers {
-    answer.await.unwrap_or_else(|_| Err(Error::invalid("a call without an answer")))
+    answer.await.unwrap_or_else(|_| Err(no_answer()))
+}
+
+/// The driver has ended, by a panic or with its runtime: the call may have been sent.
+fn no_answer() -> Error {
+    let message =
+        "the task that sends the calls of this program has ended: what was asked may have been done";
+    Error::new(ErrorKind::Internal, message).unanswered()
 }
 
 enum Entered {
@@ -143,7 +150,7 @@ impl Drop for Going {
 
 /// The answer to a call about one timer.
 fn only(answers: Vec<Result<OpReply>>) -> Result<OpReply> {
-    answers.into_iter().next().unwrap_or_else(|| Err(Error::invalid("a call without an answer")))
+    answers.into_iter().next().unwrap_or_else(|| Err(no_answer()))
 }
 
 /// Ops of one kind that one caller asks for; no key twice.
@@ -337,5 +344,20 @@ impl Queue {
         self.count = self.waiting.iter().map(|waiting| waiting.ask.ops.len()).sum();
         self.bytes = self.waiting.iter().map(|waiting| waiting.ask.bytes()).sum();
         self.left = self.waiting.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that takes it for refused would do something else instead, and both would happen.
+    #[tokio::test]
+    async fn a_call_whose_driver_has_ended_may_have_been_done() {
+        let ask = Ask { flags: OpFlags::default(), ops: Vec::new() };
+        let (waiting, answer) = Waiting::new(ask, Instant::now());
+        drop(waiting);
+        let error = wait(answer).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Internal && error.maybe_done(), "{error:?}");
     }
 }
