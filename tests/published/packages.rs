@@ -141,7 +141,6 @@ fn the_package_is_source_and_documents() {
         "docs/attach.md",
         "docs/testing.md",
         "docs/operations.md",
-        "LICENSE-MIT",
     ] {
         assert!(files.iter().any(|file| file == needed), "{needed} is missing");
     }
@@ -151,7 +150,19 @@ fn the_package_is_source_and_documents() {
 fn the_packages_of_parts_are_their_sources() {
     for package in PARTS {
         for file in files(package) {
-            assert!(file.starts_with("src/") || file == "README.md", "{file} of {package} is packaged");
+            let page = file == "README.md" || file.starts_with("LICENSE-");
+            assert!(page || file.starts_with("src/"), "{file} of {package} is packaged");
+        }
+    }
+}
+
+/// Both licences ask that their text goes with each copy; registries show the README.
+#[test]
+fn each_package_has_its_licences_and_its_page() {
+    for package in published() {
+        let files = files(package);
+        for needed in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
+            assert!(files.iter().any(|file| file == needed), "{package}: {needed} is missing");
         }
     }
 }
