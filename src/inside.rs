@@ -141,22 +141,6 @@ pub mod hearing {
     use crate::rounds::Rounds;
     use crate::wire::{PartitionNames, Store, names};
 
-    /// Returns what these partitions, which there are, tell those who look on.
-    ///
-    /// # Panics
-    /// If nobody can look on there.
-    pub async fn tail(
-        store: &Store,
-        partitions: &[PartitionNames],
-    ) -> (TailLine, mpsc::UnboundedReceiver<Overheard>) {
-        let server = store.topology().only().expect("of one server");
-        let (heard, receiver) = mpsc::unbounded_channel();
-        let places: Vec<_> = (0..partitions.len()).collect();
-        let hear = move |one| drop(heard.send(one));
-        let line = TailLine::open(&server.present(), partitions, &places, hear).await;
-        (line.expect("somebody can look on"), receiver)
-    }
-
     /// Returns what is heard about these partitions, which there are.
     ///
     /// # Panics

@@ -203,7 +203,6 @@ mod recorded {
 
 /// Without the feature nothing is recorded, and nothing is kept for it.
 #[cfg(not(feature = "metrics"))]
-#[allow(clippy::unused_self)] // as with the feature
 mod recorded {
     use std::time::Duration;
 

@@ -10,6 +10,7 @@ use keylapse_support::eventually;
 use keylapse_testing::{Node, Reply};
 
 use crate::reach::{as_app, cluster, sentinel_group};
+use crate::replicas::set_flags;
 use crate::support::PATIENCE;
 
 fn console(url: &str) -> Console {
@@ -24,11 +25,6 @@ fn nodes_with(diagnosis: &Diagnosis, code: &str) -> BTreeSet<String> {
 
 fn names(nodes: &[Node]) -> BTreeSet<String> {
     nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect()
-}
-
-async fn set_flags(node: &Node, flags: &str) {
-    let set = node.command(["CONFIG", "SET", "notify-keyspace-events", flags]).await;
-    assert!(!matches!(set, Ok(Reply::Error(_)) | Err(_)), "{set:?}");
 }
 
 async fn keys_of_the_doctor(node: &Node) -> usize {

@@ -39,7 +39,7 @@ async fn timed_without_any_replica_arms_go_on_and_those_that_ask_for_one_say_tha
     beside.end().await;
 }
 
-async fn set_flags(node: &Node, flags: &str) {
+pub(crate) async fn set_flags(node: &Node, flags: &str) {
     let set = node.command(["CONFIG", "SET", "notify-keyspace-events", flags]).await;
     assert!(!matches!(set, Ok(Reply::Error(_)) | Err(_)), "{set:?}");
 }

@@ -103,7 +103,7 @@ fn topics(status: &Status, page: &mut Page) {
     readable.iter().for_each(|topic| trimmed.add(&[("topic", topic.topic.name())], topic.overview.trimmed));
 }
 
-#[allow(clippy::cast_precision_loss)] // exact up to 2^53
+// Exact up to 2^53.
 const GAUGES: [(&str, &str, Value); 9] = [
     ("keylapse_topic_paused", "Whether somebody has paused it.", |topic| {
         topic.overview.paused.is_some().into()

@@ -53,12 +53,11 @@ mod linux {
     pub struct Alarm(Option<AsyncFd<OwnedFd>>);
 
     impl Alarm {
-        /// In virtual time, and where the system has no such timer, it is tokio's.
+        /// Returns an alarm. In virtual time, and where the system has no such timer, it is tokio's.
         #[allow(
             deprecated,
             reason = "what replaces it is newer than the oldest tokio we take; an OwnedFd is sound in both"
         )]
-        /// An alarm; in virtual time it is tokio's.
         pub fn new(virtual_time: bool) -> Self {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let open = || AsyncFd::new(timerfd_create(TimerfdClockId::Boottime, flags)?);

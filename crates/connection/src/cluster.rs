@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// Returns whether something has shown that the map is old.
-    pub fn is_suspect(&self) -> bool {
+    pub(crate) fn is_suspect(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
     }
 

@@ -192,7 +192,7 @@ impl ClusterMap {
     }
 
     /// The same, after a node has said who owns a slot now.
-    pub fn with_owner(&self, slot: u16, endpoint: &Endpoint) -> Self {
+    pub(crate) fn with_owner(&self, slot: u16, endpoint: &Endpoint) -> Self {
         let mut map = self.clone();
         let known = map.endpoints.iter().position(|known| known == endpoint);
         let place = known.unwrap_or(map.endpoints.len());
@@ -209,7 +209,7 @@ impl ClusterMap {
 
     /// The answer to CLUSTER SHARDS. What is no such answer is none; a node that cannot be reached by what is said of it
     /// is left out.
-    pub fn read_shards(answer: &Value, asked: &Endpoint, tls: bool) -> Option<Self> {
+    pub(crate) fn read_shards(answer: &Value, asked: &Endpoint, tls: bool) -> Option<Self> {
         let shards = items(answer)?.iter().map(|shard| read_shard(shard, asked, tls));
         Self::checked(shards.collect::<Option<_>>()?)
     }
@@ -217,12 +217,12 @@ impl ClusterMap {
     /// Returns true if only CLUSTER SLOTS can tell the owners of slots. Around a failover, CLUSTER SHARDS names several
     /// primaries of one shard, and the slots of the first that has not failed, or of the first (Redis, cluster.c:
     /// addShardReplyForClusterShards()).
-    pub fn is_disputed(&self) -> bool {
+    pub(crate) fn is_disputed(&self) -> bool {
         self.shards.iter().any(|shard| shard.is_disputed)
     }
 
     /// The same, with the owners that the same node has named in its answer to CLUSTER SLOTS.
-    pub fn settled_by(self, owners: &Self) -> Self {
+    pub(crate) fn settled_by(self, owners: &Self) -> Self {
         let (disputed, mut shards): (Vec<_>, Vec<_>) =
             self.shards.into_iter().partition(|shard| shard.is_disputed);
         for Shard { primary, replicas, mut failed, .. } in disputed {
@@ -248,7 +248,7 @@ impl ClusterMap {
     }
 
     /// The answer to CLUSTER SLOTS, of servers that may not be asked for their shards.
-    pub fn read_slots(answer: &Value, asked: &Endpoint) -> Option<Self> {
+    pub(crate) fn read_slots(answer: &Value, asked: &Endpoint) -> Option<Self> {
         let mut shards: Vec<Shard> = Vec::new();
         for range in items(answer)? {
             let (slots, nodes) = items(range)?.split_at_checked(2)?;

@@ -1,4 +1,4 @@
-//! One opaque error for the whole crate.
+//! One opaque error for the library, the console and the test kit.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -9,12 +9,12 @@ use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::pattern::{PatternConflict, PatternError};
 
-/// Shorthand for results of this crate.
+/// Shorthand for results with this error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, to which key or setting, and what to do about it.
 ///
-/// One type serves the whole crate; ask [`kind`](Error::kind) or the predicates
+/// One type serves the whole library; ask [`kind`](Error::kind) or the predicates
 /// to tell cases apart. Cheap to clone. Messages never contain payloads or
 /// passwords; keys are escaped and cut to 128 bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -129,8 +129,7 @@ impl Error {
     }
 
     /// Adds where the server wants the call to be made instead.
-    #[doc(hidden)]
-    pub fn with_redirect(self, redirect: Option<Redirect>) -> Self {
+    pub(crate) fn with_redirect(self, redirect: Option<Redirect>) -> Self {
         self.with(|inner| inner.redirect = redirect)
     }
 
@@ -217,14 +216,12 @@ impl Error {
     }
 
     /// Whether it is a replica's "no".
-    #[doc(hidden)]
-    pub fn is_of_a_replica(&self) -> bool {
+    pub(crate) fn is_of_a_replica(&self) -> bool {
         matches!(self.code(), Some("READONLY" | "MASTERDOWN"))
     }
 
     /// Where one server takes the place of another, a replica's "no" passes: it was the primary until just now.
-    #[doc(hidden)]
-    pub fn until_the_primary_is_known(mut self) -> Self {
+    pub(crate) fn until_the_primary_is_known(mut self) -> Self {
         if self.is_of_a_replica() {
             Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;
         }

@@ -90,7 +90,7 @@ impl Prepared {
 
 impl Address {
     /// Connects and logs in.
-    pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+    pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
         match self.introduce(config).await {
             Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
                 self.terse().introduce_and_ping(config).await.ok_or(error)
@@ -125,7 +125,7 @@ impl Address {
     }
 
     /// A connection for a subscription in RESP2.
-    pub async fn connect_pubsub(&self) -> RedisResult<PubSub> {
+    pub(crate) async fn connect_pubsub(&self) -> RedisResult<PubSub> {
         let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
         match self.open(tls.as_ref()).await? {
             Some(stream) => {

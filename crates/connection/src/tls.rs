@@ -99,7 +99,6 @@ mod absent {
     }
 
     impl Tls {
-        #[allow(clippy::unused_self, reason = "as with the feature")]
         pub(crate) fn check(&self) -> Result<()> {
             Ok(())
         }

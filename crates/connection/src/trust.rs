@@ -125,12 +125,12 @@ struct State {
 
 impl Outage {
     /// From now on losses and returns are said.
-    pub fn report(&self) {
+    pub(crate) fn report(&self) {
         self.reported.store(true, Ordering::Relaxed);
     }
 
     /// Whether the last that was asked of it was answered.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.answers.load(Ordering::Relaxed)
     }
 

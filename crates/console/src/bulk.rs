@@ -292,7 +292,6 @@ pub struct BulkReport {
     pub cursor: Option<Cursor>,
 }
 
-#[allow(clippy::ref_option)] // as serde asks
 fn cursor_as_text<S: serde::Serializer>(
     cursor: &Option<Cursor>,
     out: S,

@@ -237,7 +237,7 @@ pub(super) fn read_watch(topic: &KnownTopic, partition: u32, member: PageMember)
 /// producer's trace stands.
 pub(super) const HEADS: usize = RECORD_HEAD + Traceparent::LENGTH;
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+/// Returns the whole part; a score out of range becomes the nearest `u64`.
 fn whole(score: f64) -> u64 {
     score.max(0.0) as u64
 }
@@ -256,7 +256,6 @@ impl KnownTopic {
     ///
     /// # Errors
     /// When a server cannot be reached or refuses.
-    #[allow(clippy::cast_precision_loss)] // below 2^43
     pub async fn letters_of(&self, key: &[u8], payload: Option<usize>) -> Result<Vec<Entry>> {
         let at = self.partition_of(key);
         let (store, keep) = (self.console.store(), payload.unwrap_or(0));
@@ -297,7 +296,6 @@ impl KnownTopic {
         }))
     }
 
-    #[allow(clippy::cast_precision_loss)] // below 2^43
     pub(super) fn entry_of(&self, key: &[u8], look: Look, payload: Option<usize>) -> Entry {
         let at = self.partition_of(key).index;
         let lost = look.score.is_none();

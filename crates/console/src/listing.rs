@@ -306,7 +306,6 @@ fn is_wanted(entry: &Entry, wanted: &Wanted<'_>, now: ServerTime) -> bool {
 }
 
 /// The server's own cursor stands in the place of the time. It is below the size of a table, and so exact.
-#[allow(clippy::cast_precision_loss)]
 fn behind(partition: usize, cursor: u64) -> Cursor {
     Cursor {
         score: cursor as f64,
@@ -315,7 +314,6 @@ fn behind(partition: usize, cursor: u64) -> Cursor {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as above
 fn place(cursor: &Cursor) -> (usize, u64) {
     (cursor.partition as usize, cursor.score as u64)
 }

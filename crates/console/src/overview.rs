@@ -206,7 +206,6 @@ impl Numbers {
         Self { changes: [(now_ms, ended)].into(), first_ms: now_ms }
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn rate(&self, now_ms: u64) -> Option<f64> {
         let ((from, before), (to, after)) = (*self.changes.front()?, *self.changes.back()?);
         if self.changes.len() < 2 {

@@ -122,7 +122,6 @@ pub struct Recent {
 
 impl Recent {
     /// The share of the attempts that failed.
-    #[allow(clippy::cast_precision_loss)]
     pub fn failing(&self) -> Option<f64> {
         let all = self.handled + self.failed;
         (all > 0).then(|| self.failed as f64 / all as f64)

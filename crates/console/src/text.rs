@@ -102,7 +102,6 @@ pub(crate) mod serde_maybe_bytes {
     use bytes::Bytes;
     use serde::Serializer;
 
-    #[allow(clippy::ref_option)] // as serde asks
     pub(crate) fn serialize<S: Serializer>(bytes: &Option<Bytes>, out: S) -> Result<S::Ok, S::Error> {
         match bytes {
             Some(bytes) => out.serialize_str(&super::escape(bytes)),
@@ -119,7 +118,6 @@ pub(crate) fn id_of_text(text: &str) -> Option<crate::id::ArmingId> {
 }
 
 /// Writes an id into JSON as its sixteen digits.
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
 pub(crate) fn id_as_text<S: serde::Serializer>(
     id: &Option<crate::id::ArmingId>,
     out: S,
@@ -131,7 +129,6 @@ pub(crate) fn id_as_text<S: serde::Serializer>(
 }
 
 /// Writes why a timer has died into JSON as a word.
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
 pub(crate) fn reason_as_text<S: serde::Serializer>(
     reason: &Option<crate::wire::DeadReason>,
     out: S,

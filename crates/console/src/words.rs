@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::show_span;
 
 /// A number of bytes: `17 B`, `3.4 KiB`.
-#[allow(clippy::cast_precision_loss)]
 pub fn size(bytes: u64) -> String {
     match bytes {
         ..1024 => format!("{bytes} B"),

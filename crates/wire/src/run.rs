@@ -313,7 +313,6 @@ impl Reply {
         self.next(|value| match value {
             Value::Nil => Some(None),
             Value::Double(score) => Some(Some(score)),
-            #[allow(clippy::cast_precision_loss)]
             Value::Int(whole) => Some(Some(whole as f64)),
             Value::BulkString(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Some),
             _ => None,
@@ -376,8 +375,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
     let float: f64 = text.parse().ok()?;
     // A score that others have tampered with may be negative or infinite: due
-    // at once, or never.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+    // at once, or never: `as` saturates.
     (!float.is_nan()).then_some(float as u64)
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::inside::hearing::{Overheard, TailLine, tail};
+use keylapse::inside::hearing::{Overheard, TailLine};
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{End, Ending, Scan, Told, ToldOf};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::model::rig::{Events, Rig, dead, ms, retry, snooze};
 
@@ -31,8 +31,11 @@ struct Ear {
 
 impl Ear {
     async fn open(rig: &Rig) -> Self {
-        let (line, heard) = tail(&rig.store, std::slice::from_ref(&rig.at)).await;
-        Self { _line: line, heard, marks: 0 }
+        let server = rig.store.topology().only().expect("one server");
+        let (sender, heard) = unbounded_channel();
+        let hear = move |one| drop(sender.send(one));
+        let line = TailLine::open(&server.present(), std::slice::from_ref(&rig.at), &[0], hear).await;
+        Self { _line: line.expect("somebody can look on"), heard, marks: 0 }
     }
 
     /// The messages so far: a mark that is published now is heard after all that was published before.

@@ -39,7 +39,6 @@ impl Table {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    #[allow(clippy::unused_self)] // reads better
     fn cell(&self, text: &str, column: Column) -> Cell {
         let alignment = match column {
             Column::Text(_) => CellAlignment::Left,

@@ -248,7 +248,6 @@ fn line(rates: &[f64]) -> Option<String> {
         return None;
     }
     let most = rates.iter().copied().fold(1.0, f64::max);
-    #[allow(clippy::cast_precision_loss)] // some hundred points
     let x = |at: usize| at as f64 * WIDE / (rates.len() - 1) as f64;
     let y = |rate: f64| HIGH - 1.0 - rate / most * (HIGH - 2.0);
     let points: Vec<_> =

@@ -70,7 +70,7 @@ impl Told {
 
 impl Cluster {
     /// Asks for the map if none is known.
-    pub async fn known_map(&self) -> Result<Arc<ClusterMap>> {
+    pub(crate) async fn known_map(&self) -> Result<Arc<ClusterMap>> {
         if self.map.borrow().members().next().is_none() {
             self.refresh_if_old(true).boxed().await?;
         }

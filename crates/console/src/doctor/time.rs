@@ -135,7 +135,6 @@ fn faster(case: &Case) -> &'static str {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // a prediction
 fn worst_s(keys: u64, hz: u64, effort: u64) -> f64 {
     let each_second = hz.max(1) * (20 + 5 * effort.saturating_sub(1));
     keys as f64 / each_second as f64

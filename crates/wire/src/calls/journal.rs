@@ -34,13 +34,7 @@ impl Store {
         lock(&self.0.journals).insert(topic.to_owned(), bounds);
         for some in partitions.chunks(TOLD_AT_ONCE) {
             for told in join_all(some.iter().map(|at| self.keep_journal(at, bounds))).await {
-                match told {
-                    // As for the topic itself: one server that is away does not keep it from the others.
-                    Err(error) if self.0.topology.are_many() && error.is_away() => {
-                        debug!(topic, %error, "a part of the journal is on a server that is away");
-                    }
-                    told => _ = told?,
-                }
+                self.unless_away(topic, told.map(drop))?;
             }
         }
         Ok(())

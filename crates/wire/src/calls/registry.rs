@@ -65,19 +65,19 @@ impl Store {
         self.agree(first).await?;
         for some in others.chunks(MADE) {
             for made in join_all(some.iter().map(|at| self.init(at))).await {
-                self.unless_away(topic, made)?;
+                self.unless_away(&topic.name, made)?;
             }
         }
         lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
-        self.unless_away(topic, self.list(&names::registry(&first.namespace), topic).await)
+        self.unless_away(&topic.name, self.list(&names::registry(&first.namespace), topic).await)
     }
 
     /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
     /// by the first call that finds it so.
-    fn unless_away(&self, topic: &TopicEntry, made: Result<()>) -> Result<()> {
+    pub(super) fn unless_away(&self, topic: &str, made: Result<()>) -> Result<()> {
         match made {
             Err(error) if self.0.topology.are_many() && error.is_away() => {
-                debug!(topic = %topic.name, %error, "a part of the topic is on a server that is away");
+                debug!(topic, %error, "a part of the topic is on a server that is away");
                 Ok(())
             }
             made => made,
@@ -171,7 +171,7 @@ impl Store {
     pub async fn is_served(&self, partitions: &[PartitionNames]) -> Result<bool> {
         let Some(first) = partitions.first() else { return Ok(false) };
         let present = self.listeners(&names::listeners(&first.namespace)).await?;
-        Ok(present.iter().any(|listener| listener.topics.contains_key(&first.topic)))
+        Ok(present.iter().any(|listener| listener.serves(&first.topic)))
     }
 
     /// Goes through a hash, about so many fields at a time, for as long as `take` wants more of them and their values. One
