@@ -72,6 +72,9 @@ fn from_fields<T: DeserializeOwned>(fields: &[(Bytes, Bytes)]) -> Result<T> {
     })
 }
 
+/// What was read of a field, or what is wrong with it.
+type Read<T> = std::result::Result<T, Fault>;
+
 /// What is wrong, without any value: it ends up in dead letters and logs.
 #[derive(Debug)]
 struct Fault {
@@ -143,18 +146,18 @@ impl<'a> Text<'a> {
     }
 
     /// What went wrong, with the field in which it did.
-    fn named<T>(self, read: std::result::Result<T, Fault>) -> std::result::Result<T, Fault> {
+    fn named<T>(self, read: Read<T>) -> Read<T> {
         read.map_err(|fault| Fault { field: self.of.map(|name| Escaped(name).to_string()), ..fault })
     }
 
-    fn text(self) -> std::result::Result<&'a str, Fault> {
+    fn text(self) -> Read<&'a str> {
         self.named(std::str::from_utf8(self.bytes).map_err(|_| Fault::new("it is no UTF-8")))
     }
 
     fn json<T>(
         self,
         read: impl FnOnce(&mut serde_json::Deserializer<serde_json::de::SliceRead<'a>>) -> serde_json::Result<T>,
-    ) -> std::result::Result<T, Fault> {
+    ) -> Read<T> {
         let mut json = serde_json::Deserializer::from_slice(self.bytes);
         let read = read(&mut json).and_then(|read| json.end().map(|()| read));
         self.named(read.map_err(|_| Fault::new("it is no JSON of the wanted shape")))
@@ -171,7 +174,7 @@ impl<'a> IntoDeserializer<'a, Fault> for Text<'a> {
 
 macro_rules! parsed {
     ($($method:ident, $visit:ident, $number:ty;)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
             let not = |_| Fault::new(concat!("it is no ", stringify!($number)));
             let number = self.named(self.text()?.parse::<$number>().map_err(not))?;
             self.named(visitor.$visit(number))
@@ -183,7 +186,7 @@ impl<'de> Deserializer<'de> for Text<'de> {
     type Error = Fault;
 
     /// A string, if nothing else is asked for.
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         self.named(match std::str::from_utf8(self.bytes) {
             Ok(text) => visitor.visit_borrowed_str(text),
             Err(_) => visitor.visit_borrowed_bytes(self.bytes),
@@ -205,7 +208,7 @@ impl<'de> Deserializer<'de> for Text<'de> {
         deserialize_f64, visit_f64, f64;
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         let yes = match self.bytes {
             b"true" | b"1" => Ok(true),
             b"false" | b"0" => Ok(false),
@@ -214,24 +217,20 @@ impl<'de> Deserializer<'de> for Text<'de> {
         self.named(self.named(yes).and_then(|yes| visitor.visit_bool(yes)))
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         self.named(visitor.visit_borrowed_bytes(self.bytes))
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         self.deserialize_bytes(visitor)
     }
 
     /// A field that is there is something.
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Read<V::Value> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -241,20 +240,16 @@ impl<'de> Deserializer<'de> for Text<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> std::result::Result<V::Value, Fault> {
+    ) -> Read<V::Value> {
         let name: StrDeserializer<'_, Fault> = self.text()?.into_deserializer();
         self.named(visitor.visit_enum(name))
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         self.json(|json| json.deserialize_seq(visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Read<V::Value> {
         self.json(|json| json.deserialize_tuple(len, visitor))
     }
 
@@ -263,11 +258,11 @@ impl<'de> Deserializer<'de> for Text<'de> {
         name: &'static str,
         len: usize,
         visitor: V,
-    ) -> std::result::Result<V::Value, Fault> {
+    ) -> Read<V::Value> {
         self.json(|json| json.deserialize_tuple_struct(name, len, visitor))
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         self.json(|json| json.deserialize_map(visitor))
     }
 
@@ -276,11 +271,11 @@ impl<'de> Deserializer<'de> for Text<'de> {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> std::result::Result<V::Value, Fault> {
+    ) -> Read<V::Value> {
         self.json(|json| json.deserialize_struct(name, fields, visitor))
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Fault> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         visitor.visit_unit()
     }
 

@@ -286,11 +286,7 @@ impl Priority {
 
     /// How far its turn moves on with each place: the less, the sooner it is the topic's turn again.
     pub(crate) const fn stride(self) -> u64 {
-        match self {
-            Self::High => 1,
-            Self::Normal => 2,
-            Self::Low => 6,
-        }
+        6 / self.weight() as u64
     }
 }
 

@@ -209,12 +209,8 @@ impl TopicConfig {
     /// Of kind [`TooLarge`](ErrorKind::TooLarge).
     pub fn check_payload(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         if payload.len() > self.payload_limit {
-            let message = format!(
-                "a payload of {} bytes is over the limit of {} of topic {}",
-                payload.len(),
-                self.payload_limit,
-                self.name
-            );
+            let (size, limit, name) = (payload.len(), self.payload_limit, &self.name);
+            let message = format!("a payload of {size} bytes is over the limit of {limit} of topic {name}");
             return Err(Error::new(ErrorKind::TooLarge, message).at_key(key));
         }
         Ok(())

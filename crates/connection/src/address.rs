@@ -46,7 +46,7 @@ impl Address {
 
     /// The same server, as nobody in particular.
     pub fn anonymous(&self) -> Self {
-        self.with(self.access.anonymous())
+        self.with(Access { login: Login::default(), db: 0, resp3: false, ..(*self.access).clone() })
     }
 
     /// The same server, spoken to in RESP3: for subscriptions.
@@ -124,11 +124,6 @@ impl Access {
     /// Whether files have to be read for a connection.
     pub(super) fn has_files(&self) -> bool {
         self.tls.is_some() || matches!(self.login.password, Some(Password::File { .. }))
-    }
-
-    /// The same as nobody in particular.
-    pub(super) fn anonymous(&self) -> Self {
-        Self { login: Login::default(), db: 0, resp3: false, ..self.clone() }
     }
 }
 

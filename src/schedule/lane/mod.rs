@@ -125,8 +125,7 @@ async fn wait(answer: oneshot::Receiver<Answers>) -> Answers {
 
 /// The driver has ended, by a panic or with its runtime: the call may have been sent.
 fn no_answer() -> Error {
-    let message =
-        "the task that sends the calls of this program has ended: what was asked may have been done";
+    let message = "the task that sends this program's calls has ended: what was asked may have been done";
     Error::new(ErrorKind::Internal, message).unanswered()
 }
 
