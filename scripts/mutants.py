@@ -220,7 +220,7 @@ def all_mutants(tree, only, files):
     found = []
     for path in lua + rust:
         file = path.relative_to(tree).as_posix()
-        if re.search(r"/(tests?|testing|fuzzing)/|/(tests|inside|oracle)\.rs$", file):
+        if re.search(r"/(tests?|testing|fuzzing)/|[/_]tests\.rs$|/(inside|oracle|rig)\.rs$", file):
             continue
         if files and not any(wanted in file for wanted in files):
             continue

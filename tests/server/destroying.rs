@@ -11,7 +11,7 @@ use keylapse::{
 };
 use keylapse_connection::id::DestroyId;
 use keylapse_console::{Console, Destroyed};
-use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
+use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually, took_at_most};
 use keylapse_wire::Close;
 use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
 use redis::{Value, from_redis_value};
@@ -176,7 +176,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
 
 /// How long a script takes depends on the machine, how many timers it takes apart does not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
+async fn timed_a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
     const TIMERS: usize = 100_000;
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().triggers(false);
@@ -210,13 +210,9 @@ async fn a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
         .collect();
     took.sort_unstable();
     // By the clock: now and then somebody else has the processor meanwhile.
-    let (middle, longest) = (took[took.len() / 2], took[took.len() - 1 - took.len() / 50]);
-    println!(
-        "{} scripts, half of them within {middle} µs, all but one in fifty within {longest} µs",
-        took.len()
-    );
+    let longest = took[took.len() - 1 - took.len() / 50];
+    took_at_most(Duration::from_millis(100), Duration::from_micros(longest), "all scripts but one in fifty");
     assert!(took.len() as u64 >= TIMERS as u64 / 500, "{} in the log", took.len());
-    assert!(longest < 100_000, "one in fifty took {longest} µs");
 }
 
 #[tokio::test(flavor = "multi_thread")]

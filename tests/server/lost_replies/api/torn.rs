@@ -38,8 +38,8 @@ async fn torn<T>(proxy: &Proxy, after: usize, count: usize, what: impl Future<Ou
     }
 }
 
-fn client(proxy: &Proxy) -> Client {
-    Client::new(&proxy.app_url()).expect("a client").answer_within(ANSWER_WITHIN).expect("a time")
+fn client(proxy: &Proxy, answer_within: Duration) -> Client {
+    Client::new(&proxy.app_url()).expect("a client").answer_within(answer_within).expect("a time")
 }
 
 fn assert_nobody_is_called(log: &Capture) {
@@ -53,6 +53,8 @@ async fn a_schedule_is_told_that_a_line_broke_and_the_next_try_succeeds() {
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
     at_each(&server, 350, async |proxy, after| {
+        // A line that closes shows at once: no time has to run out.
+        let client = |proxy| client(proxy, Duration::from_secs(5));
         // Torn in the handshake, it fails; torn in its one question, it asks again.
         let (connected, _) = torn(&proxy, after, 1, Schedule::connect(client(&proxy))).await;
         if let Err(error) = connected {
@@ -84,7 +86,8 @@ async fn a_listener_waits_until_its_line_is_whole_and_loses_nothing_to_torn_answ
             let end = if lapse.attempt() == 1 { Err(Failure::retry("not yet")) } else { Ok(Done) };
             (lapse.attempt(), end)
         });
-        let running = Running::start(Listener::builder(client(&proxy)).on(topic.clone(), handler));
+        let running =
+            Running::start(Listener::builder(client(&proxy, ANSWER_WITHIN)).on(topic.clone(), handler));
         torn(&proxy, after, 4, running.until_anchored()).await;
         for (script, then) in [
             (&scripts::CLAIM, Then::Tear(after)),
