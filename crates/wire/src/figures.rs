@@ -285,6 +285,13 @@ mod tests {
     }
 
     #[test]
+    fn buckets_are_three_for_each_power_of_ten_up_to_ten_minutes() {
+        let powers = (2..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+        let bounds: Vec<_> = powers.take(20).chain([600_000_000]).collect();
+        assert_eq!(BOUNDS[..], bounds);
+    }
+
+    #[test]
     fn the_worst_are_reported_in_bounded_texts() {
         let one = |state, n: usize| Destination {
             last_error: Some("é".repeat(500)),
