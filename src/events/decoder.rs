@@ -251,6 +251,14 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_message_is_as_long_as_what_it_names_can_be_and_no_longer() {
+        for (head, most) in [("o", MAX_DESTINATION), ("f12345678", MAX_KEY)] {
+            let heard = |length| signal(0, &Bytes::from(head.to_owned() + &"k".repeat(length)));
+            assert!(heard(most).is_some() && heard(most + 1).is_none(), "{head}");
+        }
+    }
+
     fn of_key(channel: &str, event: &str) -> Option<Decoded> {
         let data = ["pattern", channel, event].map(|text| Value::BulkString(text.into())).to_vec();
         decoder().hear(PushInfo { kind: PushKind::PMessage, data })
