@@ -92,8 +92,10 @@ async fn what_fails_is_called_again() {
 async fn a_dead_host_holds_up_nobody_else_and_is_left_alone() {
     let dead = Receiver::start(|_, _| Then::Hang).await;
     let well = Receiver::start(|_, _| Then::Late(Duration::from_millis(20), 200)).await;
+    // A hanging call holds its place until all of the other host are through.
     let webhook = format!(
-        "{ALLOW}\nhosts = [\"{}\", \"{}\"]\nper-host = 4\ncircuit = {{ failures = 4, wait = \"10m\" }}",
+        "allow = [\"127.0.0.1\"]\ntimeout = \"4s\"\nhosts = [\"{}\", \"{}\"]\nper-host = 4\n\
+         circuit = {{ failures = 4, wait = \"10m\" }}",
         dead.host(),
         well.host()
     );

@@ -143,7 +143,7 @@ impl Receiver {
         self.desk.cut.load(Ordering::Relaxed)
     }
 
-    /// How many calls there were at the same time.
+    /// How many calls there were at the same time, of those that are answered [late](Then::Late) or never.
     pub(crate) fn most_at_once(&self) -> usize {
         self.desk.most.load(Ordering::Relaxed)
     }
@@ -180,9 +180,7 @@ impl Desk {
                 all.push(call.clone());
                 number = all.len();
             });
-            let goes_on = self.answer(&mut line, (self.choose)(number, &call)).await;
-            self.open.fetch_sub(1, Ordering::Relaxed);
-            if !goes_on {
+            if !self.answer(&mut line, (self.choose)(number, &call)).await {
                 return;
             }
         }
@@ -193,6 +191,8 @@ impl Desk {
         match then {
             Then::Late(time, status) => {
                 tokio::time::sleep(time).await;
+                // Before the answer, which the caller may follow up at once.
+                self.open.fetch_sub(1, Ordering::Relaxed);
                 let text = format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\n\r\n");
                 line.write_all(text.as_bytes()).await.is_ok()
             }
