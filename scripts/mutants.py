@@ -46,7 +46,8 @@ LUA_JUDGES = [
     ("kit", ["--test", "suite"], ["kit::"]),
     ("machine", ["--test", "suite"], ["model::machine::", "hundred_thousand"]),
     ("server", ["--test", "suite"], ["server::lost_replies::", "server::hostile::", "server::life::", "server::on_time::",
-                                     "server::python::", "server::subscription::", "server::forwarding::"]),  # fmt: skip
+                                     "server::python::", "server::subscription::", "server::forwarding::",
+                                     "server::proxies::"]),  # fmt: skip
     ("attached", ["--test", "attached"], ["--test-threads=12"]),
 ]
 RUST_JUDGES = [
