@@ -315,6 +315,36 @@ async fn first_bytes(endpoint: &Endpoint, greeting: &[u8]) -> Option<[u8; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::Target;
+
+    /// Whether a connection is made to what hangs up at each command but PING, and at that, too, without an answer to it.
+    async fn connects_where_ping_is_answered(by: &'static [u8]) -> bool {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::parse(&format!("redis://{}/", server.local_addr().unwrap())).unwrap();
+        let answers = async move {
+            while let Ok((mut line, _)) = server.accept().await {
+                let mut asked = [0; 1024];
+                let read = line.read(&mut asked).await.unwrap_or_default();
+                if asked[..read].windows(4).any(|word| word == b"PING") {
+                    line.write_all(by).await.unwrap();
+                }
+            }
+        };
+        let address = Address::at(target.endpoints.all()[0].clone(), target.access.clone());
+        let config = AsyncConnectionConfig::new();
+        tokio::select! {
+            connected = address.connect(&config) => connected.is_ok(),
+            () = answers => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_hangs_up_at_all_that_need_not_be_said_is_there_if_it_answers_ping() {
+        for answer in [&b"+PONG\r\n"[..], b"-NOPERM not for you\r\n"] {
+            assert!(connects_where_ping_is_answered(answer).await, "{answer:?}");
+        }
+        assert!(!connects_where_ping_is_answered(b"").await, "it hangs up at PING, too");
+    }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
