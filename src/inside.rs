@@ -1,5 +1,5 @@
-//! What the operators' console, the test kit and this repository's tests need of the library. It is not part of its
-//! promises, and changes at any time: console and kit name exactly one version of the library.
+//! The console, the test kit and this repository's tests reach the library's inside through this module. It changes at any
+//! time: console and kit name exactly one version of the library.
 
 use std::sync::Arc;
 use std::time::Duration;

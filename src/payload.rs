@@ -72,7 +72,7 @@ fn from_fields<T: DeserializeOwned>(fields: &[(Bytes, Bytes)]) -> Result<T> {
     })
 }
 
-/// What was read of a field, or what is wrong with it.
+/// The result of reading a field.
 type Read<T> = std::result::Result<T, Fault>;
 
 /// What is wrong, without any value: it ends up in dead letters and logs.

@@ -34,7 +34,7 @@ pub struct TopicConfig {
     pub pattern: Pattern,
     /// Into how many partitions its timers are divided.
     pub partitions: u32,
-    /// Whether its timers have keys that expire with them.
+    /// Whether each timer also has a key in Redis, which expires at its deadline.
     pub triggers: bool,
     /// How long to wait after failed attempts.
     pub backoff: Backoff,
@@ -206,7 +206,7 @@ impl TopicConfig {
     /// Refuses a payload over the topic's limit.
     ///
     /// # Errors
-    /// Of kind [`TooLarge`](ErrorKind::TooLarge).
+    /// Returns an error of kind [`TooLarge`](ErrorKind::TooLarge).
     pub fn check_payload(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         if payload.len() > self.payload_limit {
             let (size, limit, name) = (payload.len(), self.payload_limit, &self.name);

@@ -146,7 +146,8 @@ async fn a_retry_policy_that_panics_is_followed_by_the_default() {
     assert_eq!((stats(&listening).panics, stats(&listening).dead), (1, 1));
 }
 
-/// Of a listener in real time, which a busy machine delays: when each of these timers began, after their arming. Every second one is armed when the listener runs.
+/// Arms timers with these delays in ms, every second one once the listener runs, in real time. Returns the delay of each, in
+/// the order of their starts, and the time from the first arm to its start.
 async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
     let server = keylapse_testserver::Server::new();
     let client = Client::new("redis://in.this.process").unwrap();

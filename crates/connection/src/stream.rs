@@ -317,7 +317,8 @@ mod tests {
     use super::*;
     use crate::target::Target;
 
-    /// Whether a connection is made to what hangs up at each command but PING, and at that, too, without an answer to it.
+    /// Returns whether `connect` succeeds at a server that closes the connection at each command. It sends this answer to a
+    /// PING before.
     async fn connects_where_ping_is_answered(by: &'static [u8]) -> bool {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target::parse(&format!("redis://{}/", server.local_addr().unwrap())).unwrap();
