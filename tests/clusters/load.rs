@@ -1,10 +1,10 @@
 //! A steady stream of timers, and what has become of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::join_all;
 use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
@@ -51,6 +51,9 @@ struct Arms {
     enough: AtomicBool,
     /// When each was acknowledged.
     acked: Mutex<HashMap<u32, SystemTime>>,
+    /// Those whose call took longer than their timer. The call may have been repeated after the timer had run, and then it
+    /// has armed the timer a second time, with the same id.
+    outrun: Mutex<HashSet<u32>>,
 }
 
 pub(crate) fn topic(partitions: u32) -> Topic<u32> {
@@ -184,7 +187,8 @@ impl Load {
         }
         self.running.stop().await.unwrap();
         let gone = missing().len();
-        Outcome::of(&self.starts.lock().unwrap(), gone, &self.harm.into_inner().unwrap())
+        let (starts, outrun) = (self.starts.lock().unwrap(), self.arms.outrun.lock().unwrap());
+        Outcome::of(&starts, gone, &outrun, &self.harm.into_inner().unwrap())
     }
 }
 
@@ -198,9 +202,13 @@ impl Arms {
             }
             let (all, schedule, topic) = (self.clone(), schedule.clone(), topic.clone());
             calls.spawn(async move {
+                let began = Instant::now();
                 let armed = schedule.arm(&topic, [number.to_string()], AHEAD, &number).await;
                 let armed = armed.expect("it is armed");
                 assert!(armed.is_armed(), "{armed:?}");
+                if began.elapsed() > AHEAD {
+                    all.outrun.lock().unwrap().insert(number);
+                }
                 all.acked.lock().unwrap().insert(number, SystemTime::now());
             });
             self.begun.store(number + 1, Ordering::Relaxed);

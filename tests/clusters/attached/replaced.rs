@@ -84,8 +84,10 @@ async fn each_fires_once_that_both_announce() {
     let old = scene.cluster.owner_of_slot(slot).await.unwrap();
     let successor = scene.cluster.replica_of(&old).await.unwrap();
     let keys: BTreeSet<_> = (0..200).map(|id| order(format!("{{a}}{id}"))).collect();
-    let mut writer = Writer::new(&scene.cluster);
-    writer.write_all(keys.iter().cloned(), 3000).await;
+    // As one: written one by one on a busy machine, the first would expire before the last is enrolled.
+    let set = "for _, key in ipairs(KEYS) do redis.call('SET', key, key, 'PX', 3000) end";
+    let eval = ["EVAL", set, "200"].into_iter().chain(keys.iter().map(String::as_str));
+    old.command(eval).await.unwrap();
     scene.until_enrolled(200).await;
     old.command(["WAIT", "1", "5000"]).await.unwrap();
     let [mut of_old, mut of_successor] = [expired(&old).await, expired(&successor).await];
