@@ -104,7 +104,7 @@ impl Load {
         };
         let running = Running::start(Listener::builder(url).on(topic.clone(), handler));
         running.until_anchored().await;
-        let schedule = Schedule::connect(Client::new(url).unwrap().patience(PATIENCE)).await.unwrap();
+        let schedule = Schedule::new(Client::new(url).unwrap().patience(PATIENCE));
         let arming = tokio::spawn(arms.clone().make(schedule, topic, count, every));
         Self { running, starts, arms, arming, unreplicated: Mutex::default(), harm: Mutex::default() }
     }
