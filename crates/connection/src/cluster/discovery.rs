@@ -80,26 +80,31 @@ impl Cluster {
     /// Asks for the map, unless somebody just has. Who cannot go on without another waits for whoever asks, and until one may
     /// ask again: all of them make one question of it.
     pub(super) async fn refresh_if_old(&self, wait: bool) -> Result<()> {
-        let again =
-            lock(&self.refreshed).map(|at| at + REFRESH_EVERY).filter(|again| *again > Instant::now());
+        let came = Instant::now();
+        let again = lock(&self.refreshed).map(|at| at + REFRESH_EVERY).filter(|again| *again > came);
         match again {
             Some(again) if wait => sleep_until(again).await,
             Some(_) => return Ok(()),
             None if !wait && self.refreshing.try_lock().is_err() => return Ok(()),
             None => {}
         }
-        self.refresh().await
+        self.refresh_since(came).await
     }
 
     /// Asks known nodes who owns what. One refresh at a time: who comes while one is made waits for it, and takes it.
     pub async fn refresh(&self) -> Result<()> {
-        let this = self.this.upgrade().expect("who asks holds it");
-        // Where connections live: the caller may be polled no more, and others wait for this.
-        self.access.home.run(async move { this.refresh_here().await }).await
+        self.refresh_since(Instant::now()).await
     }
 
-    async fn refresh_here(&self) -> Result<()> {
-        let came = Instant::now();
+    /// Asks for the map unless another caller has done so since. A caller that waits for its turn may wake up late,
+    /// when the others that waited with it have the answer.
+    async fn refresh_since(&self, came: Instant) -> Result<()> {
+        let this = self.this.upgrade().expect("who asks holds it");
+        // Where connections live: the caller may be polled no more, and others wait for this.
+        self.access.home.run(async move { this.refresh_here(came).await }).await
+    }
+
+    async fn refresh_here(&self, came: Instant) -> Result<()> {
         let _one_at_a_time = self.refreshing.lock().await;
         if lock(&self.refreshed).is_some_and(|at| at >= came) {
             return Ok(());

@@ -196,8 +196,9 @@ impl Store {
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut replies = self.op_replies(at, &call, answer)?;
         self.see_to_triggers(&call, &mut replies).await;
-        let reply = replies.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
-        Ok(reply?.armed()?.having_reached(reached))
+        let missing =
+            || Error::new(ErrorKind::Internal, "the server sent no result for the arm").unanswered();
+        Ok(replies.pop().ok_or_else(missing)??.armed()?.having_reached(reached))
     }
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
