@@ -76,7 +76,7 @@ async fn what_is_amiss_is_said_of_the_node_that_has_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_with_few_partitions_are_found_where_there_are_several_primaries() {
     let cluster = cluster().await;
-    let schedule = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
+    let schedule = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
     let few = Topic::<u64>::new("app:few:{id}").unwrap();
     let many = Topic::<u64>::new("app:many:{id}").unwrap().partitions(6);
     for topic in [&few, &many] {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use keylapse::Schedule;
 use keylapse::health::EventMode;
 use keylapse::timers::Durably;
+use keylapse::{Client, Schedule};
 use keylapse_support::eventually;
 use keylapse_testing::{Cluster, Node, Reply};
 
@@ -101,7 +101,7 @@ async fn scripts(node: &Node) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it_came() {
     let cluster = cluster().await;
-    let schedule = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
+    let schedule = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
     let owner = cluster.owner_of_key(FIRST).await.unwrap();
     cluster.replica_of(&owner).await.unwrap().kill();
     let arm = |number: u32| {

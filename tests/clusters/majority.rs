@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule};
+use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 use keylapse_testing::{Cluster, ClusterBuilder, Node};
 
@@ -138,7 +138,7 @@ async fn who_comes_while_a_primary_is_away_serves_what_lies_on_the_others() {
     eventually(PATIENCE, "what lies on the others", async || handled.load(Ordering::Relaxed) >= begun).await;
     gone.restart().await.unwrap();
     cluster.wait_until_ok().await.unwrap();
-    let patient = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
+    let patient = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
     for number in left {
         let _ = patient.arm(&topic(8), [number.to_string()], soon, &number).await.unwrap();
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use keylapse::Schedule;
 use keylapse::health::EventMode;
 use keylapse::timers::Durably;
+use keylapse::{Client, Schedule};
 use keylapse_support::eventually;
 use keylapse_testing::{Node, Reply};
 
@@ -23,7 +23,7 @@ async fn timed_without_any_replica_arms_go_on_and_those_that_ask_for_one_say_tha
     for primary in cluster.primaries().await.unwrap() {
         cluster.replica_of(&primary).await.unwrap().kill();
     }
-    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(8));
+    let (schedule, topic) = (Schedule::new(Client::new(&cluster.url()).unwrap()), topic(8));
     for number in 0..12_u32 {
         let ask = Durably::replicas(1).within(Duration::from_millis(100));
         let armed = schedule
@@ -49,7 +49,7 @@ pub(crate) async fn set_flags(node: &Node, flags: &str) {
 async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_same() {
     let (log, _kept) = Capture::start();
     let cluster = crate::reach::cluster().await;
-    let schedule = Schedule::connect(&cluster.url()).await.unwrap();
+    let schedule = Schedule::new(Client::new(&cluster.url()).unwrap());
     let beside = Beside::scanned(&cluster, EventMode::Changes).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let health = load.running.stats.health();
@@ -67,7 +67,8 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
     let is_blind = async || (health.mode(), health.canary_heard()) == (EventMode::Blind, false);
     eventually(PATIENCE, "its canaries to be missed", is_blind).await;
     eventually(PATIENCE, "the report to say which", async || {
-        let listeners = schedule.listeners().await.unwrap();
+        // A server that is slow to answer fails the call, and the next one is as good.
+        let listeners = schedule.listeners().await.unwrap_or_default();
         let nodes = listeners.iter().flat_map(|listener| &listener.nodes);
         let blind: Vec<_> = nodes.filter(|node| node.mode == "blind").map(|node| &node.node).collect();
         blind == [&silent]

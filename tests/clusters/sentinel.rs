@@ -134,11 +134,11 @@ async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
 async fn timed_a_sentinel_that_says_nothing_holds_up_nobody() {
     let group = sentinel_group().await;
     let (schedule, hour) =
-        (Schedule::connect(&as_app(&group.url())).await.unwrap(), Duration::from_secs(3600));
+        (Schedule::new(Client::new(&as_app(&group.url())).unwrap()), Duration::from_secs(3600));
     let silent = group.sentinels().last().unwrap();
     silent.stop().unwrap();
     let begun = Instant::now();
-    let stranger = Schedule::connect(&as_app(&group.url())).await.unwrap();
+    let stranger = Schedule::new(Client::new(&as_app(&group.url())).unwrap());
     let _ = stranger.arm(&topic(1), ["1"], hour, &1).await.unwrap();
     took_at_most(Duration::from_secs(1), begun.elapsed(), "one that waits for no sentinel");
     let master = group.master().await.unwrap();
@@ -166,8 +166,7 @@ async fn that_a_sentinel_knows_nothing_is_final_only_if_all_have_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_that_a_demoted_master_refuses_waits_for_the_next() {
     let group = sentinel_group().await;
-    let schedule =
-        Schedule::connect(Client::new(&as_app(&group.url())).unwrap().patience(PATIENCE)).await.unwrap();
+    let schedule = Schedule::new(Client::new(&as_app(&group.url())).unwrap().patience(PATIENCE));
     let (master, hour) = (group.master().await.unwrap(), Duration::from_secs(3600));
     let _ = schedule.arm(&topic(1), ["0"], hour, &0).await.unwrap();
     let other = group.servers().iter().find(|server| **server != master).unwrap();
