@@ -22,6 +22,8 @@ pub(crate) const FIRST: &str = "keylapse:{app.timer/0}:due";
 const AHEAD: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine, and than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// More calls at a time than this, four seconds of them, would only keep a busy machine from answering any.
+const MAX_CALLS: usize = 1000;
 /// From when a server sends an answer until somebody has read it and looked at the clock, on a busy machine.
 const AT_THE_KILL: Duration = Duration::from_millis(20);
 /// What is doubled so long before a fault, or after it, may be its work.
@@ -212,6 +214,12 @@ impl Arms {
                 all.acked.lock().unwrap().insert(number, SystemTime::now());
             });
             self.begun.store(number + 1, Ordering::Relaxed);
+            while let Some(call) = calls.try_join_next() {
+                call.unwrap();
+            }
+            if calls.len() >= MAX_CALLS {
+                calls.join_next().await.expect("a call").unwrap();
+            }
         }
         while let Some(call) = calls.join_next().await {
             call.unwrap();
