@@ -41,7 +41,7 @@ async fn scene(how: &str, flags: &str) {
     load(&harness.server, "1.2", how).await;
     let Harness { server, notes, listener, .. } = harness;
     let all = usize::try_from(KEYS).unwrap();
-    eventually(PATIENCE, "all to fire", async || by_key(&notes).len() == all).await;
+    eventually(PATIENCE, "all to fire", async || notes.are_of(all)).await;
     until_later_key(&server, &notes).await;
     for (key, runs) in by_key(&notes) {
         let explained = runs.iter().any(|run| run.expiry == Expiry::Ambiguous);

@@ -95,7 +95,7 @@ async fn scene(flags: &str, count: usize, missing: Missing) {
     server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let after = miss(&server, &proxy, (&notes, &deafness), before, (missing, from)).await;
     let due = usize::try_from(KEYS).unwrap();
-    eventually(PATIENCE, "all to fire", async || by_key(&notes).len() == due).await;
+    eventually(PATIENCE, "all to fire", async || notes.are_of(due)).await;
     until_later_key(&server, &notes).await;
     let twice = twice(&notes, &deafness);
     assert!(twice.is_empty(), "{flags} {missing:?}, {count}: {} twice, as {}", twice.len(), twice[0]);

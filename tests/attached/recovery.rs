@@ -161,7 +161,7 @@ async fn a_listener_dies_and_the_other_goes_on() {
         .await;
         until_time(from + 300).await;
         victim.kill();
-        eventually(PATIENCE * 2, "all to have run", async || by_key(&notes).len() == 1000).await;
+        eventually(PATIENCE * 2, "all to have run", async || notes.are_of(1000)).await;
         until_later_key(&server, &notes).await;
         for (key, runs) in by_key(&notes) {
             let first = &runs[0];

@@ -1,5 +1,6 @@
 //! A server, a writer that knows nothing of keylapse, and listeners whose handlers take notes.
 
+use std::collections::HashSet;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -119,6 +120,12 @@ impl Notes {
 
     pub(crate) fn count(&self) -> usize {
         self.runs().len()
+    }
+
+    /// Returns whether handlers have run for so many keys, and for no others. It is cheap until that many runs are noted.
+    pub(crate) fn are_of(&self, keys: usize) -> bool {
+        let runs = self.runs();
+        runs.len() >= keys && runs.iter().map(|run| &run.key).collect::<HashSet<_>>().len() == keys
     }
 
     pub(crate) fn of(&self, key: &str) -> Vec<Run> {
