@@ -18,6 +18,10 @@ const RECENT: Micros = 10 * SECOND;
 /// From when a server is seen in its new place until what was overdue there has begun.
 const TO_CATCH_UP: Micros = 2 * SECOND;
 
+/// An answer that was sent just before its server fell is read so much later at the most, on a busy machine. Nobody takes that
+/// server's place sooner than a second after: sentinels wait for one, nodes of a cluster for two.
+const READ_LATE: Micros = 250_000;
+
 /// What befell the servers that keep parts of a topic.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
@@ -214,8 +218,9 @@ impl Shards {
     pub(super) fn unreplicated(&self, n: u64, arm: &Arm, runs: &[Run]) -> Option<Micros> {
         let (told, _) = arm.told?;
         let lost_by = |one: &&Replacement| {
+            let only_the_old_could = one.record.sole_until.max(one.record.since + READ_LATE);
             let was_told_by_the_old =
-                arm.asked < one.record.since.max(one.record.sole_until) && told <= one.record.sole_until;
+                arm.asked < one.record.since.max(one.record.sole_until) && told <= only_the_old_could;
             let is_recent = one.record.since.saturating_sub(told) <= LAG;
             let has_begun_since = runs.iter().any(|run| run.started >= one.record.promoted);
             was_told_by_the_old

@@ -50,6 +50,33 @@ fn what_was_acknowledged_alone_and_never_reached_the_new_server_is_unreplicated(
     assert_eq!(report.shards.promoted_after, Some(2_000_000));
 }
 
+/// The harness learns late who has the place: nobody else had it for the first quarter of a second.
+#[test]
+fn an_answer_that_is_read_just_after_the_fall_was_sent_before() {
+    let read = |ms| {
+        let asked = Entry::ArmAsked { n: 1, key: KEY.to_owned(), work: Work::Succeed, delay_ms: 5000 };
+        let told = Entry::ArmTold { n: 1, told: Told::Armed, deadline: Some(5_100_000), reached: None };
+        let (partitions, held) = (vec![shard()], Held::default());
+        let one = Succession {
+            partitions,
+            node: SERVER,
+            successor: SUCCESSOR,
+            is_orderly: false,
+            since: 30_000,
+            sole_until: 30_000,
+            promoted: 2_030_000,
+            held,
+        };
+        Tale::new().then(10, PRODUCER, asked).then(ms, PRODUCER, told).then(
+            2_500,
+            HARNESS,
+            Entry::Succession(one),
+        )
+    };
+    finds(read(90), &[]);
+    finds(read(300), &[Wrong::Lost]);
+}
+
 #[test]
 fn what_the_replicas_had_is_lost() {
     finds(Tale::new().sharded(0, KEY, Some(true)).succeeded(30, &[]), &[Wrong::Lost]);
