@@ -34,7 +34,7 @@ pub struct TopicConfig {
     pub pattern: Pattern,
     /// Into how many partitions its timers are divided.
     pub partitions: u32,
-    /// Whether each timer also has a key in Redis, which expires at its deadline.
+    /// If true, an arm also sets the timer's trigger key, which expires at the deadline.
     pub triggers: bool,
     /// How long to wait after failed attempts.
     pub backoff: Backoff,

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylapse::{Client, Schedule, Topic};
+use keylapse::{Client, Topic};
 use keylapse_console::Console;
 use keylapse_console::doctor::Diagnosis;
 use keylapse_support::eventually;
 use keylapse_testing::{Node, Reply};
 
-use crate::reach::{as_app, cluster, sentinel_group};
+use crate::reach::{self, as_app, cluster, sentinel_group};
 use crate::replicas::set_flags;
 use crate::support::PATIENCE;
 
@@ -76,7 +76,7 @@ async fn what_is_amiss_is_said_of_the_node_that_has_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_with_few_partitions_are_found_where_there_are_several_primaries() {
     let cluster = cluster().await;
-    let schedule = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
+    let schedule = reach::schedule(&as_app(&cluster.url()));
     let few = Topic::<u64>::new("app:few:{id}").unwrap();
     let many = Topic::<u64>::new("app:many:{id}").unwrap().partitions(6);
     for topic in [&few, &many] {

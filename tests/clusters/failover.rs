@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use keylapse::health::EventMode;
 use keylapse::timers::Durably;
-use keylapse::{Client, Schedule};
 use keylapse_support::eventually;
 use keylapse_testing::{Cluster, Node, Reply};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, topic};
 use crate::outcome::Outcome;
-use crate::reach::{as_app, assert_nothing_refused, cluster, cluster_builder};
+use crate::reach::{self, as_app, assert_nothing_refused, cluster, cluster_builder};
 use crate::support::PATIENCE;
 
 /// Timers for eight seconds, two of them before the fault.
@@ -101,7 +100,7 @@ async fn scripts(node: &Node) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it_came() {
     let cluster = cluster().await;
-    let schedule = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
+    let schedule = reach::schedule(&as_app(&cluster.url()));
     let owner = cluster.owner_of_key(FIRST).await.unwrap();
     cluster.replica_of(&owner).await.unwrap().kill();
     let arm = |number: u32| {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::timers::{Durably, TimerPhase};
-use keylapse::{Client, Lapse, Listener, Schedule};
+use keylapse::{Lapse, Listener};
 use keylapse_support::eventually;
 use keylapse_testing::{Node, SentinelGroup};
 
 use crate::load::topic;
+use crate::reach;
 use crate::support::{PATIENCE, Running, gated};
 
 /// Replicas that are gone when the timer is claimed, and have the arm on disk, take the place of the one that knows of the
@@ -21,7 +22,7 @@ async fn an_attempt_whose_claim_a_failover_has_lost_changes_nothing_when_it_ends
     let (handler, mut reported, gate) = gated(|lapse: &Lapse<u32>| (lapse.id(), lapse.attempt()));
     let running = Running::start(Listener::builder(group.url()).on(topic(1), handler));
     running.until_anchored().await;
-    let schedule = Schedule::new(Client::new(&group.url()).unwrap());
+    let schedule = reach::schedule(&group.url());
     let soon = Duration::from_millis(700);
     let armed = schedule.arm(&topic(1), ["1"], soon, &1).durably(Durably::replicas(2)).await.unwrap();
     assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 2);

@@ -1,7 +1,6 @@
 //! Lists and streams for workers, wherever they lie.
 
 use keylapse::forward::{ForwardTo, Forwarded};
-use keylapse::{Client, Schedule};
 use keylapse_testing::Reply;
 
 use crate::reach;
@@ -9,7 +8,7 @@ use crate::reach;
 #[tokio::test]
 async fn a_list_is_fed_on_whichever_node_it_lies() {
     let cluster = reach::cluster().await;
-    let schedule = Schedule::new(Client::new(&cluster.url()).unwrap());
+    let schedule = reach::schedule(&cluster.url());
     let names =
         (0..20).map(|n| format!("jobs:{n}")).chain(["{shop}:jobs".to_owned(), "of:{shop}".to_owned()]);
     for name in names {

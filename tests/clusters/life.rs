@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::dead_letters::Replayed;
 use keylapse::timers::{Durably, TriggerKey};
-use keylapse::{Backoff, Cancelled, Client, Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{Backoff, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_testing::{Cluster, Reply};
 
 use keylapse_console::Console;
@@ -39,7 +39,7 @@ fn notices() -> Topic<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
     let cluster = reach::cluster().await;
-    let (schedule, topic) = (Schedule::new(Client::new(&as_app(&cluster.url())).unwrap()), notices());
+    let (schedule, topic) = (reach::schedule(&as_app(&cluster.url())), notices());
     let (hour, keys) =
         (Duration::from_secs(3600), (0..30).map(|n| format!("app:notice:{n}")).collect::<Vec<_>>());
     for number in 0..30_u32 {
@@ -76,7 +76,7 @@ async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same_there() {
     let cluster = reach::cluster().await;
-    let (schedule, topic) = (Schedule::new(Client::new(&as_app(&cluster.url())).unwrap()), notices());
+    let (schedule, topic) = (reach::schedule(&as_app(&cluster.url())), notices());
     let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
         let end = if lapse.attempt() == 1 { Err(Failure::retry("again")) } else { Ok(Done) };
         ((*lapse.payload(), lapse.attempt()), end)
@@ -131,8 +131,7 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_repartitioned_over_the_servers() {
     let cluster = reach::cluster().await;
-    let (schedule, one, eight) =
-        (Schedule::new(Client::new(&as_app(&cluster.url())).unwrap()), topic(1), topic(8));
+    let (schedule, one, eight) = (reach::schedule(&as_app(&cluster.url())), topic(1), topic(8));
     for number in 0..200_u32 {
         let later = Duration::from_secs(if number % 2 == 0 { 3600 } else { 2 });
         assert!(schedule.arm(&one, [number.to_string()], later, &number).await.unwrap().is_armed());

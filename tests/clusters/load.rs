@@ -22,7 +22,7 @@ pub(crate) const FIRST: &str = "keylapse:{app.timer/0}:due";
 const AHEAD: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine, and than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More calls at a time than this, four seconds of them, would only keep a busy machine from answering any.
+/// More calls than this at a time would keep a busy machine from answering any.
 const MAX_CALLS: usize = 1000;
 /// From when a server sends an answer until somebody has read it and looked at the clock, on a busy machine.
 const AT_THE_KILL: Duration = Duration::from_millis(20);

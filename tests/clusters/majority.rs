@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule};
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 use keylapse_testing::{Cluster, ClusterBuilder, Node};
 
 use crate::attached::beside::Beside;
 use crate::bus::Buses;
 use crate::load::{FIRST, Load, MANY, impatient, told, topic};
-use crate::reach::as_app;
+use crate::reach::{self, as_app};
 use crate::support::{PATIENCE, Running};
 
 /// What a node is told before it is killed is there when it is started again.
@@ -138,7 +138,7 @@ async fn who_comes_while_a_primary_is_away_serves_what_lies_on_the_others() {
     eventually(PATIENCE, "what lies on the others", async || handled.load(Ordering::Relaxed) >= begun).await;
     gone.restart().await.unwrap();
     cluster.wait_until_ok().await.unwrap();
-    let patient = Schedule::new(Client::new(&as_app(&cluster.url())).unwrap());
+    let patient = reach::schedule(&as_app(&cluster.url()));
     for number in left {
         let _ = patient.arm(&topic(8), [number.to_string()], soon, &number).await.unwrap();
     }

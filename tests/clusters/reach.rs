@@ -1,6 +1,7 @@
 //! How the library reaches the servers of these tests: as the user of `redis.conf` with the least rights, on every node.
 //! What the harness and a test itself have to say goes as the default user, who may do everything.
 
+use keylapse::{Client, Schedule};
 use keylapse_support::{APP_PASSWORD, APP_USER, Binary, Version, app_user_line, skipped};
 use keylapse_testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
 
@@ -49,6 +50,11 @@ pub(crate) fn sentinel_builder() -> SentinelGroupBuilder {
 /// The same URL for that user.
 pub(crate) fn as_app(url: &str) -> String {
     url.replacen("://", &format!("://{APP_USER}:{APP_PASSWORD}@"), 1)
+}
+
+/// A schedule that connects at its first call, which is tried again where a busy server does not answer at once.
+pub(crate) fn schedule(url: &str) -> Schedule {
+    Schedule::new(Client::new(url).unwrap())
 }
 
 /// Nothing was refused on any of these that run: neither for want of a right, nor for keys of two slots.

@@ -134,11 +134,11 @@ async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
 async fn timed_a_sentinel_that_says_nothing_holds_up_nobody() {
     let group = sentinel_group().await;
     let (schedule, hour) =
-        (Schedule::new(Client::new(&as_app(&group.url())).unwrap()), Duration::from_secs(3600));
+        (Schedule::connect(&as_app(&group.url())).await.unwrap(), Duration::from_secs(3600));
     let silent = group.sentinels().last().unwrap();
     silent.stop().unwrap();
     let begun = Instant::now();
-    let stranger = Schedule::new(Client::new(&as_app(&group.url())).unwrap());
+    let stranger = Schedule::connect(&as_app(&group.url())).await.unwrap();
     let _ = stranger.arm(&topic(1), ["1"], hour, &1).await.unwrap();
     took_at_most(Duration::from_secs(1), begun.elapsed(), "one that waits for no sentinel");
     let master = group.master().await.unwrap();

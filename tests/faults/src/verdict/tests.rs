@@ -81,9 +81,10 @@ impl Tale {
     /// This server falls at this time. Another has its place two seconds later, and the fallen one learns of it half a second
     /// after that.
     fn fell(self, ms: u64, node: u16, partitions: Vec<u32>, held: Held, is_orderly: bool) -> Self {
-        let (since, successor) = (ms * 1000, SUCCESSOR);
-        let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
-        let one = Succession { partitions, node, successor, is_orderly, since, sole_until, promoted, held };
+        self.followed(ms, succession(ms, node, partitions, held, is_orderly))
+    }
+
+    fn followed(self, ms: u64, one: Succession) -> Self {
         self.then(ms + 2_500, HARNESS, Entry::Succession(one))
     }
 
@@ -91,6 +92,13 @@ impl Tale {
         self.0.sort_by_key(|line| line.at);
         judge(&self.0, letters, LEASE, 0)
     }
+}
+
+/// A server that falls at this time, and another that takes its place two seconds later, with this.
+fn succession(ms: u64, node: u16, partitions: Vec<u32>, held: Held, is_orderly: bool) -> Succession {
+    let (since, successor) = (ms * 1000, SUCCESSOR);
+    let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
+    Succession { partitions, node, successor, is_orderly, since, sole_until, promoted, held }
 }
 
 /// A line that is cut: an actor's, or all of those to the server that keeps these.

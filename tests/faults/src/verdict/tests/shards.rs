@@ -56,22 +56,9 @@ fn an_answer_that_is_read_just_after_the_fall_was_sent_before() {
     let read = |ms| {
         let asked = Entry::ArmAsked { n: 1, key: KEY.to_owned(), work: Work::Succeed, delay_ms: 5000 };
         let told = Entry::ArmTold { n: 1, told: Told::Armed, deadline: Some(5_100_000), reached: None };
-        let (partitions, held) = (vec![shard()], Held::default());
-        let one = Succession {
-            partitions,
-            node: SERVER,
-            successor: SUCCESSOR,
-            is_orderly: false,
-            since: 30_000,
-            sole_until: 30_000,
-            promoted: 2_030_000,
-            held,
-        };
-        Tale::new().then(10, PRODUCER, asked).then(ms, PRODUCER, told).then(
-            2_500,
-            HARNESS,
-            Entry::Succession(one),
-        )
+        let one = succession(30, SERVER, vec![shard()], Held::default(), false);
+        let unseen = Succession { sole_until: one.since, ..one };
+        Tale::new().then(10, PRODUCER, asked).then(ms, PRODUCER, told).followed(30, unseen)
     };
     finds(read(90), &[]);
     finds(read(300), &[Wrong::Lost]);
