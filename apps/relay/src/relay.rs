@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::destinations::{Destination, Destinations};
-use keylapse::health::Health;
+use keylapse::health::{EventMode, Health};
 use keylapse::{Client, Expired, Failure, Key, Lapse, Listener, Outcome, Result, Schedule, Topic};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
@@ -113,7 +113,8 @@ impl Relay {
     /// Does what this file says from now on, once its listener works: the one before finishes what it runs, by what its file
     /// said, and ends. In between both listen, and no timer is run by both.
     ///
-    /// It waits for a server that is away. If it is dropped meanwhile, all goes on as before.
+    /// It waits for a server that is away, and with attached keys until it is settled whether their events arrive. If it is
+    /// dropped before that, all goes on as before.
     ///
     /// # Errors
     /// As for [`check`](Self::check) and [`Listener::run_until`]; then all goes on as before. Of the first file errors of the
@@ -128,7 +129,7 @@ impl Relay {
         if self.stop.is_some() {
             tokio::select! {
                 ended = &mut listening => return ended,
-                () = until_ready(&health) => {}
+                () = until_working(&health, is_attached) => {}
             }
         }
         self.running.spawn(listening);
@@ -218,8 +219,10 @@ impl Relay {
     }
 }
 
-async fn until_ready(health: &Health) {
-    while !health.is_ready() {
+/// Waits until this listener does all that its predecessor does. With attached keys it has to be settled whether their
+/// events arrive: a key that is written and expires while nobody is subscribed is lost.
+async fn until_working(health: &Health, is_attached: bool) {
+    while !health.is_ready() || (is_attached && health.mode() == EventMode::Starting) {
         tokio::time::sleep(PAUSE).await;
     }
 }

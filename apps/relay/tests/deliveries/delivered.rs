@@ -121,3 +121,16 @@ async fn too_many_requests_use_up_no_attempt() {
     let calls = receiver.calls(3).await;
     assert!(calls.iter().all(|call| call.json()["data"]["attempt"] == 1));
 }
+
+/// A key that is written and expires between the subscriptions of two listeners would be lost.
+#[tokio::test]
+async fn a_listener_ends_once_its_successor_receives_the_events_of_attached_keys() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let mut rig = Rig::of_keys(&receiver.url(), "", "allow = [\"127.0.0.1\"]").await;
+    rig.enrolling().await;
+    for _ in 0..2 {
+        let faults = rig.follow_keys(&receiver.url(), "allow = [\"127.0.0.1\"]").await;
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+    rig.stop().await;
+}

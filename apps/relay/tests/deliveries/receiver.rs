@@ -128,11 +128,17 @@ impl Receiver {
         let enough = heard.wait_for(|all| all.len() >= count);
         let patience = Duration::from_secs(30);
         let all = tokio::time::timeout(patience, enough).await;
-        all.unwrap_or_else(|_| panic!("{count} calls within {patience:?}")).expect("it runs").clone()
+        let Ok(all) = all else { panic!("{} calls of {count} within {patience:?}", self.count()) };
+        all.expect("it runs").clone()
+    }
+
+    /// Returns the calls that were received so far.
+    pub(crate) fn received(&self) -> Vec<Heard> {
+        self.desk.heard.borrow().clone()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.desk.heard.borrow().len()
+        self.received().len()
     }
 
     pub(crate) fn sent(&self) -> usize {

@@ -61,6 +61,14 @@ impl Rig {
         Self { server, schedule, folder, relay }
     }
 
+    /// Follows a file with this webhook for keys that other programs write. Returns what the new listener cannot do.
+    pub(crate) async fn follow_keys(&mut self, url: &str, webhook: &str) -> Vec<String> {
+        let text = text("attach = \"order:{id}\"", url, "", webhook);
+        let config = Config::parse(&text, self.folder.path()).expect("a file without mistakes");
+        self.relay.follow(config).await.expect("a listener");
+        self.relay.health().faults()
+    }
+
     /// Has a key expire whose value is known.
     pub(crate) async fn expire(&self, key: &str) {
         eventually(PATIENCE, "the key to be enrolled", async || {
