@@ -312,7 +312,9 @@ recipes-record: # Play them, and write their figures into docs/comparison.md
 # ------------------------------------------------------------------------------------------------ The rest
 
 # The workspace's packages turn all features of the library on; the third pass has none.
-lint: ## Check formatting, lints and documentation; each warning is an error
+lint: ## Check formatting, sentences, lints and documentation; each warning is an error
+	python3 -B -m unittest discover -q scripts
+	scripts/prose
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
