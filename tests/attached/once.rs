@@ -12,8 +12,7 @@ use tokio::time::sleep;
 
 use crate::recovery::{by_key, write_many};
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Running, enrolled_from, hears, in_time, orders, server, until_later_key,
-    until_time,
+    ALL_FLAGS, Notes, PATIENCE, Running, enrolled_from, hears, orders, server, until_later_key, until_time,
 };
 
 const KEYS: u64 = 1000;
@@ -83,14 +82,14 @@ async fn scene(flags: &str, count: usize, missing: Missing) {
     let server = server(flags).await;
     let proxy = Proxy::before(&server).await;
     proxy.split(Direction::Replies, Some(SEGMENT));
-    let (notes, deafness) = Default::default();
+    let (notes, deafness) = (Notes::default(), Deafness::default());
     let before = listeners(&proxy, (&notes, &deafness), count).await;
-    let from = in_time(12_000, 2000, async |from| {
+    let prepare = async |from| {
         write_many(&server, KEYS, from).await;
         let all = i64::try_from(KEYS).unwrap();
         eventually(PATIENCE, "all to be enrolled", async || enrolled_from(&server, from).await == all).await;
-    })
-    .await;
+    };
+    let from = notes.in_time(12_000, 2000, prepare).await;
     // Nothing expires but what is read: so each expiry is caused by a look.
     server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let after = miss(&server, &proxy, (&notes, &deafness), before, (missing, from)).await;

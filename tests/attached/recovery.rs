@@ -53,15 +53,17 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
     const EXTENDED: std::ops::Range<u64> = 500..1000;
     const HOUR: u64 = 3_600_000;
     let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
-    let from = in_time(15_000, 3000, async |from| {
-        write_many(&harness.server, KEYS, from).await;
-        let all = i64::try_from(KEYS).unwrap();
-        eventually(PATIENCE, "all to be enrolled", async || {
-            enrolled_from(&harness.server, from).await == all
+    let from = harness
+        .notes
+        .in_time(15_000, 3000, async |from| {
+            write_many(&harness.server, KEYS, from).await;
+            let all = i64::try_from(KEYS).unwrap();
+            eventually(PATIENCE, "all to be enrolled", async || {
+                enrolled_from(&harness.server, from).await == all
+            })
+            .await;
         })
         .await;
-    })
-    .await;
     let Harness { server, notes, listener, .. } = harness;
     listener.stop().await;
     assert_eq!(notes.count(), 0);
@@ -153,12 +155,15 @@ async fn a_listener_dies_and_the_other_goes_on() {
         let other = Running::start(&server, |builder| attached(builder, &notes));
         until_hearing(&victim).await;
         until_hearing(&other).await;
-        let from = in_time(4000, 1500, async |from| {
-            write_many(&server, 1000, from).await;
-            eventually(PATIENCE, "all to be enrolled", async || enrolled_from(&server, from).await == 1000)
+        let from = notes
+            .in_time(4000, 1500, async |from| {
+                write_many(&server, 1000, from).await;
+                eventually(PATIENCE, "all to be enrolled", async || {
+                    enrolled_from(&server, from).await == 1000
+                })
                 .await;
-        })
-        .await;
+            })
+            .await;
         until_time(from + 300).await;
         victim.kill();
         eventually(PATIENCE * 2, "all to have run", async || notes.are_of(1000)).await;

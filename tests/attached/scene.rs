@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::ready;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -84,7 +85,11 @@ impl Run {
 
 /// The notes of all handlers of a test.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<Run>>>);
+pub(crate) struct Notes {
+    runs: Arc<Mutex<Vec<Run>>>,
+    /// In ms since 1970. Runs of keys with an earlier deadline are left out.
+    from: Arc<AtomicU64>,
+}
 
 impl Notes {
     /// A handler that takes notes and succeeds.
@@ -111,11 +116,35 @@ impl Notes {
     }
 
     pub(crate) fn note(&self, lapse: &Lapse<Expired<Bytes>>) {
-        self.runs().push(Run::of(lapse));
+        let (run, mut runs) = (Run::of(lapse), self.runs());
+        if run.deadline >= self.from.load(Ordering::Relaxed) {
+            runs.push(run);
+        }
+    }
+
+    /// Leaves out runs of keys with an earlier deadline, those that were noted and those to come.
+    fn leave_out_before(&self, deadline: u64) {
+        let mut runs = self.runs();
+        self.from.store(deadline, Ordering::Relaxed);
+        runs.retain(|run| run.deadline >= deadline);
+    }
+
+    /// As [`in_time`]. If the machine was so busy that keys of a first preparation have expired, their runs are left out.
+    pub(crate) async fn in_time(&self, ms: u64, left: u64, mut prepare: impl AsyncFnMut(u64)) -> u64 {
+        let mut preparations = 0;
+        let deadline = in_time(ms, left, async |deadline| {
+            preparations += 1;
+            prepare(deadline).await;
+        })
+        .await;
+        if preparations > 1 {
+            self.leave_out_before(deadline);
+        }
+        deadline
     }
 
     pub(crate) fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn count(&self) -> usize {
