@@ -70,8 +70,8 @@ impl Health {
     /// Whether it can do its work: it is past its start, not stopping yet, and the server answers.
     ///
     /// That no canary is heard or a partition is parked is none of this: the other timers run on time, and a restart
-    /// would mend neither. A listener with attached keys receives their events once [`mode`](Self::mode) is no longer
-    /// [`EventMode::Starting`].
+    /// would mend neither. While [`mode`](Self::mode) returns [`EventMode::Starting`], a listener may miss events of attached
+    /// keys.
     pub fn is_ready(&self) -> bool {
         self.0.listening.is_ready() && self.connected()
     }
