@@ -315,6 +315,7 @@ recipes-record: # Play them, and write their figures into docs/comparison.md
 lint: ## Check formatting, sentences, lints and documentation; each warning is an error
 	python3 -B -m unittest discover -q scripts
 	scripts/prose
+	scripts/names
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings

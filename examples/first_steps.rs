@@ -1,4 +1,4 @@
-//! The program and the tests of docs/first-steps.md: an order that is not paid in time is closed.
+//! The program and the tests of docs/first-steps.md: closes an order that is not paid in time.
 //!
 //!     cargo run --bin first_steps -- listen   # and in another terminal `-- place A-1`, `-- pay A-1`
 //!     cargo test --bin first_steps            # needs no server
@@ -12,19 +12,19 @@ const URL: &str = "redis://127.0.0.1:6379/";
 /// A quarter of an hour in a real shop.
 const TIME_TO_PAY: Duration = Duration::from_secs(5);
 
-/// What the handler needs to know of an order. Keep it small: Redis holds it in memory.
+/// The payload: the data of an order that the handler needs. Keep it small, because Redis holds it in memory.
 #[derive(Serialize, Deserialize)]
 struct Order {
     customer: String,
     cents: u64,
 }
 
-/// What the shop and the listener share: usually they are two programs.
+/// The topic, which the shop and the listener share. Usually they are two programs.
 fn unpaid() -> keylapse::Result<Topic<Order>> {
     Topic::new("order:unpaid:{id}")
 }
 
-/// The handler: runs when the time to pay is over.
+/// The handler. It runs when the time to pay is over.
 async fn close(lapse: Lapse<Order>) -> Result<Done, Failure> {
     let id = lapse.capture("id").ok_or_else(|| Failure::dead("an order without a number"))?;
     let Order { customer, cents } = lapse.payload();
@@ -54,7 +54,7 @@ async fn main() -> keylapse::Result<()> {
         ["pay", id] => pay(&Schedule::connect(URL).await?, id).await,
         ["listen"] => Listener::builder(URL).on(unpaid()?, close).build()?.run_until(shutdown_signal()).await,
         _ => {
-            println!("say `listen`, `place <order>` or `pay <order>`");
+            println!("usage: listen | place <order> | pay <order>");
             Ok(())
         }
     }
@@ -72,9 +72,9 @@ mod tests {
         bed.listen(|listener| listener.on(unpaid.clone(), close)).await?;
         place(&bed.schedule(), "A-1").await?;
 
-        bed.pass(TIME_TO_PAY - Duration::from_millis(1)).await;
+        bed.advance(TIME_TO_PAY - Duration::from_millis(1)).await;
         assert!(bed.runs(&unpaid).is_empty(), "not early");
-        bed.pass(Duration::from_millis(1)).await;
+        bed.advance(Duration::from_millis(1)).await;
         assert_eq!(bed.runs(&unpaid).len(), 1);
         Ok(())
     }
@@ -86,13 +86,13 @@ mod tests {
         place(&bed.schedule(), "A-2").await?;
         pay(&bed.schedule(), "A-2").await?;
 
-        bed.pass(TIME_TO_PAY * 2).await;
+        bed.advance(TIME_TO_PAY * 2).await;
         assert!(bed.runs(&unpaid).is_empty());
         Ok(())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_hears_of_it_and_it_is_closed_all_the_same() -> keylapse::Result<()> {
+    async fn an_order_is_closed_even_if_its_notification_is_lost() -> keylapse::Result<()> {
         let (bed, unpaid) = (TestBed::new(), unpaid()?);
         bed.listen(|listener| listener.on(unpaid.clone(), close)).await?;
         bed.notifications().lose();

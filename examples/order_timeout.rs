@@ -1,9 +1,9 @@
-//! An order that is not paid in time is closed.
+//! Closes an order that is not paid in time.
 //!
 //!     REDIS_URL=redis://127.0.0.1/ cargo run --bin order_timeout
 //!     cargo test --bin order_timeout   # needs no server
 //!
-//! Three orders are placed and one of them is paid. It ends when the other two are closed.
+//! Three orders are placed, and one of them is paid. The program ends when the other two are closed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 /// A quarter of an hour in a real shop.
 const TIME_TO_PAY: Duration = Duration::from_secs(3);
 
-/// What the handler needs to know about an order. Keep it small: Redis holds it in memory.
+/// The payload: the data of an order that the handler needs. Keep it small, because Redis holds it in memory.
 #[derive(Serialize, Deserialize)]
 struct Order {
     customer: String,
     cents: u64,
 }
 
-/// The definition that the shop and the listener share; usually they are two programs.
+/// The topic, which the shop and the listener share. Usually they are two programs.
 fn unpaid_orders() -> keylapse::Result<Topic<Order>> {
     Topic::new("app:order:unpaid:{order}")
 }
@@ -35,7 +35,7 @@ enum State {
     Closed,
 }
 
-/// The shop's database. It decides: the timer only says when to look.
+/// The shop's database. It decides whether an order is closed. The timer only starts the check.
 #[derive(Default)]
 struct Orders {
     states: Mutex<BTreeMap<String, State>>,
@@ -47,8 +47,9 @@ impl Orders {
         self.lock().insert(order.to_owned(), State::Unpaid);
     }
 
-    /// `UPDATE orders SET state = … WHERE id = … AND state = 'unpaid'`: whether it did anything.
-    /// Payment and closing may meet, and an attempt may run twice; either way one of them wins.
+    /// Settles an unpaid order, and returns whether it was unpaid. In SQL:
+    /// `UPDATE orders SET state = … WHERE id = … AND state = 'unpaid'`. Payment and closing may happen at the same time, and an
+    /// attempt may run twice. In both cases only one call settles the order.
     fn settle(&self, order: &str, state: State) -> bool {
         let settled = match self.lock().get_mut(order) {
             Some(present) if *present == State::Unpaid => {
@@ -73,7 +74,7 @@ impl Orders {
     }
 }
 
-/// The handler: runs when the time to pay is over.
+/// The handler. It runs when the time to pay is over.
 async fn close(lapse: Lapse<Order>, orders: Arc<Orders>) -> Result<Outcome, Failure> {
     let order = lapse.capture("order").ok_or_else(|| Failure::dead("an order without a number"))?;
     if !orders.settle(order, State::Closed) {
@@ -84,7 +85,7 @@ async fn close(lapse: Lapse<Order>, orders: Arc<Orders>) -> Result<Outcome, Fail
     Ok(Outcome::Done)
 }
 
-/// What a listener needs to know: the same for the program and for its tests.
+/// Registers the handler, for the program and for its tests.
 fn handlers(
     listener: ListenerBuilder,
     topic: Topic<Order>,
@@ -109,7 +110,7 @@ async fn pay(schedule: &Schedule, orders: &Orders, order: &str) -> keylapse::Res
     }
     match schedule.cancel(&unpaid_orders()?, [order]).await? {
         Cancelled::Cancelled => println!("{order}: paid; its timer is gone"),
-        // The handler is running. It will find the order paid.
+        // The handler is running. It finds that the order is paid, and drops the timer.
         other => println!("{order}: paid at the last moment ({other:?})"),
     }
     Ok(())
@@ -139,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// A shop with one order and a listener.
+    /// Starts a shop with one order and a listener.
     async fn shop() -> keylapse::Result<(TestBed, Arc<Orders>)> {
         let (bed, orders, topic) = (TestBed::new(), Arc::<Orders>::default(), unpaid_orders()?);
         bed.listen(|listener| handlers(listener, topic, &orders)).await?;
@@ -154,9 +155,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unpaid_order_is_closed_when_its_time_is_over_and_not_before() -> keylapse::Result<()> {
         let (bed, orders) = shop().await?;
-        bed.pass(TIME_TO_PAY - Duration::from_millis(1)).await;
+        bed.advance(TIME_TO_PAY - Duration::from_millis(1)).await;
         assert_eq!(state(&orders), Some(State::Unpaid));
-        bed.pass(Duration::from_millis(1)).await;
+        bed.advance(Duration::from_millis(1)).await;
         assert_eq!(state(&orders), Some(State::Closed));
         Ok(())
     }
@@ -165,24 +166,24 @@ mod tests {
     async fn a_paid_order_is_left_alone() -> keylapse::Result<()> {
         let (bed, orders) = shop().await?;
         pay(&bed.schedule(), &orders, "A-1").await?;
-        bed.pass(TIME_TO_PAY * 2).await;
+        bed.advance(TIME_TO_PAY * 2).await;
         assert_eq!((state(&orders), bed.all_runs().len()), (Some(State::Paid), 0));
         Ok(())
     }
 
-    /// The payment is in the books, but the shop dies before it can cancel the timer.
+    /// The payment is stored, but the shop crashes before it cancels the timer.
     #[tokio::test(start_paused = true)]
     async fn an_order_whose_timer_was_not_cancelled_stays_paid() -> keylapse::Result<()> {
         let (bed, orders) = shop().await?;
         assert!(orders.settle("A-1", State::Paid));
         let run = bed.until_ran(&unpaid_orders()?, ["A-1"]).await;
-        assert_eq!(run.end, Some(keylapse_testing::End::Returned(Outcome::Drop)));
+        assert_eq!(run.end, Some(keylapse_testing::RunEnd::Returned(Outcome::Drop)));
         assert_eq!(state(&orders), Some(State::Paid));
         Ok(())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_hears_of_it_and_it_is_closed_all_the_same() -> keylapse::Result<()> {
+    async fn an_order_is_closed_even_if_its_notification_is_lost() -> keylapse::Result<()> {
         let (bed, orders) = shop().await?;
         bed.notifications().lose();
         bed.until_finished().await;

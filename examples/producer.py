@@ -24,14 +24,14 @@ from redis.exceptions import ConnectionError, NoScriptError, ResponseError, Time
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "wire" / "src" / "scripts"
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 RECORD_VERSION = b"\x01"
-PATIENCE = 10  # seconds; two minutes at most
+RETRY_FOR = 10  # seconds; two minutes at most
 
 ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exists", "superseded",
          "no deadline before 2248"]
 CANCELLED = ["not armed", "cancelled", "in flight", "in flight"]
-TRIGGER = ["none", "set", "taken", "refused"]
+MARKER = ["none", "set", "taken", "refused"]
 PARTS_STAND_HERE = "-- Here stand the parts.\n"
 
 
@@ -84,20 +84,20 @@ class Topic:
         self.name, self.namespace = name, namespace
         entry = json.loads(self.redis.hget(f"{namespace}:topics", name) or "{}")
         self.partitions = entry.get("partitions", partitions)
-        self.triggers = entry.get("triggers", True)
+        self.marker_keys = entry.get("marker_keys", True)
 
     def arm(self, key, delay_ms, payload, only_if_absent=False):
-        """Arms a timer. What became of it, and its deadline in ms since 1970."""
+        """Arms a timer. Returns the outcome and the deadline in ms since 1970."""
         mode = "a" if only_if_absent else "r"
         timer = [key, f"+{delay_ms}", RECORD_VERSION + os.urandom(8), payload]
-        reply = persist(lambda repeat: self.run("arm", key, f"{mode}{repeat}{self.triggers:d}", *timer))
+        reply = persist(lambda repeat: self.run("arm", key, f"{mode}{repeat}{self.marker_keys:d}", *timer))
         code, deadline = read(reply)
         return ARMED[code], deadline
 
     def cancel(self, key):
-        """Withdraws a timer. What became of it."""
+        """Cancels a timer. Returns the outcome."""
         cancel = os.urandom(8)
-        reply = persist(lambda repeat: self.run("cancel", key, f"{self.triggers:d}", key, cancel))
+        reply = persist(lambda repeat: self.run("cancel", key, f"{self.marker_keys:d}", key, cancel))
         code, _ = read(reply)
         return CANCELLED[code]
 
@@ -133,25 +133,25 @@ class Topic:
 
 
 def read(reply):
-    """What is answered of a call's only timer: code and deadline. The rest is said, and changes nothing."""
-    code, trigger, deadline = struct.unpack_from(">BBQ", reply)
-    untold, _, refused = reply[10:].decode(errors="replace").partition("\n")
-    if untold:
-        print(f"listeners could not be told: {untold}", file=sys.stderr)
-    if TRIGGER[trigger] in ("taken", "refused"):
-        print(f"the trigger key is {TRIGGER[trigger]}: {refused or 'others have the name'}", file=sys.stderr)
+    """Returns code and deadline of a call's only timer. Prints what else the answer reports."""
+    code, marker, deadline = struct.unpack_from(">BBQ", reply)
+    wake_up_error, _, refused = reply[10:].decode(errors="replace").partition("\n")
+    if wake_up_error:
+        print(f"listeners received no wake-up: {wake_up_error}", file=sys.stderr)
+    if MARKER[marker] in ("taken", "refused"):
+        print(f"the marker key is {MARKER[marker]}: {refused or 'another program uses its name'}", file=sys.stderr)
     return code, deadline
 
 
 def persist(call):
-    """Calls until there is an answer. From the second time on it says that it repeats."""
-    until, repeat = time.monotonic() + PATIENCE, 0
+    """Calls until there is an answer. Each call but the first declares that it is a repeat."""
+    until, repeat = time.monotonic() + RETRY_FOR, 0
     while True:
         try:
             return call(repeat)
         except (ConnectionError, TimeoutError):
             if time.monotonic() > until:
-                raise  # it may have been executed: nobody knows
+                raise  # the server may have executed it
             repeat = 1
             time.sleep(0.05)
 
@@ -159,7 +159,7 @@ def persist(call):
 def main():
     parser = argparse.ArgumentParser(description="Arms and cancels keylapse timers.")
     parser.add_argument("--url", default="redis://127.0.0.1:6379/")
-    parser.add_argument("--partitions", type=int, default=1, help="of a topic that nobody has used yet")
+    parser.add_argument("--partitions", type=int, default=1, help="partitions of a topic that is not registered yet")
     commands = parser.add_subparsers(dest="command", required=True)
     arm = commands.add_parser("arm")
     cancel = commands.add_parser("cancel")
@@ -167,7 +167,7 @@ def main():
         command.add_argument("topic", help="its name, such as app.trans.notice")
         command.add_argument("key", type=os.fsencode, help="such as app:trans:notice:42")
     arm.add_argument("delay", type=int, help="in milliseconds")
-    arm.add_argument("payload", type=os.fsencode, help="as the topic's handlers read it: mostly JSON")
+    arm.add_argument("payload", type=os.fsencode, help="in the format of the topic's handlers, mostly JSON")
     arm.add_argument("--if-absent", action="store_true")
     args = parser.parse_args()
 

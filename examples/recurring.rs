@@ -1,17 +1,16 @@
-//! Something to be done again and again, until it need not be: here, asking a courier where parcels
-//! are.
+//! Repeats a task until it is done: asks a courier where parcels are, until they are delivered.
 //!
 //!     REDIS_URL=redis://127.0.0.1/ cargo run --bin recurring
 //!     cargo test --bin recurring   # needs no server
 //!
-//! Stop it with ctrl-c and start it again: it goes on where it was. Start it twice: each parcel is
-//! asked for by one of the two.
+//! Stop it with ctrl-c and start it again: it continues where it stopped. Start it twice: each time, one of the two programs
+//! asks for a parcel.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Arming, Backoff, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
+use keylapse::{ArmResult, Backoff, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
 use serde::{Deserialize, Serialize};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -22,7 +21,7 @@ struct Parcel {
 }
 
 fn parcels() -> keylapse::Result<Topic<Parcel>> {
-    // Couriers are now and then away for minutes; that is no reason to give up.
+    // A courier's service may be down for minutes, so 100 attempts with growing pauses are made.
     let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
     Ok(Topic::new("app:parcel:position:{parcel}")?.retry(backoff).max_attempts(100))
 }
@@ -33,12 +32,12 @@ enum Position {
     Delivered,
 }
 
-/// Where a parcel is. An HTTP client in a real program.
+/// Returns the position of a parcel. In a real program it is an HTTP client.
 trait Courier: Send + Sync + 'static {
     fn position(&self, parcel: &str) -> io::Result<Position>;
 }
 
-/// Knows nothing.
+/// A courier that answers at random.
 struct Dice;
 
 impl Courier for Dice {
@@ -51,8 +50,8 @@ impl Courier for Dice {
     }
 }
 
-/// Asks once. Each occurrence is an arming of its own, and its attempts start over: a failed one is
-/// retried by the topic's policy, and a good one comes again.
+/// Asks once. A failed attempt is retried by the topic's policy. After a successful one, [`Outcome::Again`] arms the timer
+/// again, as a new arming whose attempts start at 1.
 async fn ask(courier: Arc<dyn Courier>, lapse: Lapse<Parcel>) -> Result<Outcome, Failure> {
     let parcel = lapse.capture("parcel").unwrap_or_default();
     let name = &lapse.payload().courier;
@@ -73,12 +72,12 @@ fn handlers(listener: ListenerBuilder, topic: Topic<Parcel>, courier: impl Couri
     listener.on(topic, move |lapse| ask(courier.clone(), lapse))
 }
 
-/// Asks about a parcel from now on. A restart must not put off what is due already.
+/// Arms the first request for a parcel. An existing timer is kept, so that a restart delays nothing.
 async fn follow(schedule: &Schedule, parcel: &str) -> keylapse::Result<()> {
     let details = Parcel { courier: "Hermes".to_owned() };
     match schedule.arm(&parcels()?, [parcel], EVERY, &details).only_if_absent().await? {
-        Arming::Exists => println!("{parcel}: asked about already"),
-        _ => println!("{parcel}: to be asked about every {EVERY:?}"),
+        ArmResult::Exists => println!("{parcel}: already followed"),
+        _ => println!("{parcel}: the courier is asked every {EVERY:?}"),
     }
     Ok(())
 }
@@ -95,7 +94,7 @@ async fn main() -> keylapse::Result<()> {
         handlers(Listener::builder(&url), parcels()?, Dice).grace(Duration::from_secs(5)).build()?;
     let stop = async {
         keylapse::shutdown_signal().await;
-        println!("stopping: attempts that run may end, everything else waits in Redis");
+        println!("stopping: running attempts may end, all other timers wait in Redis");
     };
     listener.run_until(stop).await
 }
@@ -104,11 +103,11 @@ async fn main() -> keylapse::Result<()> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use keylapse_testing::{Run, TestBed};
+    use keylapse_testing::{HandlerRun, TestBed};
 
     use super::*;
 
-    /// Answers what it was told to, one after the other.
+    /// A courier that gives these answers, one after the other.
     struct Script(Vec<Option<Position>>, AtomicUsize);
 
     impl Script {
@@ -124,7 +123,7 @@ mod tests {
         }
     }
 
-    async fn asked(script: Script) -> keylapse::Result<Vec<Run>> {
+    async fn asked(script: Script) -> keylapse::Result<Vec<HandlerRun>> {
         let (bed, topic) = (TestBed::new(), parcels()?);
         bed.listen(|listener| handlers(listener, topic, script)).await?;
         follow(&bed.schedule(), "P-1").await?;
@@ -153,7 +152,7 @@ mod tests {
     async fn a_restart_puts_nothing_off() -> keylapse::Result<()> {
         let (bed, topic) = (TestBed::new(), parcels()?);
         follow(&bed.schedule(), "P-1").await?;
-        bed.pass(EVERY / 2).await;
+        bed.advance(EVERY / 2).await;
         follow(&bed.schedule(), "P-1").await?;
         bed.listen(|listener| handlers(listener, topic, Script::new([Some(Position::Delivered)]))).await?;
         assert_eq!(bed.until_ran(&parcels()?, ["P-1"]).await.began, EVERY);

@@ -1,19 +1,16 @@
-//! Sessions that another program keeps alive: each visit extends a key's time to live, and when it has
-//! really run out the visitor is logged out.
+//! Logs a visitor out when the session's key expires. Another program writes the keys, and extends the TTL at each visit.
 //!
 //!     REDIS_URL=redis://127.0.0.1/ cargo run --bin sessions
 //!
-//! Ada comes back three times, Brook does not, and Cleo logs out by herself. It ends when Ada's and
-//! Brook's sessions have ended.
+//! Ada comes back three times, Brook does not, and Cleo logs out herself. The program ends when Ada's and Brook's sessions
+//! have ended.
 //!
-//! The site knows nothing of keylapse. With notify-keyspace-events `Ex` a visit is not heard: the listener
-//! finds the later deadline with the next scan, or when it looks at the key as the one that it knows is
-//! over; and looks again then.
+//! The site is unaware of keylapse. With notify-keyspace-events `Ex`, the listener receives no event for a visit. It finds
+//! the later deadline with the next scan, or when it checks the key at the earlier one.
 //!
-//! There is no `write_back` here, and must not be. It writes a key back until the retry when a handler has
-//! failed, and **a session whose key exists is valid**: who was logged out would be let in again. It is
-//! the same with locks, which would be held again by nobody. Without it, a retry is known to keylapse
-//! alone, and this handler is retried until the log-out is in the books.
+//! This program must not use `write_back`. After a failed attempt, `write_back` writes the key back until the retry, and **a
+//! session whose key exists is valid**: a visitor who was logged out would be logged in again. Locks are similar: they would
+//! be held again by nobody. Without `write_back` only keylapse has the retry, which repeats until the logout is stored.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,19 +27,19 @@ use tokio::time::sleep;
 /// Half an hour on a real site.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// What the site keeps of a session.
+/// The value of a session's key.
 #[derive(Serialize, Deserialize)]
 struct Session {
     user: String,
 }
 
-/// The site's sessions.
+/// The sessions, as an attached topic.
 fn sessions() -> keylapse::Result<Attached<Session>> {
-    // Often enough that each session is found while it lives: see docs/attach.md.
+    // Scans are frequent, so that each session is found while its key exists: see docs/attach.md.
     Ok(Attached::new(Topic::new("session:{id}")?).keep_values(1024).scan_every(Duration::from_secs(1)))
 }
 
-/// Who was logged out.
+/// The users who were logged out.
 #[derive(Default)]
 struct Books {
     ended: Mutex<BTreeSet<String>>,
@@ -50,7 +47,7 @@ struct Books {
 }
 
 impl Books {
-    /// An insertion that changes nothing if it is repeated, as an attempt may be.
+    /// Stores a logout. A repeated attempt changes nothing.
     fn log_out(&self, user: &str) {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(user.to_owned());
         self.changed.notify_one();
@@ -68,15 +65,15 @@ async fn log_out(lapse: Lapse<Expired<Session>>, books: Arc<Books>) -> Result<Do
     let expired = lapse.payload();
     let user = expired.value().map_or("somebody", |session| &session.user);
     match expired.expiry() {
-        Expiry::Heard => println!("{user}: session {id} has ended ({:.0?} ago)", lapse.lateness()),
-        // It has ended in any case: the key was gone. It may be that its visitor has logged out.
+        Expiry::Announced => println!("{user}: session {id} has ended ({:.0?} ago)", lapse.lateness()),
+        // The key was gone without an event, so the session has ended. The visitor may have logged out.
         other => println!("{user}: session {id} is gone ({other:?})"),
     }
     books.log_out(user);
     Ok(Done)
 }
 
-/// The site: a plain client, and no keylapse.
+/// The site, a plain Redis client without keylapse.
 struct Site(MultiplexedConnection);
 
 impl Site {
@@ -91,7 +88,7 @@ impl Site {
     }
 
     async fn visit(&mut self, user: &str) -> RedisResult<()> {
-        println!("{user}: is here, and may stay away for {IDLE:?} more");
+        println!("{user}: visits; the session lasts {IDLE:?} more");
         cmd("PEXPIRE")
             .arg(format!("session:{user}-1"))
             .arg(IDLE.as_millis() as u64)
@@ -100,7 +97,7 @@ impl Site {
     }
 
     async fn leave(&mut self, user: &str) -> RedisResult<()> {
-        println!("{user}: logs out, of which the listener need not be told");
+        println!("{user}: logs out; the site only deletes the key");
         cmd("DEL").arg(format!("session:{user}-1")).exec_async(&mut self.0).await
     }
 
@@ -130,6 +127,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     played?;
     listened?;
     let AttachedStats { deleted, vanished, .. } = stats.attached("session").unwrap_or_default();
-    println!("sessions that were deleted, and did not expire: {}", deleted + vanished);
+    println!("sessions whose keys were deleted before they expired: {}", deleted + vanished);
     Ok(())
 }

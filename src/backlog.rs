@@ -1,7 +1,7 @@
-//! What is bounded by the bytes that it takes, for what comes faster than it can be dealt with: a queue, and any other
-//! collection of keys.
+//! A queue and a collection of keys whose size is bounded in bytes.
 //!
-//! Most of what waits in a flood are keys: in the queue they lie one behind the other in blocks, with six bytes beside each.
+//! They buffer events that arrive faster than they are processed. Most items in a flood are keys, so the queue packs
+//! keys into blocks, with an overhead of six bytes for each key.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -13,13 +13,14 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::lock::lock;
 
-/// A collection of keys that is full at so many bytes. Whoever puts a key into it takes room first, and gives it back.
+/// A collection of keys with a limit in bytes. The caller reserves room before it adds a key, and frees it after it
+/// removes the key.
 #[derive(Debug)]
 pub(crate) struct ByteBounded<T> {
     kept: T,
     bytes: usize,
     limit: usize,
-    /// What a key takes besides its own bytes, about.
+    /// The approximate overhead of a key in bytes.
     each: usize,
 }
 
@@ -28,7 +29,7 @@ impl<T: Default> ByteBounded<T> {
         Self { kept: T::default(), bytes: 0, limit, each }
     }
 
-    /// Takes room for a key; false where there is none.
+    /// Reserves room for a key, or returns `false` if it does not fit.
     pub(crate) fn take_room(&mut self, key: &[u8]) -> bool {
         let bytes = self.bytes + key.len() + self.each;
         let fits = bytes <= self.limit;
@@ -47,7 +48,7 @@ impl<T: Default> ByteBounded<T> {
         self.bytes
     }
 
-    /// All of it, and all room is free.
+    /// Returns the collection and leaves an empty one.
     pub(crate) fn take_all(&mut self) -> T {
         self.bytes = 0;
         mem::take(&mut self.kept)
@@ -68,77 +69,78 @@ impl<T> DerefMut for ByteBounded<T> {
     }
 }
 
-/// Keys begin a new block beyond this many bytes.
+/// The capacity of a block of keys in bytes. A longer key has its own block.
 const BLOCK: usize = 64 << 10;
-/// A key's tag and its length.
+/// Bytes of a key's tag and length.
 const HEAD: usize = 6;
 
-/// What can wait: much of it is a key and a number that says what of it.
+/// An item of the queue. Most items consist of a key and a number.
 pub(crate) trait Item: Sized {
-    /// As a number and a key, or as it is.
+    /// Splits the item into a number and a key, or returns it unchanged.
     fn split(self) -> Result<(u32, Bytes), Self>;
-    /// What was split.
+    /// Restores an item from its number and key.
     fn join(tag: u32, key: Bytes) -> Self;
-    /// What it takes, if it is not split.
+    /// Returns the bytes that an item takes if it is not split.
     fn size(&self) -> usize;
 }
 
-/// A queue of so many bytes.
-pub(crate) fn backlog<T: Item>(limit: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Shared { queue: Mutex::default(), news: Notify::new() });
+/// Creates a queue with a limit in bytes.
+pub(crate) fn backlog<T: Item>(limit: usize) -> (BacklogSender<T>, BacklogReceiver<T>) {
+    let shared = Arc::new(SharedBacklog { queue: Mutex::default(), news: Notify::new() });
     let (alive, senders) = mpsc::channel(1);
-    (Sender { shared: shared.clone(), limit, alive }, Receiver { shared, senders })
+    (BacklogSender { shared: shared.clone(), limit, alive }, BacklogReceiver { shared, senders })
 }
 
-struct Shared<T> {
-    queue: Mutex<Queue<T>>,
+struct SharedBacklog<T> {
+    queue: Mutex<BacklogQueue<T>>,
     news: Notify,
 }
 
-struct Queue<T> {
-    runs: VecDeque<Run<T>>,
+struct BacklogQueue<T> {
+    runs: VecDeque<BacklogRun<T>>,
     bytes: usize,
 }
 
-/// What waits in a row.
-enum Run<T> {
-    /// Keys, and where the first stands that was not taken yet.
+/// Consecutive items of one kind.
+enum BacklogRun<T> {
+    /// A block of keys, and the offset of the first key that was not taken yet.
     Keys(Vec<u8>, usize),
     Other(T, usize),
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for BacklogQueue<T> {
     fn default() -> Self {
         Self { runs: VecDeque::new(), bytes: 0 }
     }
 }
 
-/// The end at which items come in.
-pub(crate) struct Sender<T> {
-    shared: Arc<Shared<T>>,
+/// The sending half of a queue.
+pub(crate) struct BacklogSender<T> {
+    shared: Arc<SharedBacklog<T>>,
     limit: usize,
     alive: mpsc::Sender<()>,
 }
 
-impl<T> Clone for Sender<T> {
+impl<T> Clone for BacklogSender<T> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), limit: self.limit, alive: self.alive.clone() }
     }
 }
 
-impl<T: Item> Sender<T> {
-    /// Puts it behind all others, if there is room; whether there was.
+impl<T: Item> BacklogSender<T> {
+    /// Appends an item. Returns `false` if the queue is full.
     pub(crate) fn push(&self, item: T) -> bool {
         self.push_below(self.limit, item)
     }
 
-    /// The same, after there was none: not before half of it is free again, or each key that is taken would let in
-    /// one, and each of these ends a gap and begins the next.
+    /// Appends an item after [`push`](Self::push) has failed. It succeeds only if half of the limit is free.
+    ///
+    /// Otherwise each key that is taken would admit one key, and each of these would end a gap and begin another.
     pub(crate) fn push_again(&self, item: T) -> bool {
         self.push_below(self.limit / 2, item)
     }
 
-    /// Of what has its own bound.
+    /// Appends an item without a limit. The caller bounds the number of these items.
     pub(crate) fn push_always(&self, item: T) {
         self.push_below(usize::MAX, item);
     }
@@ -151,13 +153,13 @@ impl<T: Item> Sender<T> {
         pushed
     }
 
-    /// Waits until nobody takes anything any more.
+    /// Waits until the receiver is dropped.
     pub(crate) async fn closed(&self) {
         self.alive.closed().await;
     }
 }
 
-impl<T: Item> Queue<T> {
+impl<T: Item> BacklogQueue<T> {
     fn push(&mut self, limit: usize, item: T) -> bool {
         match item.split() {
             Ok((tag, key)) => self.push_key(limit, tag, &key),
@@ -166,7 +168,7 @@ impl<T: Item> Queue<T> {
                 let fits = self.bytes + size <= limit;
                 if fits {
                     self.bytes += size;
-                    self.runs.push_back(Run::Other(item, size));
+                    self.runs.push_back(BacklogRun::Other(item, size));
                 }
                 fits
             }
@@ -178,11 +180,12 @@ impl<T: Item> Queue<T> {
         if self.bytes + size > limit {
             return false;
         }
-        let full = |run: &Run<T>| !matches!(run, Run::Keys(block, _) if block.len() + size <= BLOCK);
+        let full =
+            |run: &BacklogRun<T>| !matches!(run, BacklogRun::Keys(block, _) if block.len() + size <= BLOCK);
         if self.runs.back().is_none_or(full) {
-            self.runs.push_back(Run::Keys(Vec::new(), 0));
+            self.runs.push_back(BacklogRun::Keys(Vec::new(), 0));
         }
-        if let Some(Run::Keys(block, _)) = self.runs.back_mut() {
+        if let Some(BacklogRun::Keys(block, _)) = self.runs.back_mut() {
             let before = block.capacity();
             if before - block.len() < size {
                 block.reserve_exact(block.len().max(size).min(BLOCK.max(size) - block.len()));
@@ -197,11 +200,11 @@ impl<T: Item> Queue<T> {
     }
 
     fn pop(&mut self) -> Option<T> {
-        if let Run::Keys(block, at) = self.runs.front_mut()? {
+        if let BacklogRun::Keys(block, at) = self.runs.front_mut()? {
             let (head, rest) = block[*at..].split_at(HEAD);
             let tag = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
             let length = u16::from_le_bytes([head[4], head[5]]).into();
-            // Not a part of the block: who keeps it would keep them all.
+            // A copy: a slice of the block would keep the whole block in memory.
             let key = Bytes::copy_from_slice(&rest[..length]);
             *at += HEAD + length;
             if *at == block.len() {
@@ -211,25 +214,25 @@ impl<T: Item> Queue<T> {
             return Some(T::join(tag, key));
         }
         match self.runs.pop_front()? {
-            Run::Other(item, size) => {
+            BacklogRun::Other(item, size) => {
                 self.bytes -= size;
                 Some(item)
             }
-            Run::Keys(..) => None,
+            BacklogRun::Keys(..) => None,
         }
     }
 }
 
-/// The end at which they are taken, in their order.
-pub(crate) struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+/// The receiving half of a queue.
+pub(crate) struct BacklogReceiver<T> {
+    shared: Arc<SharedBacklog<T>>,
     senders: mpsc::Receiver<()>,
 }
 
-impl<T: Item> Receiver<T> {
-    /// The next; none where nobody has any more. Nothing is lost if this is dropped.
+impl<T: Item> BacklogReceiver<T> {
+    /// Returns the next item, or `None` if the queue is empty and all senders are dropped. Cancel safe.
     pub(crate) async fn recv(&mut self) -> Option<T> {
-        tokio::task::consume_budget().await; // there may be more at once than others should wait for
+        tokio::task::consume_budget().await; // a full queue must not starve other tasks
         loop {
             if let Some(item) = self.try_recv() {
                 return Some(item);
@@ -327,7 +330,7 @@ mod tests {
         sender.push_always(Thing::Large(1 << 20));
     }
 
-    /// One key between two others must not cost a block.
+    /// A key between two other items must not take a whole block.
     #[test]
     fn what_alternates_is_counted_as_what_it_takes() {
         let (sender, receiver) = backlog(1 << 20);

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Backoff schedules: how long to wait before the next attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,22 @@ use std::time::Duration;
 
 use crate::time::MAX_DELAY;
 
-/// The waits of a well-known payment notification service, in seconds: fifteen
-/// retries within a little more than a day.
+/// The delays of a well-known payment notification service in seconds: 15 retries within 24 h 4 min.
 const PAYMENT_NOTICE: [u64; 15] =
     [15, 15, 30, 180, 600, 1200, 1800, 1800, 1800, 3600, 10_800, 10_800, 10_800, 21_600, 21_600];
 
-/// How long to wait after a failed attempt.
+/// A backoff schedule: how long to wait after each failed attempt.
 ///
-/// `delay(1)` is the wait after the first attempt. Delays are capped at 100
-/// years ([`MAX_DELAY`]).
+/// `delay(1)` is the delay after the first attempt. The longest delay is 100 years ([`MAX_DELAY`]).
 ///
 /// ```
 /// use std::time::Duration;
 /// use keylapse::Backoff;
 ///
-/// let ladder = Backoff::table([Duration::from_secs(15), Duration::from_secs(180)]);
-/// assert_eq!(ladder.delay(1), Duration::from_secs(15));
-/// assert_eq!(ladder.delay(2), Duration::from_secs(180));
-/// assert_eq!(ladder.attempts(), Some(3));
+/// let backoff = Backoff::table([Duration::from_secs(15), Duration::from_secs(180)]);
+/// assert_eq!(backoff.delay(1), Duration::from_secs(15));
+/// assert_eq!(backoff.delay(2), Duration::from_secs(180));
+/// assert_eq!(backoff.attempts(), Some(3));
 /// ```
 #[derive(Clone)]
 pub struct Backoff(Kind);
@@ -37,38 +35,37 @@ enum Kind {
 }
 
 impl Backoff {
-    /// The same wait every time.
+    /// Waits for the same time after each attempt.
     pub fn fixed(delay: Duration) -> Self {
         Self(Kind::Fixed(delay))
     }
 
-    /// One wait after each failed attempt. Where the table ends, so do the
-    /// attempts, unless the topic sets its own number; then the last wait
-    /// repeats. An empty table retries at once.
+    /// Waits for one delay of the table after each failed attempt.
+    ///
+    /// A table of n delays allows n + 1 attempts. If the topic allows more, the last delay repeats. An empty table
+    /// allows one attempt; further ones follow without delay.
     pub fn table(delays: impl IntoIterator<Item = Duration>) -> Self {
         Self(Kind::Table(delays.into_iter().collect()))
     }
 
-    /// The ladder of payment notifications: 15 s, 15 s, 30 s, 3 min, 10 min,
-    /// 20 min, three times 30 min, 1 h, three times 3 h, twice 6 h; sixteen
-    /// attempts in all.
+    /// Returns the schedule of payment notifications, with 16 attempts. The delays are 15 s, 15 s, 30 s, 3 min, 10
+    /// min, 20 min, 3 × 30 min, 1 h, 3 × 3 h and 2 × 6 h.
     pub fn payment_notice() -> Self {
         Self::table(PAYMENT_NOTICE.map(Duration::from_secs))
     }
 
-    /// A random wait between zero and `base` · 2ⁿ⁻¹ after the n-th attempt,
-    /// at most `cap` (“full jitter”), so that what failed together does not
-    /// come back together.
+    /// Waits for a random time between zero and `base` · 2ⁿ⁻¹ after the n-th attempt, at most `cap` (“full jitter”).
+    /// Timers that failed at the same time retry at different times.
     pub fn exponential(base: Duration, cap: Duration) -> Self {
         Self(Kind::Exponential { base, cap })
     }
 
-    /// Whatever the function says for the attempt that failed, counted from 1.
+    /// Calls a function with the number of the failed attempt, counted from 1. It returns the delay.
     pub fn custom(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         Self(Kind::Custom(Arc::new(delay)))
     }
 
-    /// The wait after the given attempt (counted from 1).
+    /// Returns the delay after an attempt, counted from 1. Random schedules return another delay at each call.
     pub fn delay(&self, attempt: u32) -> Duration {
         let delay = match &self.0 {
             Kind::Fixed(delay) => *delay,
@@ -82,7 +79,7 @@ impl Backoff {
         delay.min(MAX_DELAY)
     }
 
-    /// How many attempts the table gives; `None` for the other kinds.
+    /// Returns how many attempts a table allows, or `None` for other schedules.
     pub fn attempts(&self) -> Option<u32> {
         match &self.0 {
             Kind::Table(delays) => Some(u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1)),
@@ -91,14 +88,14 @@ impl Backoff {
     }
 }
 
-/// `base` doubled for each attempt after the first, at most `cap`.
+/// Returns `base`, doubled for each attempt after the first, at most `cap`.
 fn ceiling(base: Duration, cap: Duration, attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(1).min(31);
     base.checked_mul(1 << doublings).unwrap_or(cap).min(cap).min(MAX_DELAY)
 }
 
 impl Default for Backoff {
-    /// Exponential from 1 s, at most 10 min.
+    /// Returns an exponential schedule from 1 s to 10 min.
     fn default() -> Self {
         Self::exponential(Duration::from_secs(1), Duration::from_secs(600))
     }
@@ -123,14 +120,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_payment_ladder_has_sixteen_attempts() {
-        let ladder = Backoff::payment_notice();
-        assert_eq!(ladder.attempts(), Some(16));
+    fn the_payment_schedule_has_sixteen_attempts() {
+        let backoff = Backoff::payment_notice();
+        assert_eq!(backoff.attempts(), Some(16));
         let half_minutes =
             [0.5, 0.5, 1., 6., 20., 40., 60., 60., 60., 120., 360., 360., 360., 720., 720., 720.];
-        let waits: Vec<_> = (1..=16).map(|attempt| ladder.delay(attempt).as_secs_f64() / 30.).collect();
+        let waits: Vec<_> = (1..=16).map(|attempt| backoff.delay(attempt).as_secs_f64() / 30.).collect();
         assert_eq!(waits, half_minutes);
-        assert_eq!(ladder.delay(99), Duration::from_secs(6 * 3600));
+        assert_eq!(backoff.delay(99), Duration::from_secs(6 * 3600));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How a server is reached: what producers and listeners share.
+//! The connection settings that producers and listeners share.
 
 use std::fmt;
 use std::io;
@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Endpoints, Home, Streams, Target};
+use crate::connection::{ConnectionRuntime, Endpoints, Streams, Target};
 use crate::error::{Error, Result};
-use crate::rounds::{Rounds, VirtualTime};
+use crate::rounds::{PollTimer, VirtualTime};
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 
-/// The most patience: a repeat must find what the first call left behind.
-const MAX_PATIENCE: Duration = Duration::from_secs(120);
+/// The longest `retry_for`. A repeated call must find the tombstone of the first one, which Redis keeps for ten
+/// minutes.
+const MAX_RETRY_FOR: Duration = Duration::from_secs(120);
 
-/// A server, and how it is spoken to: shared by [`Schedule`](crate::Schedule)s and
-/// [`Listener`](crate::Listener)s. Cheap to clone; clones share connections, of which each listener has its own.
-/// Nothing is connected before it is needed.
+/// A Redis or Valkey deployment and the settings of its connections.
 ///
-/// Wherever a client is asked for, a URL will do, and gives one with the defaults.
+/// [`Schedule`](crate::Schedule)s and [`Listener`](crate::Listener)s share a client. A client is cheap to clone. Its
+/// clones share connections, except that each listener has its own. A client connects when it makes its first call.
+///
+/// A function that takes a client also takes a URL, and then uses the default settings.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -28,7 +30,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(120);
 /// # async fn connect() -> keylapse::Result<()> {
 /// let client = Client::new("redis://127.0.0.1/")?
 ///     .namespace("billing")?
-///     .patience(Duration::from_secs(10));
+///     .retry_for(Duration::from_secs(10));
 /// let schedule = Schedule::connect(client.clone()).await?;
 /// let builder = Listener::builder(client);
 /// # Ok(()) }
@@ -40,32 +42,41 @@ pub struct Client {
     pub(crate) answer_within: Duration,
     pub(crate) namespace: Arc<str>,
     pub(crate) patience: Duration,
-    /// Set: it looks seldom; see [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
+    /// True if listeners send fewer requests; see
+    /// [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
     pub(crate) saves_requests: bool,
-    /// None: time is the system's.
+    /// `None` uses the system's clock.
     pub(crate) virtual_time: Option<Arc<dyn VirtualTime>>,
 }
 
 impl Client {
-    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS (with the
-    /// feature `tls`), or `unix:///path`, with `valkey` in place of `redis` if you like. [`Servers`](crate::Servers) says
-    /// the same in Rust, and has what URLs have no words for.
+    /// Returns a client of the deployment that a URL names.
     ///
-    /// A password that the URL does not say is taken from the environment: from `KEYLAPSE_REDIS_PASSWORD`, or from the
-    /// file that `KEYLAPSE_REDIS_PASSWORD_FILE` names, which is read anew for each connection. Only one of them may be set.
+    /// | deployment | URL |
+    /// | --- | --- |
+    /// | one server | `redis://[user:password@]host[:port][/db]` |
+    /// | Unix socket | `unix:///path` |
+    /// | Redis Cluster | `redis+cluster://[user:password@]h1:7000,h2:7001/` |
+    /// | Sentinel | `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]` |
     ///
-    /// A cluster is `redis+cluster://[user:password@]h1:7000,h2:7001/`, by some of its nodes, and servers that Sentinel
-    /// watches are `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]`, each with `rediss+…` for TLS. Any of
-    /// the hosts may be down. The login at the sentinels is one of its own:
-    /// `?sentinel_user=…&sentinel_password=…`, or `KEYLAPSE_SENTINEL_PASSWORD`, with `_FILE` or without.
+    /// The schemes `rediss` and `rediss+…` connect with TLS, which needs the feature `tls`. `valkey` may replace
+    /// `redis` in each scheme. A cluster or Sentinel URL needs only some of the nodes, and any of them may be down.
+    /// [`Servers`](crate::Servers) builds the same settings in Rust, and has settings that URLs lack.
+    ///
+    /// If the URL has no password, the client takes it from the environment variable `KEYLAPSE_REDIS_PASSWORD`, or
+    /// from the file that `KEYLAPSE_REDIS_PASSWORD_FILE` names. It reads this file again for each connection. Only
+    /// one of the two variables may be set.
+    ///
+    /// Sentinels have their own login: `?sentinel_user=…&sentinel_password=…`, or the variables
+    /// `KEYLAPSE_SENTINEL_PASSWORD` and `KEYLAPSE_SENTINEL_PASSWORD_FILE`.
     ///
     /// # Errors
-    /// When the URL cannot be read, or says what cannot be; the message names the part.
+    /// Returns an error of kind [`Invalid`](crate::ErrorKind::Invalid) if the URL is malformed or its settings
+    /// contradict each other. The message names the part.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self::over_target(&Target::parse(url)?))
     }
 
-    /// A client of what a URL or a program has named.
     pub(crate) fn over_target(target: &Target) -> Self {
         Self::over(Store::new(target, DEFAULT_ANSWER_WITHIN))
     }
@@ -81,33 +92,36 @@ impl Client {
         }
     }
 
-    /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
-    /// your own. User, password and database are still the URL's; with `rediss://`, TLS is spoken over them. It is called for each connection, of which a
-    /// producer has up to two and a listener up to three, and again after each is lost; its errors are treated as
-    /// a server that is away. Streams are opened on tokio runtimes of keylapse's own: a listener has one, and all schedules of
-    /// a process share one.
-    pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    /// Connects over streams that `open` returns, instead of the URL's host: for a tunnel, or for your own TLS stack.
+    ///
+    /// User, password and database still come from the URL. With `rediss://`, TLS runs over these streams. `open` is
+    /// called for each new connection, also after one is lost. A producer has up to two connections, a listener up to
+    /// three. An error of `open` counts as an unreachable server.
+    ///
+    /// `open` runs on tokio runtimes that keylapse owns: one for each listener, and one for all schedules of the
+    /// process.
+    pub fn connect_with<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let target = self.store.target().over(Streams::new(open));
+        let target = self.store.target().with_streams(Streams::new(open));
         Self { store: Store::new(&target, self.answer_within), ..self }
     }
 
-    /// The prefix of all names in Redis. Default: `keylapse`.
+    /// Sets the prefix of all names that keylapse uses in Redis. Default: `keylapse`.
     ///
     /// # Errors
-    /// When the prefix could not be part of a name.
+    /// Returns an error if the prefix has characters that names may not have.
     pub fn namespace(self, prefix: &str) -> Result<Self> {
         check_name("the namespace", prefix)?;
         Ok(Self { namespace: prefix.into(), ..self })
     }
 
-    /// How long the server may take to answer one call. Default: 5 s.
+    /// Sets how long to wait for the answer to one call. Default: 5 s.
     ///
     /// # Errors
-    /// When it is zero.
+    /// Returns an error if the limit is zero.
     pub fn answer_within(self, limit: Duration) -> Result<Self> {
         if limit.is_zero() {
             return Err(Error::invalid("answer_within must be more than zero"));
@@ -115,35 +129,41 @@ impl Client {
         Ok(Self { store: Store::new(self.store.target(), limit), answer_within: limit, ..self })
     }
 
-    /// For how long a producer's call is repeated while it has no answer. Default: 5 s, at most 2 min: a
-    /// repeat must find what the first call left behind.
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience: patience.min(MAX_PATIENCE), ..self }
+    /// Sets how long a producer repeats a call that got no answer. Default: 5 s. The maximum is 2 min, and longer
+    /// times are cut to it.
+    pub fn retry_for(self, patience: Duration) -> Self {
+        Self { patience: patience.min(MAX_RETRY_FOR), ..self }
     }
 
-    /// Refuses what leads elsewhere than it says.
+    /// Rejects custom streams for a cluster or Sentinel: all streams lead to one server.
     pub(crate) fn check(&self) -> Result<()> {
         let target = self.store.target();
-        if target.access.streams.is_some() && !matches!(target.endpoints, Endpoints::One(_)) {
+        if target.options.streams.is_some() && !matches!(target.endpoints, Endpoints::One(_)) {
             return Err(Error::invalid(
-                "Client::streams opens streams to one server, and a cluster or servers that sentinels watch are several; \
+                "Client::connect_with opens streams to one server, but the URL names a cluster or Sentinel; \
                  give the URL of a single server",
             ));
         }
         Ok(())
     }
 
-    /// The same with connections of its own, which live on the runtime on which they are opened.
+    /// Returns this client with its own connections, which live on the runtime that opens them.
     pub(crate) fn apart(self) -> Self {
-        Self { store: Store::new(&self.store.target().at_home(Home::Opener), self.answer_within), ..self }
+        Self {
+            store: Store::new(
+                &self.store.target().with_runtime(ConnectionRuntime::FirstCaller),
+                self.answer_within,
+            ),
+            ..self
+        }
     }
 
-    /// For looks that are made over and over.
-    pub(crate) fn rounds(&self) -> Rounds {
-        Rounds { are_few: self.saves_requests, time: self.virtual_time.clone(), seen: None }
+    /// Returns the timer of a loop that polls.
+    pub(crate) fn rounds(&self) -> PollTimer {
+        PollTimer { are_few: self.saves_requests, time: self.virtual_time.clone(), seen: None }
     }
 
-    /// Whether time is tokio's, which tests may pause and advance.
+    /// Returns whether tests control the clock.
     pub(crate) fn virtual_time(&self) -> bool {
         self.virtual_time.is_some()
     }
@@ -164,7 +184,7 @@ macro_rules! read_from {
 read_from!(&str, String, &String);
 
 impl fmt::Debug for Client {
-    /// Without user and password.
+    /// Omits user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Client({}, {})", self.store.target().endpoints, self.namespace)
     }

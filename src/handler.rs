@@ -1,9 +1,8 @@
-//! What handles lapses: plain async functions.
+//! Handlers: async functions that run for each lapse.
 //!
-//! A handler is an `async fn(Lapse<T>) -> Result<Done, E>` or a closure of that
-//! kind; [`Handler`] says what else may be one. `docs/handlers.md` shows how to
-//! put something around it: measurements, limits, spans, or the layers of
-//! `tower`. The other names here hold that together; programs rarely need them.
+//! A handler is an `async fn(Lapse<T>) -> Result<Done, E>` or a closure of that kind; see [`Handler`].
+//! `docs/handlers.md` shows how to wrap handlers with metrics, limits, spans, or layers of `tower`. Programs rarely
+//! need the other items of this module.
 
 use std::sync::Arc;
 
@@ -15,19 +14,17 @@ pub use crate::lapse::LapseSource;
 pub use crate::outcome::FailureError;
 
 use crate::error::Error;
-use crate::lapse::{About, Lapse};
+use crate::lapse::{Lapse, LapseMetadata};
 use crate::outcome::{Failure, Outcome};
 
-/// Anything that handles the lapses of one topic.
+/// Handles the lapses of one topic.
 ///
-/// Implemented for async functions and closures from a [`Lapse`] to a
-/// `Result<R, E>`, where `R` is [`Done`](crate::Done), `()` or [`Outcome`], and
-/// `E` is anything that becomes a [`Failure`]: any error, `anyhow`'s and boxed
-/// ones included, a `String`, a `&str`. What handlers share is given to them by
-/// [`ListenerBuilder::state`](crate::ListenerBuilder::state), or captured by a
-/// closure.
+/// This trait is implemented for async functions and closures from a [`Lapse`] to a `Result<R, E>`. `R` is
+/// [`Done`](crate::Done), `()` or [`Outcome`]. `E` is a type that converts to a [`Failure`]: any error, also a boxed one or
+/// that of `anyhow`, a `String` or a `&str`. Handlers share state through
+/// [`ListenerBuilder::state`](crate::ListenerBuilder::state), or capture it in a closure.
 ///
-/// `K` is the kind of a function, by its argument, and is never written.
+/// The compiler infers `K`, which distinguishes the argument types of functions.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -54,18 +51,19 @@ use crate::outcome::{Failure, Outcome};
             the future must be `Send`"
 )]
 pub trait Handler<T, K = fn(Lapse<T>)>: Send + Sync + 'static {
-    /// Makes one attempt.
+    /// Runs one attempt.
     fn call(&self, lapse: Lapse<T>) -> impl Future<Output = Result<Outcome, Failure>> + Send;
 }
 
-/// A handler that decodes for itself: the type of its payload is forgotten. Gives the attempt, or says why the
-/// payload cannot be read.
-pub(crate) type AnyHandler = Arc<dyn Fn(Arc<About>, Bytes) -> Result<Attempt, Error> + Send + Sync>;
+/// A handler with an erased payload type, which decodes the payload itself. It returns the attempt, or an error if
+/// the payload is undecodable.
+pub(crate) type AnyHandler =
+    Arc<dyn Fn(Arc<LapseMetadata>, Bytes) -> Result<AttemptFuture, Error> + Send + Sync>;
 
-/// An attempt, which runs when it is polled.
-pub type Attempt = BoxFuture<'static, Result<Outcome, Failure>>;
+/// The future of an attempt, which starts with the first poll.
+pub type AttemptFuture = BoxFuture<'static, Result<Outcome, Failure>>;
 
-/// Any handler of what this decodes.
+/// Erases the payload type of a handler.
 pub(crate) fn erase<T: Send + 'static, K: 'static>(
     decode: impl Fn(Bytes) -> Result<T, Error> + Send + Sync + 'static,
     handler: impl Handler<T, K>,
@@ -77,9 +75,10 @@ pub(crate) fn erase<T: Send + 'static, K: 'static>(
     })
 }
 
-/// What a lapse can be given to a handler as: itself alone.
+/// Converts a lapse to the argument of a handler, which must be the same type.
 ///
-/// A function's argument is found first and compared then, so that a wrong one is refused in these words.
+/// The compiler first infers the argument of a function and then checks this bound, so a wrong argument type gets
+/// this message.
 #[diagnostic::on_unimplemented(
     message = "this handler takes `{A}`, and the lapses of its topic are `{Self}`",
     label = "this takes `{A}`",
@@ -87,7 +86,7 @@ pub(crate) fn erase<T: Send + 'static, K: 'static>(
             `Lapse<Expired<T>>`"
 )]
 pub trait GivenAs<A> {
-    /// The argument.
+    /// Returns the argument.
     fn give(self) -> A;
 }
 
@@ -97,32 +96,34 @@ impl<A> GivenAs<A> for A {
     }
 }
 
-/// What a handler may return: `Result<R, E>`, where `R` is [`Done`](crate::Done), `()` or an [`Outcome`],
-/// and `E` is anything that becomes a [`Failure`].
+/// A result that a handler may return: `Result<R, E>`, where `R` is [`Done`](crate::Done), `()` or an [`Outcome`],
+/// and `E` is a type that converts to a [`Failure`].
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}`",
     label = "this returns `{Self}`",
     note = "a handler's result is a `Result<R, E>`: `R` is `Done`, `()` or `Outcome`; `E` is `Failure`, `anyhow::Error`, \
             `Box<dyn Error + Send + Sync>`, `String`, `&str`, or any error that is `Send + Sync + 'static`"
 )]
-pub trait Answer {
-    /// The same for all handlers.
-    fn answer(self) -> Result<Outcome, Failure>;
+pub trait IntoOutcome {
+    /// Converts the result to the common type of all handlers.
+    fn into_outcome(self) -> Result<Outcome, Failure>;
 }
 
-// What is refused is the whole result, not the half of it that does not fit.
+// The compiler then reports the whole result type, not only the part of it that does not fit.
 #[diagnostic::do_not_recommend]
-impl<R: Into<Outcome>, E: Into<Failure>> Answer for Result<R, E> {
-    fn answer(self) -> Result<Outcome, Failure> {
+impl<R: Into<Outcome>, E: Into<Failure>> IntoOutcome for Result<R, E> {
+    fn into_outcome(self) -> Result<Outcome, Failure> {
         self.map(Into::into).map_err(Into::into)
     }
 }
 
-/// A function of one argument. `M` is `()`, and the second implementation is nobody's: as there are two to choose
-/// from, the compiler says of a function with more or fewer arguments that it is no handler, which it does in our
-/// words. Of a lone implementation it would say what the bound `Fn(A)` misses, in its own.
+/// A function of one argument.
+///
+/// `M` is `()`. The second implementation applies to no type and only changes an error message. With two candidates,
+/// the compiler reports that a function with a wrong number of arguments is no handler, with the message above. With
+/// one candidate it would report the missing bound `Fn(A)`.
 trait Function<A, M> {
-    /// `A` again: known only once the function is found to be one.
+    /// `A` itself, which the compiler resolves only after it has chosen an implementation.
     type Argument;
     type Future;
     fn run(&self, argument: Self::Argument) -> Self::Future;
@@ -150,25 +151,27 @@ impl<F, T, A, M> Handler<T, fn(A) -> M> for F
 where
     F: Function<A, M> + Send + Sync + 'static,
     Lapse<T>: GivenAs<F::Argument>,
-    F::Future: Future<Output: Answer> + Send,
+    F::Future: Future<Output: IntoOutcome> + Send,
 {
     fn call(&self, lapse: Lapse<T>) -> impl Future<Output = Result<Outcome, Failure>> + Send {
-        self.run(lapse.give()).map(Answer::answer)
+        self.run(lapse.give()).map(IntoOutcome::into_outcome)
     }
 }
 
-/// The state of a listener's handlers: see [`ListenerBuilder::state`](crate::ListenerBuilder::state).
+/// The state that a listener's handlers share; see [`ListenerBuilder::state`](crate::ListenerBuilder::state).
 ///
-/// A [`ListenerBuilder<State<App>>`](crate::ListenerBuilder) has handlers that may ask for an `App`.
+/// The handlers of a [`ListenerBuilder<State<App>>`](crate::ListenerBuilder) may take an `App` as their second
+/// argument.
 #[derive(Clone, Debug)]
 pub struct State<S>(pub(crate) S);
 
-/// What can be given to [`ListenerBuilder::on`](crate::ListenerBuilder::on): a [`Handler`], or after
-/// [`state`](crate::ListenerBuilder::state) an async function from a lapse and that state.
+/// A handler that [`ListenerBuilder::on`](crate::ListenerBuilder::on) accepts: a [`Handler`], or an async function
+/// from a lapse and the builder's [`state`](crate::ListenerBuilder::state).
 ///
-/// `S` is the builder's; `K` keeps the kinds of handlers apart. Neither is ever written.
-// Without a state there is one implementation, and the compiler says what its bounds miss; of a function with
-// more or fewer arguments it says this. With a state there are two implementations, and it says this of all.
+/// The compiler infers `S`, the state, and `K`, which distinguishes kinds of handlers.
+// A builder without state has one implementation: the compiler reports its missing bounds, or this message for a
+// function with a wrong number of arguments. A builder with state has two implementations, so the compiler always
+// reports this message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot handle lapses that carry `{T}`",
     label = "wrong arguments, a wrong payload or a wrong result",
@@ -178,9 +181,9 @@ pub struct State<S>(pub(crate) S);
             future is `Send`"
 )]
 pub trait IntoHandler<T, S, K> {
-    /// The kind of the handler that comes of it.
+    /// The kind of the resulting handler.
     type Kind: 'static;
-    /// The handler, which has the state from now on.
+    /// Binds the state, and returns the handler.
     fn into_handler(self, state: &S) -> impl Handler<T, Self::Kind>;
 }
 
@@ -197,7 +200,7 @@ where
     T: 'static,
     S: Clone + Send + Sync + 'static,
     F: Fn(Lapse<T>, S) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: Answer> + Send + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
     type Kind = fn(Lapse<T>);
 

@@ -1,12 +1,12 @@
-//! The console, the test kit and this repository's tests reach the library's inside through this module. It changes at any
-//! time: console and kit name exactly one version of the library.
+//! Internals for the console, the test kit and this repository's tests. They change in any release: console and test
+//! kit depend on exactly one version of the library.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use crate::handler::Attempt;
+pub use crate::handler::AttemptFuture;
 pub use crate::rounds::VirtualTime;
 pub use crate::topic::TopicConfig;
 
@@ -18,22 +18,22 @@ use crate::schedule::{KeyArgs, Schedule};
 use crate::topic::Topic;
 use crate::wire::Store;
 
-/// The servers behind a client.
+/// Access to the internals of a client.
 pub trait ClientInside {
-    /// Returns a client of a store, with the defaults.
+    /// Returns a client of a store, with default settings.
     fn of_store(store: Store) -> Self;
-    /// Returns the same client in this time, in place of the system's.
+    /// Returns the client with a virtual clock instead of the system's clock.
     fn in_virtual_time(self, time: Arc<dyn VirtualTime>) -> Self;
-    /// Returns what calls are made with.
+    /// Returns the store, which makes the calls.
     fn store(&self) -> &Store;
     /// Returns the prefix of all names in Redis.
     fn prefix(&self) -> &str;
     /// Returns how long the server may take to answer one call.
     fn answers_within(&self) -> Duration;
-    /// Refuses settings that contradict one another.
+    /// Rejects settings that contradict each other.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](crate::ErrorKind::Invalid), with what to do.
+    /// Returns an error of kind [`Invalid`](crate::ErrorKind::Invalid). The message has the correction.
     fn check_settings(&self) -> Result<()>;
 }
 
@@ -63,14 +63,15 @@ impl ClientInside for Client {
     }
 }
 
-/// Calls that a schedule repeats until the client's patience ends.
+/// Access to the internals of a schedule.
 pub trait ScheduleInside {
-    /// Makes a call, and repeats it while it has no answer; the call is passed whether it is a repeat.
+    /// Makes a call, and repeats it until it is answered or the client's `retry_for` has passed. `call` receives
+    /// whether it is a repeat.
     fn repeated<T, F: Future<Output = Result<T>>>(
         &self,
         call: impl FnMut(bool) -> F,
     ) -> impl Future<Output = Result<T>>;
-    /// Takes a topic as registered, as the registry has it.
+    /// Treats a topic as registered. The caller has read it in the registry.
     fn take_as_registered(&self, config: &TopicConfig);
 }
 
@@ -87,11 +88,11 @@ impl ScheduleInside for Schedule {
     }
 }
 
-/// Everything about a topic but the type of its payload.
+/// Access to the settings of a topic.
 pub trait TopicInside {
-    /// Returns it.
+    /// Returns the settings.
     fn config(&self) -> &TopicConfig;
-    /// Returns it, to be changed.
+    /// Returns the settings for a change.
     fn config_mut(&mut self) -> &mut TopicConfig;
 }
 
@@ -105,11 +106,11 @@ impl<T> TopicInside for Topic<T> {
     }
 }
 
-/// Puts something around each attempt of the handlers so far: it gets the topic's name, the lapse without its payload, and
-/// the attempt, which has not begun.
+/// Wraps each attempt of the handlers that the builder has so far. `around` receives the topic's name, the lapse
+/// without its payload, and the attempt's future, which was not polled yet.
 pub fn around_attempts<S>(
     builder: ListenerBuilder<S>,
-    around: impl Fn(&str, &Lapse<()>, Attempt) -> Attempt + Send + Sync + 'static,
+    around: impl Fn(&str, &Lapse<()>, AttemptFuture) -> AttemptFuture + Send + Sync + 'static,
 ) -> ListenerBuilder<S> {
     let around = Arc::new(around);
     builder.wrap(|topic, handler| {
@@ -121,40 +122,47 @@ pub fn around_attempts<S>(
     })
 }
 
-/// Returns the key that these name in a topic.
+/// Returns the key of a topic that `args` name.
 ///
 /// # Errors
-/// When it cannot be one of the topic's.
+/// Returns an error if the key does not belong to the topic.
 pub fn key_of<T>(schedule: &Schedule, topic: &Topic<T>, args: &impl KeyArgs) -> Result<Bytes> {
     schedule.key_of(&topic.config, args)
 }
 
-/// What is heard of a server.
-pub mod hearing {
+/// The event stream of a server.
+pub mod receiving {
     use std::sync::Arc;
 
     use tokio::sync::{mpsc, watch};
 
-    pub use crate::events::tail::{Overheard, TailLine};
-    use crate::events::{Among, Share, Source};
-    pub use crate::events::{Decoded, Decoder, Earshot, Voice, event};
-    use crate::rounds::Rounds;
+    pub use crate::events::tail::{TailConnection, TailMessage};
+    pub use crate::events::{Decoded, Decoder, ExpirySubscription, SubscribedConnection, event};
+    use crate::events::{Deployment, NodeAssignment, SubscriptionSource};
+    use crate::rounds::PollTimer;
     use crate::wire::{PartitionNames, Store, names};
 
-    /// Returns what is heard about these partitions, which there are.
+    /// Subscribes to the events of partitions, and returns them. The partitions must exist on one server.
     ///
     /// # Panics
-    /// Without any.
+    /// Panics if `partitions` is empty.
     pub fn events(store: &Store, partitions: &[PartitionNames]) -> mpsc::Receiver<event::Event> {
-        let server = store.topology().only().expect("of one server");
+        let server = store.topology().only().expect("the store must have one server");
         let namespace = &partitions[0].namespace;
-        let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[], false);
+        let decoder = Decoder::new(namespace, store.target().options.db, partitions, &[], false);
         let canaries = Some(names::canary(namespace, 0));
-        let share = Share { partitions: (0..partitions.len()).collect(), canaries };
+        let share = NodeAssignment { partitions: (0..partitions.len()).collect(), canaries };
         let (_, share) = watch::channel(share);
-        let (server, prompts, rounds) = (server.clone(), Arc::default(), Rounds::default());
-        let source =
-            Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+        let (server, prompts, rounds) = (server.clone(), Arc::default(), PollTimer::default());
+        let source = SubscriptionSource {
+            server,
+            among: Deployment::Alone,
+            slots_move: false,
+            decoder,
+            share,
+            prompts,
+            rounds,
+        };
         let (stream, supervisor) = source.open();
         tokio::spawn(supervisor);
         stream.events

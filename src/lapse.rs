@@ -1,4 +1,4 @@
-//! What a handler receives, and what made the listener look so that it was found.
+//! The argument of a handler.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,30 +8,31 @@ use bytes::Bytes;
 
 use crate::escape::Escaped;
 use crate::id::{ArmingId, Token};
-use crate::lease::{LeaseState, Told};
+use crate::lease::{LeaseNotice, LeaseState};
 use crate::pattern::Captures;
 use crate::time::system_time;
 use crate::trace::Traceparent;
 use crate::wire::FailedAttempt;
 
 tokio::task_local! {
-    /// The arming whose attempt this task runs: what it arms for its own key dies with it, should it never end.
-    pub(crate) static RUNNING: ArmingId;
+    /// The arming whose attempt runs in this task. A timer that the handler arms for its own key refers to it. If the
+    /// attempt brings down its listener for the last time, the new timer becomes a dead letter too.
+    pub(crate) static CURRENT_ARMING: ArmingId;
 }
 
-/// One occurrence of a timer coming due.
+/// One occurrence of a due timer: the argument of a handler.
 pub struct Lapse<T> {
-    pub(crate) about: Arc<About>,
+    pub(crate) about: Arc<LapseMetadata>,
     pub(crate) payload: T,
 }
 
-/// Everything about a lapse but its payload.
+/// The parts of a lapse without its payload.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct LapseMetadata {
     pub(crate) key: Bytes,
     pub(crate) captures: Option<Captures>,
     pub(crate) arming: ArmingId,
-    /// Of the claim, which may be of many timers.
+    /// The token of the claim. Timers that were claimed together share it.
     pub(crate) token: Token,
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
@@ -44,126 +45,129 @@ pub(crate) struct About {
     pub(crate) lease: Arc<LeaseState>,
 }
 
-impl About {
-    /// What names this run of the handler, and no other.
+impl LapseMetadata {
+    /// Returns the ID of this run of the handler.
     pub(crate) fn attempt_id(&self) -> String {
         format!("{}-{}", self.arming, self.token)
     }
 }
 
 impl<T> Lapse<T> {
-    /// What was armed with the timer.
+    /// Returns the payload that was armed with the timer.
     pub fn payload(&self) -> &T {
         &self.payload
     }
 
-    /// What was armed with the timer, taken out.
+    /// Returns the payload and drops the rest of the lapse.
     pub fn into_payload(self) -> T {
         self.payload
     }
 
-    /// The key that has lapsed.
+    /// Returns the key of the timer.
     pub fn key(&self) -> &[u8] {
         &self.about.key
     }
 
-    /// What the pattern captured under this name, if it is UTF-8.
+    /// Returns the part of the key that the pattern captured under this name, or `None` if it is not UTF-8.
     pub fn capture(&self, name: &str) -> Option<&str> {
         self.about.captures.as_ref()?.get_str(name)
     }
 
-    /// Everything that the pattern captured, as bytes; `None` for a key that
-    /// was armed under another pattern of the same topic.
+    /// Returns all captures of the pattern as bytes, or `None` if the key was armed under another pattern of the
+    /// topic.
     pub fn captures(&self) -> Option<&Captures> {
         self.about.captures.as_ref()
     }
 
-    /// Which attempt this is, from 1. After a lost lease it is the same again.
+    /// Returns the number of this attempt, counted from 1. An attempt that runs again after a lost lease keeps its
+    /// number.
     pub fn attempt(&self) -> u32 {
         self.about.attempt
     }
 
-    /// Whether a failure of this attempt ends in the dead letters.
+    /// Returns whether a failure of this attempt makes the timer a dead letter.
     pub fn is_last_attempt(&self) -> bool {
         self.about.attempt >= self.about.max_attempts
     }
 
-    /// The id of what has come due, to be passed on as an idempotency key: that of
-    /// its [arming](Self::arming), in sixteen hexadecimal digits. It is the same for all
-    /// attempts: retries, those after a crash, and those of a dead letter that is
-    /// [replayed](crate::Schedule::replay). So a receiver that did its work and answered
-    /// too late, or not well, does not do it twice. Another arm of the key has
-    /// another, as have [`Outcome::Again`](crate::Outcome::Again), a
+    /// Returns the ID of the timer's [arming](Self::arming) in 16 hexadecimal digits. Pass it to other services as an
+    /// idempotency key.
+    ///
+    /// All attempts of an arming share the ID: retries, attempts after a crash, and those of a dead letter that is
+    /// [replayed](crate::Schedule::replay). A receiver that has done its work but answered too late can recognize the
+    /// repetition.
+    ///
+    /// A new arming has a new ID: another arm of the key, [`Outcome::Again`](crate::Outcome::Again),
     /// [`replay_as_new`](crate::Schedule::replay_as_new), and each expiry of an attached key.
     pub fn id(&self) -> String {
         self.about.arming.to_string()
     }
 
-    /// The id of this very run, which no other has, not even the same
-    /// [`attempt`](Self::attempt) after a lost lease: [`id`](Self::id), a hyphen, and the token
-    /// of the claim. It is for logs and traces, and no idempotency key.
+    /// Returns the ID of this run: [`id`](Self::id), a hyphen, and the token of the claim. No other run has this ID,
+    /// not even the same [`attempt`](Self::attempt) after a lost lease. Use it in logs and traces, not as an
+    /// idempotency key.
     pub fn attempt_id(&self) -> String {
         self.about.attempt_id()
     }
 
-    /// The arming that this lapse belongs to: [`id`](Self::id) as a value.
+    /// Returns the arming of this lapse, which is [`id`](Self::id) as a value.
     pub fn arming(&self) -> ArmingId {
         self.about.arming
     }
 
-    /// The deadline of this attempt, by the server's clock, to the millisecond.
+    /// Returns the deadline of this attempt, by the server's clock, to the millisecond.
     pub fn deadline(&self) -> SystemTime {
         system_time(self.about.deadline)
     }
 
-    /// How long after its deadline the attempt was started: at least this, by
-    /// the server's clock. It is never negative.
+    /// Returns how long after its deadline the attempt started, by the server's clock. It is a lower bound and never
+    /// negative.
     pub fn lateness(&self) -> Duration {
         self.about.lateness
     }
 
-    /// What made the listener look.
+    /// Returns how the listener found the timer.
     pub fn source(&self) -> LapseSource {
         self.about.source
     }
 
-    /// Whether this attempt was begun before, by a listener that lost its lease.
+    /// Returns whether this attempt started before, in a listener that lost its lease.
     pub fn is_redelivered(&self) -> bool {
         self.about.redelivered
     }
 
-    /// The failed attempts before this one, at most ten, oldest first.
+    /// Returns the failed attempts before this one, at most ten, oldest first.
     pub fn history(&self) -> &[FailedAttempt] {
         &self.about.history
     }
 
-    /// Where the trace of whoever armed it stands, as a W3C `traceparent`, if that came with the arm: see
-    /// [`Schedule::trace`](crate::Schedule::trace).
+    /// Returns the trace context of the program that armed the timer, as a W3C `traceparent`. It is `None` if the arm
+    /// had none; see [`Schedule::trace`](crate::Schedule::trace).
     pub fn traceparent(&self) -> Option<String> {
         self.about.trace.map(|trace| trace.to_string())
     }
 
-    /// Whether the timer is still ours: `false` once its lease was lost or it was cancelled, once it may be
-    /// lost, and when what [`run_until`](crate::Listener::run_until) has returned is dropped. What the handler
-    /// returns then counts for nothing.
+    /// Returns whether this attempt still holds the timer's lease. If not, the handler's result is discarded.
     ///
-    /// No two attempts of one arming ever run while both see `true`: a lease is trusted for nine tenths of its
-    /// length, from when the request was sent that last extended it, by a clock that goes on while the machine
-    /// is suspended (where the system has one). The server's clock is the exception: if it is set forward, it ends
-    /// leases early.
+    /// It is `false` after the lease was lost, after the timer was cancelled, and after the future of
+    /// [`run_until`](crate::Listener::run_until) was dropped.
+    ///
+    /// Two attempts of one arming never run while both return `true`. A lease is trusted for nine tenths of its
+    /// duration, counted from when the last claim or renewal was sent. The clock for this continues while the machine
+    /// is suspended, if the system has such a clock. If the server's clock is set forward, leases end early
+    /// and two attempts may overlap.
     pub fn has_lease(&self) -> bool {
         self.about.lease.is_ours()
     }
 
-    /// Returns once the timer is no longer ours. The handler has about a second
-    /// from then on before it is dropped.
+    /// Waits until this attempt has lost the timer's lease. The handler is dropped about one second later.
     pub async fn lease_lost(&self) {
-        self.about.lease.until_told(Told::Lost).await;
+        self.about.lease.wait_for_notice(LeaseNotice::Lost).await;
     }
 }
 
 impl<T> fmt::Debug for Lapse<T> {
-    /// Without the payload, which may hold secrets.
+    /// Omits the payload, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lapse")
             .field("key", &format_args!("{}", Escaped(&self.about.key)))
@@ -173,20 +177,20 @@ impl<T> fmt::Debug for Lapse<T> {
     }
 }
 
-/// What made the listener look, so that this lapse was found.
+/// How a listener found a due timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LapseSource {
-    /// The listener knew the deadline and woke up for it.
+    /// The listener had the deadline and woke up for it.
     Timer,
-    /// An expired key was announced.
+    /// Redis announced that a key expired.
     Notification,
-    /// A sweep of the index.
+    /// A sweep read the index.
     Sweep,
 }
 
 impl LapseSource {
-    /// A word for logs and metrics.
+    /// Returns the word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Timer => "timer",

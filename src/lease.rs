@@ -1,4 +1,4 @@
-//! What is known of a lease: by its attempt, its handler, and those who keep it.
+//! The state of a lease, which its attempt, its handler and the renewal of leases share.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,57 +10,57 @@ use tokio::time::Instant;
 use crate::boottime::now;
 use crate::lock::lock;
 
-/// How long a handler may go on after its lease was lost, to notice it; and after its timeout, before its lease is
-/// taken from it.
-pub(crate) const PARTING: Duration = Duration::from_secs(1);
+/// How long a handler may run after its lease was lost, to detect this. Also how long it may run after its timeout
+/// before the listener gives up its lease.
+pub(crate) const HANDLER_STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// What an attempt is told. Later ones outdo earlier ones.
+/// A notice to an attempt. A later variant overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Told {
-    /// Go on.
+pub(crate) enum LeaseNotice {
+    /// Continue.
     Nothing,
-    /// The listener stops: end at the next await. The lease is kept until then, and handed back.
+    /// The listener stops: end at the next await. The lease is renewed until then, and the timer is released.
     Stop,
-    /// The timer is not ours any more: notice it, within [`PARTING`].
+    /// The lease is lost: end within [`HANDLER_STOP_GRACE`].
     Lost,
-    /// The same, at once.
+    /// The lease is lost: end immediately.
     Gone,
 }
 
-/// How far an attempt has come.
+/// The phase of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Claimed, and perhaps left to the runtime of the handlers. Nobody relies on the lease yet.
+    /// Claimed, and perhaps queued on the runtime of the handlers. Nothing relies on the lease yet.
     Waiting,
     /// The handler relies on the lease.
     Running,
-    /// What it has come to is being settled.
+    /// The handler has ended, and its result is being settled.
     Ended,
 }
 
-/// A lease, as the one who holds it knows it.
+/// The state of a lease in the process that holds it.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
-    /// For how long it is trusted, from when the request was sent that last extended it. Counting from its start, a
-    /// slow answer cannot stretch our trust.
+    /// How long the lease is trusted, counted from when the last claim or renewal was sent. A slow answer therefore
+    /// cannot extend the trust.
     trust: Duration,
-    told: AtomicU8,
-    tells: Notify,
-    times: Mutex<Times>,
+    notice: AtomicU8,
+    changed: Notify,
+    times: Mutex<LeaseTimes>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct LeaseTimes {
     extended: Instant,
     phase: Phase,
-    /// When an attempt that was started must have ended.
+    /// When a started attempt must have ended.
     overdue: Option<Instant>,
 }
 
-/// Why a lease has to be given up.
+/// Why a listener gives up a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum LeaseLossReason {
     /// It was not extended in time.
     NotExtended,
     /// The handler blocks, or its runtime does.
@@ -68,44 +68,45 @@ pub(crate) enum Fault {
 }
 
 impl LeaseState {
-    /// Of a claim that was sent then.
+    /// Creates the lease of a claim that was sent at `sent`.
     pub(crate) fn new(sent: Instant, trust: Duration) -> Self {
         Self {
             trust,
-            told: AtomicU8::new(Told::Nothing as u8),
-            tells: Notify::new(),
-            times: Mutex::new(Times { extended: sent, phase: Phase::Waiting, overdue: None }),
+            notice: AtomicU8::new(LeaseNotice::Nothing as u8),
+            changed: Notify::new(),
+            times: Mutex::new(LeaseTimes { extended: sent, phase: Phase::Waiting, overdue: None }),
         }
     }
 
-    /// Whether the handler may rely on it. Asks the clock, too: the process may have stood still.
+    /// Returns whether the handler may rely on the lease. It reads the clock too, because the process may have been
+    /// suspended.
     pub(crate) fn is_ours(&self) -> bool {
-        !self.is_told(Told::Lost) && self.is_trusted()
+        !self.has_notice(LeaseNotice::Lost) && self.is_trusted()
     }
 
-    /// Whether nobody else can have the timer, by our clock.
+    /// Returns whether no other listener can hold the timer, by the local clock.
     pub(crate) fn is_trusted(&self) -> bool {
         now() < lock(&self.times).extended + self.trust
     }
 
-    pub(crate) fn is_told(&self, what: Told) -> bool {
-        self.told.load(Ordering::Acquire) >= what as u8
+    pub(crate) fn has_notice(&self, what: LeaseNotice) -> bool {
+        self.notice.load(Ordering::Acquire) >= what as u8
     }
 
-    pub(crate) fn tell(&self, what: Told) {
-        if self.told.fetch_max(what as u8, Ordering::AcqRel) < what as u8 {
-            self.tells.notify_waiters();
+    pub(crate) fn send_notice(&self, what: LeaseNotice) {
+        if self.notice.fetch_max(what as u8, Ordering::AcqRel) < what as u8 {
+            self.changed.notify_waiters();
         }
     }
 
-    /// Returns once it is told this, or more.
-    pub(crate) async fn until_told(&self, what: Told) {
+    /// Waits for this notice or a later variant.
+    pub(crate) async fn wait_for_notice(&self, what: LeaseNotice) {
         loop {
-            let tells = self.tells.notified(); // before the question
-            if self.is_told(what) {
+            let changed = self.changed.notified(); // registered before the check, so that no notice is lost
+            if self.has_notice(what) {
                 return;
             }
-            tells.await;
+            changed.await;
         }
     }
 
@@ -113,7 +114,7 @@ impl LeaseState {
         lock(&self.times).extended
     }
 
-    /// It was extended by a request that was sent then.
+    /// Extends the lease by a renewal that was sent at `sent`.
     pub(crate) fn extend(&self, sent: Instant) {
         lock(&self.times).extended = sent;
     }
@@ -122,19 +123,19 @@ impl LeaseState {
         lock(&self.times).phase
     }
 
-    /// The attempt goes on to this phase; within this time it must be over.
+    /// Changes the phase of the attempt, which must end within this time.
     pub(crate) fn enter(&self, phase: Phase, within: Option<Duration>) {
-        let overdue = within.and_then(|within| now().checked_add(within.saturating_add(PARTING)));
+        let overdue = within.and_then(|within| now().checked_add(within.saturating_add(HANDLER_STOP_GRACE)));
         let mut times = lock(&self.times);
         (times.phase, times.overdue) = (phase, overdue);
     }
 
-    /// When it has to be given up if nothing happens, and why.
-    pub(crate) fn fails_at(&self) -> Option<(Instant, Fault)> {
+    /// Returns when the listener must give up the lease unless it is renewed or the attempt ends, and the reason.
+    pub(crate) fn fails_at(&self) -> Option<(Instant, LeaseLossReason)> {
         let times = *lock(&self.times);
-        let untrusted =
-            (times.phase == Phase::Running).then(|| (times.extended + self.trust, Fault::NotExtended));
-        let overdue = times.overdue.map(|at| (at, Fault::Overdue));
+        let untrusted = (times.phase == Phase::Running)
+            .then(|| (times.extended + self.trust, LeaseLossReason::NotExtended));
+        let overdue = times.overdue.map(|at| (at, LeaseLossReason::Overdue));
         untrusted.into_iter().chain(overdue).min_by_key(|(at, _)| *at)
     }
 }

@@ -1,22 +1,21 @@
-//! Redis and Valkey key expiry, made dependable.
+//! Dependable timers on Redis and Valkey key expiry.
 //!
-//! People use TTLs as timers: an unpaid order's key expires and the order must
-//! be closed; a merchant must be told of a payment now, in 15 s, in 3 min, in
-//! 6 h, until it answers. Redis announces an expired key late, once, to whoever
-//! happens to listen, and without its value. keylapse keeps every deadline in a
-//! sorted set beside the keys: **the sorted set is the timer, the notification
-//! is a hint and a proof, and an atomic claim is the judge.** So what was missed
-//! is recovered, and nothing fires early, or twice at once.
+//! Programs use TTLs as timers. The key of an unpaid order expires, and the order must be closed. A payment notice is
+//! sent after 15 s, 3 min and 6 h, until the merchant answers. Redis announces an expired key late and once, without its
+//! value, and only to clients that are connected.
 //!
-//! Three things are all there is to learn:
+//! keylapse keeps each deadline in a sorted set. A listener claims due timers with an atomic script, so only one listener
+//! runs a timer at a time. Expiry notifications are hints: a timer runs even if its notification was lost. No timer runs
+//! early.
 //!
-//! - a [`Topic`] says what a timer is: the pattern of its keys, the type of its
-//!   payload, how its attempts are made;
-//! - a [`Schedule`] arms, cancels and looks at timers;
-//! - a [`Listener`] runs an async function for each [`Lapse`].
+//! Three types are enough for most programs:
 //!
-//! The repository's `docs/` is a guide: `docs/first-steps.md` takes ten minutes, and `docs/glossary.md` explains
-//! every word in one sentence.
+//! - A [`Topic`] describes a kind of timer: the pattern of its keys, the type of its payload and its retry policy.
+//! - A [`Schedule`] arms, cancels and looks up timers.
+//! - A [`Listener`] runs an async function for each [`Lapse`], which is one occurrence of a due timer.
+//!
+//! The repository has a guide in `docs/`: `docs/first-steps.md` takes ten minutes, and `docs/glossary.md` defines each
+//! term.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,7 +26,7 @@
 //!
 //! async fn notify(lapse: Lapse<Notice>) -> std::io::Result<Done> {
 //!     let Notice { url, amount } = lapse.payload();
-//!     println!("attempt {}: telling {url} of {amount}", lapse.attempt());
+//!     println!("attempt {}: notifying {url} of {amount}", lapse.attempt());
 //!     Ok(Done)
 //! }
 //!
@@ -50,29 +49,26 @@
 //! # }
 //! ```
 //!
-//! The names of most programs stand here. The others are in modules by subject, such as [`timers`], [`dead_letters`],
-//! [`attach`], [`health`] and [`stats`].
+//! Types that most programs need are at the root. The others are in modules by subject, such as [`timers`],
+//! [`dead_letters`], [`attach`], [`health`] and [`stats`].
 //!
 //! # Delivery
 //!
-//! At least once, never "exactly once". Each lapse has an [id](Lapse::id) that is the
-//! same for all its attempts, also after a crash or a replay: pass it on as an
-//! idempotency key. A lapse runs again within its lease (default 30 s) and
-//! about a second after its listener died.
+//! Delivery is at least once. Each lapse has an [id](Lapse::id), which all its attempts share, even after a crash or a
+//! replay. Pass it to other services as an idempotency key. If a listener dies, its timers run again when their leases end
+//! (default 30 s), about one second later at most.
 //!
 //! # Tests
 //!
-//! The crate `keylapse-testing` runs your handlers under the real listener, in virtual time, with notifications that
-//! a test can break.
+//! The crate `keylapse-testing` runs your handlers in the real listener and in virtual time. Tests can drop notifications.
 //!
 //! # Logs
 //!
-//! Events and spans of [`tracing`] with the fields `topic`, `key` (escaped, at
-//! most 128 bytes), `attempt`, `source`, `lateness_us` and `error`. Payloads and
-//! passwords never appear; what a handler's error says does.
+//! keylapse logs events and spans of [`tracing`] with the fields `topic`, `key` (escaped, at most 128 bytes), `attempt`,
+//! `source`, `lateness_us` and `error`. It never logs payloads and passwords. It does log the errors that handlers return.
 
 #![forbid(unsafe_code)]
-// What a program gets it can also name.
+// Each type that a program can receive must have a public name.
 #![warn(unnameable_types)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -80,7 +76,7 @@ mod attached;
 mod backlog;
 mod backoff;
 mod client;
-#[allow(unreachable_pub, reason = "`inside` passes them on")]
+#[allow(unreachable_pub, reason = "`inside` re-exports them")]
 mod events;
 pub mod handler;
 #[doc(hidden)]
@@ -112,7 +108,7 @@ use keylapse_wire::{self as wire, figures, policy, time, trace};
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry};
 pub use backoff::Backoff;
-/// The crate whose `Bytes` keys and raw payloads are.
+/// The crate `bytes`, whose `Bytes` is the type of keys and raw payloads.
 pub use bytes;
 pub use client::Client;
 #[doc(inline)]
@@ -128,9 +124,9 @@ pub use servers::Servers;
 pub use time::When;
 pub use topic::{Priority, Topic};
 #[doc(inline)]
-pub use wire::{Arming, Cancelled, Receipt, Rescheduled};
+pub use wire::{ArmResult, Cancelled, Receipt, Rescheduled};
 
-/// The policies of [`Attached`] topics, the values that they keep, and what attaching would find.
+/// Policies and counts of [`Attached`] topics, and the values that they keep.
 pub mod attach {
     pub use crate::attached::value::KeptValue;
     #[doc(inline)]
@@ -138,39 +134,39 @@ pub mod attach {
     pub use crate::schedule::AttachedCounts;
 }
 
-/// Timers that have been given up: their reasons, their attempts, and how they are read and replayed.
+/// Timers that ended without success: their reasons, their failed attempts, and how to read and replay them.
 pub mod dead_letters {
     pub use crate::schedule::{DeadLetter, DeadLetters, Undecoded};
     #[doc(inline)]
     pub use crate::wire::{DeadReason, FailedAttempt, Replayed};
 }
 
-/// The hosts that handlers call, as a listener reports them.
+/// The hosts that handlers call, and their state.
 pub mod destinations {
     #[doc(inline)]
     pub use crate::figures::{Destination, DestinationState, Destinations};
 }
 
-/// All listeners, as each reports itself.
+/// Reports of all running listeners.
 pub mod fleet {
     #[doc(inline)]
     pub use crate::wire::{ListenerReport, NodeReport, RecentAttempts, TopicReport};
 }
 
-/// Lists and streams, from which workers in any language read.
+/// Forwarding to Redis lists and streams, from which workers in any language read.
 pub mod forward {
     pub use crate::schedule::ForwardTo;
     #[doc(inline)]
     pub use crate::wire::Forwarded;
 }
 
-/// The state of the listener of this program.
+/// The state of a listener in this process.
 pub mod health {
-    pub use crate::listener::{AttachedBacklog, Health, Places, TopicHealth};
+    pub use crate::listener::{AttachedBacklog, Capacity, Health, TopicHealth};
     pub use crate::runtime::stream_state::EventMode;
 }
 
-/// The largest keys and payloads, the longest delay and the shortest lease.
+/// Limits of keys, payloads, delays and leases.
 pub mod limits {
     #[doc(inline)]
     pub use crate::wire::{MAX_KEY, MAX_PAYLOAD};
@@ -180,11 +176,11 @@ pub mod limits {
     pub use crate::topic::MIN_LEASE;
 }
 
-/// Requests that arm timers, and the timers that a [`Schedule`] finds.
+/// Requests that arm timers, and timers as a [`Schedule`] reads them.
 pub mod timers {
     #[doc(inline)]
     pub use crate::id::ArmingId;
     pub use crate::schedule::{ArmRequest, BulkRequest, KeyArgs, Timer, TimerPhase};
     #[doc(inline)]
-    pub use crate::wire::{Durably, Reached, TriggerKey};
+    pub use crate::wire::{Durably, MarkerKey, Reached};
 }

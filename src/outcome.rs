@@ -1,4 +1,4 @@
-//! What a handler can say at the end of an attempt; and a failure as an error, for functions that return other errors.
+//! Results of handlers, and failures as errors for functions that return other errors.
 
 use std::error::Error;
 use std::fmt;
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use crate::escape::{continued, text_of};
 
-/// The attempt went well.
+/// The result of a successful attempt.
 ///
-/// What most handlers return: `Ok(Done)`. Others return an [`Outcome`], or `()`.
+/// Most handlers return `Ok(Done)`. A handler may also return `()` or an [`Outcome`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done;
 
-/// How an attempt that did not fail ended.
+/// The result of an attempt that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The timer is finished.
     Done,
-    /// Finished, and to run again after this long, as a new arming whose
-    /// attempts start over: a recurring timer.
+    /// The timer is finished, and runs again after this time: a recurring timer. The recurrence is a new arming with
+    /// new attempts.
     Again(Duration),
-    /// Not now: the same attempt again after this long. Uses up no attempt, but
-    /// a topic limits how often a timer can be snoozed.
+    /// Runs the same attempt again after this time. This uses up no attempt, but
+    /// [`max_snoozes`](crate::Topic::max_snoozes) limits how often a timer may be snoozed.
     Snooze(Duration),
-    /// Finished without having done anything; counted apart.
+    /// The timer is finished without work to do. Statistics count it separately.
     Drop,
 }
 
@@ -41,17 +41,17 @@ impl From<Done> for Outcome {
     }
 }
 
-/// Why an attempt failed, and whether there is to be another.
+/// Why an attempt failed, and whether another attempt follows.
 ///
-/// Any error becomes a failure through `?` and is retried by the topic's
-/// policy: what implements [`Error`](std::error::Error) (with `Send`, `Sync` and
-/// `'static`), `anyhow`'s and boxed ones, a `String`, a `&str`. A handler may as
-/// well return one of these itself. Its text is kept, with those of up to a hundred
-/// causes, cut in the middle to 512 bytes, in the timer's history and its dead letter,
-/// and logged, cut to 1 KiB: do not put secrets there.
+/// The operator `?` converts an error to a failure that is retried by the topic's policy. The error may be any
+/// [`Error`](std::error::Error) that is `Send`, `Sync` and `'static`, an `anyhow` error, a boxed error, a `String` or a
+/// `&str`. A handler may also return these types instead of `Failure`.
 ///
-/// `Failure` is no `Error` itself; [`into_error`](Self::into_error) makes it one
-/// where a function returns other errors, and it is found again inside of them.
+/// The timer's history and its dead letter keep the text of the error and of up to 100 causes. A text of more than 512
+/// bytes loses its middle there. The log has up to 1 KiB of it. Errors must therefore not contain secrets.
+///
+/// `Failure` does not implement `Error`. In functions that return other errors, [`into_error`](Self::into_error) converts it
+/// to one, and the handler's result is then this failure again.
 ///
 /// ```
 /// use std::time::Duration;
@@ -70,22 +70,22 @@ impl From<Done> for Outcome {
 /// }
 /// ```
 pub struct Failure {
-    pub(crate) then: Then,
+    pub(crate) then: RetryDecision,
     pub(crate) error: String,
 }
 
-/// What is to follow a failure.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum RetryDecision {
     ByPolicy,
-    /// By the policy, but not before this long.
+    /// By the policy, but after this time at the earliest.
     NoSooner(Duration),
     After(Duration),
     Dead,
 }
 
-impl Then {
-    /// How long the next attempt has to wait, whatever the policy says.
+impl RetryDecision {
+    /// Returns the shortest delay before the next attempt, regardless of the policy.
     pub(crate) fn least(self) -> Duration {
         match self {
             Self::NoSooner(delay) => delay,
@@ -95,42 +95,41 @@ impl Then {
 }
 
 impl Failure {
-    /// Retried by the topic's policy.
+    /// Returns a failure that is retried by the topic's policy.
     pub fn retry(error: impl fmt::Display) -> Self {
-        Self { then: Then::ByPolicy, error: text_of(error) }
+        Self { then: RetryDecision::ByPolicy, error: text_of(error) }
     }
 
-    /// Retried after this long, if the policy allows another attempt.
+    /// Returns a failure that is retried after `delay`, if the policy allows another attempt.
     pub fn retry_after(delay: Duration, error: impl fmt::Display) -> Self {
-        Self { then: Then::After(delay), error: text_of(error) }
+        Self { then: RetryDecision::After(delay), error: text_of(error) }
     }
 
-    /// Retried by the topic's policy, but not before this long. It is for what a service asks for, as by `Retry-After`:
-    /// that can put the next attempt off, and cannot bring it forward.
+    /// Returns a failure that is retried by the topic's policy, but after `delay` at the earliest. Use it for
+    /// `Retry-After` and similar requests: they can delay the next attempt, but not advance it.
     pub fn retry_no_sooner(delay: Duration, error: impl fmt::Display) -> Self {
-        Self { then: Then::NoSooner(delay), error: text_of(error) }
+        Self { then: RetryDecision::NoSooner(delay), error: text_of(error) }
     }
 
-    /// Permanent: the timer ends in the dead letters.
+    /// Returns a permanent failure: the timer becomes a dead letter.
     pub fn dead(error: impl fmt::Display) -> Self {
-        Self { then: Then::Dead, error: text_of(error) }
+        Self { then: RetryDecision::Dead, error: text_of(error) }
     }
 
-    /// Whether there is to be no other attempt, whatever the policy says.
+    /// Returns whether the failure is permanent, so that no attempt follows.
     pub fn is_permanent(&self) -> bool {
-        self.then == Then::Dead
+        self.then == RetryDecision::Dead
     }
 
-    /// After how long the next attempt was asked for, by [`retry_after`](Self::retry_after);
-    /// `None` leaves it to the policy, or there is to be none.
+    /// Returns the delay of [`retry_after`](Self::retry_after), or `None` for other failures.
     pub fn delay(&self) -> Option<Duration> {
         match self.then {
-            Then::After(delay) => Some(delay),
-            Then::ByPolicy | Then::NoSooner(_) | Then::Dead => None,
+            RetryDecision::After(delay) => Some(delay),
+            RetryDecision::ByPolicy | RetryDecision::NoSooner(_) | RetryDecision::Dead => None,
         }
     }
 
-    /// Returns what went wrong; a text of more than 8 KiB without its middle.
+    /// Returns the text of the error. A text of more than 8 KiB lacks its middle.
     pub fn message(&self) -> &str {
         &self.error
     }
@@ -148,18 +147,18 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Causes that are looked at: those of an error may go round.
+/// The maximum number of causes that are read, because a chain of causes may be circular.
 const CAUSES: usize = 100;
 
-/// A [`Failure`] that can travel inside any other error: `anyhow`'s, a boxed one, one of your own.
+/// A [`Failure`] as an [`Error`], which other errors may contain: an `anyhow` error, a boxed error or your own type.
 ///
-/// It becomes that failure again when a handler returns what it is in, with the text of all of it. Made by
-/// [`Failure::into_error`].
+/// [`Failure::into_error`] creates it. If a handler returns an error that contains it, the attempt ends with this
+/// failure and the text of the whole error.
 #[derive(Debug)]
 pub struct FailureError(Failure);
 
 impl Failure {
-    /// This failure as an [`Error`], for functions that do not return a `Failure`.
+    /// Converts this failure to an [`Error`], for functions that do not return a `Failure`.
     ///
     /// ```
     /// use anyhow::{Context, bail};
@@ -194,25 +193,25 @@ impl fmt::Display for FailureError {
 }
 
 impl Error for FailureError {
-    /// What is to follow. It is a cause of its own, because some wrappers show an error's causes and hide
-    /// the error itself: so do `anyhow`'s box and `std::io::Error`.
+    /// Returns the consequence as a cause of its own. Some wrappers show an error's causes but hide the error itself,
+    /// such as the box of `anyhow` and `std::io::Error`.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        (self.0.then != Then::ByPolicy).then_some(&self.0.then)
+        (self.0.then != RetryDecision::ByPolicy).then_some(&self.0.then)
     }
 }
 
-impl fmt::Display for Then {
+impl fmt::Display for RetryDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByPolicy => f.write_str("to be retried by the policy"),
-            Self::NoSooner(delay) => write!(f, "to be retried by the policy, in {delay:?} at the earliest"),
-            Self::After(delay) => write!(f, "to be retried in {delay:?}"),
+            Self::ByPolicy => f.write_str("retried by the policy"),
+            Self::NoSooner(delay) => write!(f, "retried by the policy, after {delay:?} at the earliest"),
+            Self::After(delay) => write!(f, "retried after {delay:?}"),
             Self::Dead => f.write_str("permanent"),
         }
     }
 }
 
-impl Error for Then {}
+impl Error for RetryDecision {}
 
 impl From<Failure> for FailureError {
     fn from(failure: Failure) -> Self {
@@ -221,13 +220,13 @@ impl From<Failure> for FailureError {
 }
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
-    /// Retried by the policy, unless there is a [`FailureError`] among the causes. The message has all
-    /// causes, up to a hundred; one that its effect has quoted already is not repeated.
+    /// Converts an error to a failure that is retried by the policy, or to the [`FailureError`] among its causes. The
+    /// message includes up to 100 causes, without those that an error already quotes.
     fn from(error: E) -> Self {
         let error = error.into();
         let mut failure = Self::retry(&error);
         for cause in successors(error.source(), |&cause| cause.source()).take(CAUSES) {
-            if let Some(then) = cause.downcast_ref::<Then>() {
+            if let Some(then) = cause.downcast_ref::<RetryDecision>() {
                 failure.then = *then;
                 break;
             }
@@ -240,7 +239,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     }
 }
 
-/// Whether an error's text ends with its cause's, as many do.
+/// Returns whether an error's text ends with the text of its cause.
 fn quotes(text: &str, cause: &str) -> bool {
     text.strip_suffix(cause).is_some_and(|before| !before.ends_with(char::is_alphanumeric))
 }
@@ -256,7 +255,7 @@ mod tests {
 
     type Boxed = Box<dyn Error + Send + Sync>;
 
-    /// An error of a program, with a cause that it may quote.
+    /// An error with a cause, which its text may quote.
     #[derive(Debug)]
     struct Wrapped {
         quotes: bool,
@@ -279,18 +278,18 @@ mod tests {
         Wrapped { quotes: false, cause: cause.into() }
     }
 
-    /// What `?` makes of an error.
-    fn asked<E: Into<Failure>>(error: E) -> (Then, String) {
+    /// Converts an error as `?` does.
+    fn asked<E: Into<Failure>>(error: E) -> (RetryDecision, String) {
         let failure: Failure = error.into();
         (failure.then, failure.error)
     }
 
-    fn by_policy(text: &str) -> (Then, String) {
-        (Then::ByPolicy, text.to_owned())
+    fn by_policy(text: &str) -> (RetryDecision, String) {
+        (RetryDecision::ByPolicy, text.to_owned())
     }
 
-    fn dead(text: &str) -> (Then, String) {
-        (Then::Dead, text.to_owned())
+    fn dead(text: &str) -> (RetryDecision, String) {
+        (RetryDecision::Dead, text.to_owned())
     }
 
     fn closed() -> FailureError {
@@ -367,13 +366,13 @@ mod tests {
     #[test]
     fn the_delay_that_was_asked_for_is_found_too() {
         let busy = || Failure::retry_after(Duration::from_secs(5), "busy");
-        let after = (Then::After(Duration::from_secs(5)), "paying: busy".to_owned());
+        let after = (RetryDecision::After(Duration::from_secs(5)), "paying: busy".to_owned());
         assert_eq!(asked(anyhow::Error::new(busy().into_error()).context("paying")), after);
         let failure: Failure = io::Error::other(busy().into_error()).into();
         assert_eq!((failure.delay(), failure.is_permanent()), (Some(Duration::from_secs(5)), false));
         let busy = Failure::retry_no_sooner(Duration::from_secs(5), "busy");
         let failure: Failure = io::Error::other(busy.into_error()).into();
-        assert_eq!(failure.then, Then::NoSooner(Duration::from_secs(5)));
+        assert_eq!(failure.then, RetryDecision::NoSooner(Duration::from_secs(5)));
         assert_eq!((failure.delay(), failure.is_permanent()), (None, false));
     }
 
@@ -384,7 +383,7 @@ mod tests {
         assert_eq!(failure.to_string(), "closed");
         assert_eq!(format!("{:#}", anyhow::Error::new(failure.into_error())), "closed: permanent");
         let failure = Failure::retry_after(Duration::from_secs(5), "busy").into_error();
-        assert_eq!(format!("{:#}", anyhow::Error::new(failure)), "busy: to be retried in 5s");
+        assert_eq!(format!("{:#}", anyhow::Error::new(failure)), "busy: retried after 5s");
         assert_eq!(format!("{:#}", anyhow::Error::new(Failure::retry("busy").into_error())), "busy");
     }
 }

@@ -1,5 +1,4 @@
-//! How a topic's payload becomes bytes and back: as JSON, and from the fields of a hash, whose names and values are bytes,
-//! mostly text.
+//! Codecs of payloads: JSON, raw bytes, and the fields of a Redis hash, whose names and values are bytes.
 
 use std::fmt;
 
@@ -11,14 +10,14 @@ use serde::de::{self, DeserializeOwned, Deserializer, Expected, IntoDeserializer
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, text_of};
 
-/// Reads the names and values of a hash.
+/// Decodes the names and values of a hash.
 type FromFields<T> = fn(&[(Bytes, Bytes)]) -> Result<T>;
 
-/// Functions: chosen once, when the topic is made.
+/// The functions that encode and decode a topic's payloads.
 pub(crate) struct Codec<T> {
     pub(crate) encode: fn(&T) -> Result<Bytes>,
     pub(crate) decode: fn(Bytes) -> Result<T>,
-    /// From the fields of a hash, where the payload can be more than bytes.
+    /// Decodes the fields of a hash. `None` for raw bytes.
     pub(crate) fields: Option<FromFields<T>>,
 }
 
@@ -44,15 +43,15 @@ fn to_json<T: Serialize>(value: &T) -> Result<Bytes> {
     })
 }
 
-/// The message names the place and the kind of mistake, never the payload: it
-/// ends up in dead letters and logs.
-#[allow(clippy::needless_pass_by_value)] // the shape of every decoder
+/// Decodes JSON. The error has the position and the kind of mistake, never the payload, because it is kept in dead letters
+/// and logs.
+#[allow(clippy::needless_pass_by_value)] // `Codec::decode` takes its bytes by value
 fn from_json<T: DeserializeOwned>(bytes: Bytes) -> Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Syntax => "is not JSON",
             serde_json::error::Category::Eof => "ends in the middle of a JSON value",
-            serde_json::error::Category::Data => "is JSON of another shape",
+            serde_json::error::Category::Data => "does not match the topic's type",
             serde_json::error::Category::Io => "cannot be read",
         };
         let (line, column) = (error.line(), error.column());
@@ -63,32 +62,32 @@ fn from_json<T: DeserializeOwned>(bytes: Bytes) -> Result<T> {
     })
 }
 
-/// Text is read as what is wanted: a number, a bool, a string; where that is a sequence, a map or a struct, as JSON.
+/// Decodes the fields of a hash as a map or struct. Values are parsed as the numbers, bools and strings that the type
+/// requires. Sequences, maps and structs are parsed as JSON.
 fn from_fields<T: DeserializeOwned>(fields: &[(Bytes, Bytes)]) -> Result<T> {
     let pairs = fields.iter().map(|(name, value)| (Text::name(name), Text::value(name, value)));
     T::deserialize(MapDeserializer::new(pairs)).map_err(|fault| {
-        let message = format!("the hash of {} fields is of another shape: {fault}", fields.len());
+        let message = format!("the hash of {} fields does not match the topic's type: {fault}", fields.len());
         Error::new(ErrorKind::Payload, message)
     })
 }
 
-/// The result of reading a field.
-type Read<T> = std::result::Result<T, Fault>;
+type FieldResult<T> = std::result::Result<T, FieldError>;
 
-/// What is wrong, without any value: it ends up in dead letters and logs.
+/// An error of a field, without its value, because it is kept in dead letters and logs.
 #[derive(Debug)]
-struct Fault {
+struct FieldError {
     field: Option<String>,
     what: String,
 }
 
-impl Fault {
+impl FieldError {
     fn new(what: impl Into<String>) -> Self {
         Self { field: None, what: what.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.field {
             Some(field) => write!(f, "field {field}: {}", self.what),
@@ -97,31 +96,31 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FieldError {}
 
-impl de::Error for Fault {
+impl de::Error for FieldError {
     fn custom<M: fmt::Display>(_: M) -> Self {
-        Self::new("it is not what the type asks for")
+        Self::new("the value does not match the type")
     }
 
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("it is no {expected}"))
+        Self::new(format!("expected {expected}"))
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("it is no {expected}"))
+        Self::new(format!("expected {expected}"))
     }
 
     fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
-        Self::new(format!("it is no {expected}"))
+        Self::new(format!("expected {expected}"))
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("it is none of {expected:?}"))
+        Self::new(format!("expected one of {expected:?}"))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("there is {}, and only {expected:?} may be", Escaped(field.as_bytes())))
+        Self::new(format!("unknown field {}, expected one of {expected:?}", Escaped(field.as_bytes())))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -145,26 +144,26 @@ impl<'a> Text<'a> {
         Self { of: Some(of), bytes }
     }
 
-    /// What went wrong, with the field in which it did.
-    fn named<T>(self, read: Read<T>) -> Read<T> {
-        read.map_err(|fault| Fault { field: self.of.map(|name| Escaped(name).to_string()), ..fault })
+    /// Adds the field's name to an error.
+    fn named<T>(self, read: FieldResult<T>) -> FieldResult<T> {
+        read.map_err(|fault| FieldError { field: self.of.map(|name| Escaped(name).to_string()), ..fault })
     }
 
-    fn text(self) -> Read<&'a str> {
-        self.named(std::str::from_utf8(self.bytes).map_err(|_| Fault::new("it is no UTF-8")))
+    fn text(self) -> FieldResult<&'a str> {
+        self.named(std::str::from_utf8(self.bytes).map_err(|_| FieldError::new("expected UTF-8")))
     }
 
     fn json<T>(
         self,
         read: impl FnOnce(&mut serde_json::Deserializer<serde_json::de::SliceRead<'a>>) -> serde_json::Result<T>,
-    ) -> Read<T> {
+    ) -> FieldResult<T> {
         let mut json = serde_json::Deserializer::from_slice(self.bytes);
         let read = read(&mut json).and_then(|read| json.end().map(|()| read));
-        self.named(read.map_err(|_| Fault::new("it is no JSON of the wanted shape")))
+        self.named(read.map_err(|_| FieldError::new("expected JSON that matches the type")))
     }
 }
 
-impl<'a> IntoDeserializer<'a, Fault> for Text<'a> {
+impl<'a> IntoDeserializer<'a, FieldError> for Text<'a> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -174,8 +173,8 @@ impl<'a> IntoDeserializer<'a, Fault> for Text<'a> {
 
 macro_rules! parsed {
     ($($method:ident, $visit:ident, $number:ty;)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
-            let not = |_| Fault::new(concat!("it is no ", stringify!($number)));
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
+            let not = |_| FieldError::new(concat!("expected ", stringify!($number)));
             let number = self.named(self.text()?.parse::<$number>().map_err(not))?;
             self.named(visitor.$visit(number))
         })*
@@ -183,10 +182,10 @@ macro_rules! parsed {
 }
 
 impl<'de> Deserializer<'de> for Text<'de> {
-    type Error = Fault;
+    type Error = FieldError;
 
-    /// A string, if nothing else is asked for.
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    /// Returns a string, the default type of text.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         self.named(match std::str::from_utf8(self.bytes) {
             Ok(text) => visitor.visit_borrowed_str(text),
             Err(_) => visitor.visit_borrowed_bytes(self.bytes),
@@ -208,48 +207,52 @@ impl<'de> Deserializer<'de> for Text<'de> {
         deserialize_f64, visit_f64, f64;
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         let yes = match self.bytes {
             b"true" | b"1" => Ok(true),
             b"false" | b"0" => Ok(false),
-            _ => Err(Fault::new("it is none of true, false, 1 and 0")),
+            _ => Err(FieldError::new("expected true, false, 1 or 0")),
         };
         self.named(self.named(yes).and_then(|yes| visitor.visit_bool(yes)))
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         self.named(visitor.visit_borrowed_bytes(self.bytes))
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         self.deserialize_bytes(visitor)
     }
 
-    /// A field that is there is something.
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    /// Returns `Some`: serde handles missing fields.
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Read<V::Value> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> FieldResult<V::Value> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A variant without content, by its name.
+    /// Reads a variant without content by its name.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Read<V::Value> {
-        let name: StrDeserializer<'_, Fault> = self.text()?.into_deserializer();
+    ) -> FieldResult<V::Value> {
+        let name: StrDeserializer<'_, FieldError> = self.text()?.into_deserializer();
         self.named(visitor.visit_enum(name))
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         self.json(|json| json.deserialize_seq(visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Read<V::Value> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> FieldResult<V::Value> {
         self.json(|json| json.deserialize_tuple(len, visitor))
     }
 
@@ -258,11 +261,11 @@ impl<'de> Deserializer<'de> for Text<'de> {
         name: &'static str,
         len: usize,
         visitor: V,
-    ) -> Read<V::Value> {
+    ) -> FieldResult<V::Value> {
         self.json(|json| json.deserialize_tuple_struct(name, len, visitor))
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         self.json(|json| json.deserialize_map(visitor))
     }
 
@@ -271,11 +274,11 @@ impl<'de> Deserializer<'de> for Text<'de> {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Read<V::Value> {
+    ) -> FieldResult<V::Value> {
         self.json(|json| json.deserialize_struct(name, fields, visitor))
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> FieldResult<V::Value> {
         visitor.visit_unit()
     }
 

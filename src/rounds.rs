@@ -1,4 +1,4 @@
-//! Looks that are made over and over, though mostly there is nothing new to see.
+//! Timers of loops that poll, with support for virtual time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Waits until then; for ever, if nothing is due.
+/// Waits until `due`, or forever if it is `None`.
 pub(crate) async fn until_due(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
@@ -15,52 +15,52 @@ pub(crate) async fn until_due(due: Option<Instant>) {
     }
 }
 
-/// Time that is tokio's, which a test pauses and advances, and in which it is known whether anything has happened.
+/// A virtual clock: tokio's time, which a test pauses and advances, with a count of activity.
 ///
-/// A listener then has no threads and no clocks of its own. As long as nothing happens, it leaves out the looks that would
-/// see what they saw before. The next is made when it would have been made.
+/// A listener in virtual time has no threads and no clocks of its own. While nothing happens, it skips polls, which
+/// would return the same result again. The next poll runs when a regular one would.
 pub trait VirtualTime: fmt::Debug + Send + Sync {
-    /// Returns how much has happened so far.
-    fn happened(&self) -> u64;
+    /// Returns the count of activity so far.
+    fn activity_so_far(&self) -> u64;
 
-    /// Returns once more has happened than this.
-    fn happens(&self, than: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Waits until the count of activity is higher than `than`.
+    fn wait_for_activity(&self, than: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// When to look again. In production that is always; in virtual time, of which a test lets days pass, the looks
-/// are left out that would see what the last one saw.
+/// Decides when a loop polls again. In virtual time, of which a test may let days pass, it skips polls while nothing
+/// happens.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rounds {
-    /// Set where each request counts more than what a look finds sooner.
+pub(crate) struct PollTimer {
+    /// True if few requests matter more than early detection.
     pub(crate) are_few: bool,
     pub(crate) time: Option<Arc<dyn VirtualTime>>,
-    /// How much had happened when the last look began.
+    /// The count of activity when the last poll started.
     pub(crate) seen: Option<u64>,
 }
 
-impl Rounds {
-    /// How long to wait between two looks.
+impl PollTimer {
+    /// Returns the pause between two polls: `few` if requests are to be few, else `usual`.
     pub(crate) fn pace(&self, usual: Duration, few: Duration) -> Duration {
         if self.are_few { few } else { usual }
     }
 
-    /// By chance at least this part of it, so that listeners do not act at once; in virtual time all of it, so that a test
-    /// does the same each time.
+    /// Returns a random part of `wait`, at least `at_least` of it, so that listeners do not poll at the same time. In
+    /// virtual time it returns all of `wait`, so that tests are deterministic.
     pub(crate) fn about(&self, wait: Duration, at_least: f64) -> Duration {
         if self.time.is_some() { wait } else { wait.mul_f64(rand::random_range(at_least..1.0)) }
     }
 
-    /// A look begins: what happens from now on is for the next.
+    /// Starts a poll. Later activity causes the next one.
     pub(crate) fn begin(&mut self) {
-        self.seen = self.time.as_ref().map(|time| time.happened());
+        self.seen = self.time.as_ref().map(|time| time.activity_so_far());
     }
 
-    /// Waits for the next look, which is due then. Nothing is lost if this is dropped.
+    /// Waits for the next poll, which is due at `due`. Cancel safe.
     pub(crate) async fn next(&self, due: Instant, every: Duration) {
         sleep_until(due).await;
         if let (Some(time), Some(seen)) = (&self.time, self.seen) {
-            time.happens(seen).await;
-            // The next of the moments in this distance.
+            time.wait_for_activity(seen).await;
+            // The next multiple of `every` after `due`.
             let rounds = due.elapsed().as_nanos().div_ceil(every.as_nanos().max(1));
             sleep_until(due + every * u32::try_from(rounds).unwrap_or(u32::MAX)).await;
         }

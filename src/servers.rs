@@ -1,4 +1,4 @@
-//! Servers and how one gets into them, said in Rust.
+//! Servers and logins as a builder, instead of a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,9 +7,10 @@ use crate::client::Client;
 use crate::connection::{Endpoint, Endpoints, Password, SENTINEL_PORT, SERVER_PORT, Target, Tls};
 use crate::error::{Error, Result};
 
-/// Which servers, and how one gets into them: what a URL says, said in Rust.
+/// Servers, logins and TLS: a builder for the settings of a URL.
 ///
-/// Wherever a [`Client`] is asked for, this will do, and what cannot work is refused there, by the part that is at fault.
+/// A function that takes a [`Client`] also takes `Servers`. It returns an error that names the part if the settings
+/// cannot work.
 ///
 /// ```
 /// use keylapse::{Client, Schedule, Servers};
@@ -22,105 +23,106 @@ use crate::error::{Error, Result};
 /// # Ok(()) }
 /// ```
 ///
-/// A password that is not said here is taken from the environment, as for [`Client::new`].
+/// Without a password here, the client takes one from the environment, as for [`Client::new`].
 #[derive(Clone)]
 #[must_use = "each setting returns the changed servers"]
 pub struct Servers {
-    /// Not checked yet.
+    /// The settings so far, unchecked, or the first error.
     pub(crate) target: Result<Target>,
-    /// Whether a URL has said that there is no TLS.
+    /// True if a URL excludes TLS.
     plain: bool,
 }
 
 impl Servers {
-    /// One server: `host` or `host:port`, an IPv6 address in brackets. The port is 6379 if none is said.
+    /// Returns settings for one server: `host` or `host:port`, with an IPv6 address in brackets. The default port is 6379.
     pub fn one(server: &str) -> Self {
         Self::of(read(server, SERVER_PORT).map(Endpoints::One))
     }
 
-    /// One server, by its socket in the file system.
+    /// Returns settings for one server behind a Unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self::of(Ok(Endpoints::One(Endpoint::Unix(path.into()))))
     }
 
-    /// A cluster, by some of its nodes; any of them may be down. Ports are 6379 where none is said.
+    /// Returns settings for a cluster, with the addresses of some of its nodes. Any of them may be down. The default
+    /// port is 6379.
     pub fn cluster<S: AsRef<str>>(nodes: impl IntoIterator<Item = S>) -> Self {
         Self::of(read_all(nodes, SERVER_PORT).map(Endpoints::Cluster))
     }
 
-    /// The servers that sentinels watch under a master's name. Any of the sentinels may be down. Ports are 26379 where
-    /// none is said.
+    /// Returns settings for the servers that sentinels monitor under a master's name. Any of the sentinels may be down. The
+    /// default port is 26379.
     pub fn sentinel<S: AsRef<str>>(sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
         let master = master.to_owned();
         let sentinels = read_all(sentinels, SENTINEL_PORT);
         Self::of(sentinels.map(|sentinels| Endpoints::Sentinel { sentinels, master }))
     }
 
-    /// What a URL says, as in [`Client::new`]. What is said besides takes the place of the URL's; but whether there is TLS
-    /// is the URL's to say: `rediss://`.
+    /// Reads a URL, as [`Client::new`] does. Later settings replace those of the URL. Only the URL decides about TLS:
+    /// [`tls`](Self::tls) needs the scheme `rediss://`.
     pub fn at(url: &str) -> Self {
         let target = Target::read(url);
-        Self { plain: target.as_ref().is_ok_and(|target| target.access.tls.is_none()), target }
+        Self { plain: target.as_ref().is_ok_and(|target| target.options.tls.is_none()), target }
     }
 
-    /// The user. Default: the server's default user.
+    /// Sets the user. Default: the server's default user.
     pub fn user(self, name: &str) -> Self {
-        self.with(|target| target.access_mut().login.user = Some(name.into()))
+        self.with(|target| target.options_mut().login.user = Some(name.into()))
     }
 
-    /// The password. Default: that of the environment, as for [`Client::new`], or none.
+    /// Sets the password. Default: the password of the environment, as for [`Client::new`], or none.
     pub fn password(self, password: &str) -> Self {
-        self.with(|target| target.access_mut().login.password = Some(Password::Said(password.into())))
+        self.with(|target| target.options_mut().login.password = Some(Password::Literal(password.into())))
     }
 
-    /// A file with the password, but for a line break at its end. It is read anew for each connection, so that a password
-    /// that was rotated is picked up without a restart.
+    /// Reads the password from a file, without a line break at its end. The file is read again for each connection,
+    /// so a rotated password needs no restart.
     pub fn password_file(self, path: impl Into<PathBuf>) -> Self {
         self.with(|target| {
-            target.access_mut().login.password = Some(Password::file(path, "Servers::password_file"));
+            target.options_mut().login.password = Some(Password::file(path, "Servers::password_file"));
         })
     }
 
-    /// The database's number. Default: 0.
+    /// Sets the number of the database. Default: 0.
     pub fn database(self, number: u32) -> Self {
-        self.with(|target| target.access_mut().db = number.into())
+        self.with(|target| target.options_mut().db = number.into())
     }
 
-    /// The user at the sentinels, who is not that of the servers. Default: their default user.
+    /// Sets the user at the sentinels, which have a login of their own. Default: their default user.
     pub fn sentinel_user(self, name: &str) -> Self {
-        self.with(|target| target.sentinel_access_mut().login.user = Some(name.into()))
+        self.with(|target| target.sentinel_options_mut().login.user = Some(name.into()))
     }
 
-    /// The password at the sentinels, which is not that of the servers. Default: that of the environment, or none.
+    /// Sets the password at the sentinels. Default: the password of the environment, as for [`Client::new`], or none.
     pub fn sentinel_password(self, password: &str) -> Self {
         self.with(|target| {
-            target.sentinel_access_mut().login.password = Some(Password::Said(password.into()));
+            target.sentinel_options_mut().login.password = Some(Password::Literal(password.into()));
         })
     }
 
-    /// A file with the password at the sentinels, read anew for each connection.
+    /// Reads the password at the sentinels from a file, again for each connection.
     pub fn sentinel_password_file(self, path: impl Into<PathBuf>) -> Self {
         let file = Password::file(path, "Servers::sentinel_password_file");
-        self.with(|target| target.sentinel_access_mut().login.password = Some(file))
+        self.with(|target| target.sentinel_options_mut().login.password = Some(file))
     }
 
-    /// TLS, with all servers and sentinels. Default: none. Needs the feature `tls`.
+    /// Connects to all servers and sentinels with TLS, which needs the feature `tls`. Default: no TLS.
     pub fn tls(self, tls: Tls) -> Self {
         if self.plain {
             let target = self.target.and(Err(Error::invalid(
-                "TLS is set, and the server URL says that there is none: say rediss:// in place of redis://",
+                "Servers::tls contradicts the scheme of the server URL: write rediss:// instead of redis://",
             )));
             return Self { target, ..self };
         }
-        self.with(|target| target.access_mut().tls = Some(tls))
+        self.with(|target| target.options_mut().tls = Some(tls))
     }
 
     fn of(endpoints: Result<Endpoints>) -> Self {
         Self { target: endpoints.map(Target::of), plain: false }
     }
 
-    fn with(self, say: impl FnOnce(&mut Target)) -> Self {
-        Self { target: self.target.map(|mut target| (say(&mut target), target).1), ..self }
+    fn with(self, change: impl FnOnce(&mut Target)) -> Self {
+        Self { target: self.target.map(|mut target| (change(&mut target), target).1), ..self }
     }
 }
 
@@ -128,15 +130,15 @@ fn read_all<S: AsRef<str>>(servers: impl IntoIterator<Item = S>, default_port: u
     servers.into_iter().map(|server| read(server.as_ref(), default_port)).collect()
 }
 
-/// What is at fault is not quoted: somebody may have put a URL there, with a password.
+/// Parses `host:port`. The error never quotes the text, which may be a URL with a password.
 fn read(server: &str, default_port: u16) -> Result<Endpoint> {
     if server.contains("://") {
         return Err(Error::invalid(
-            "a server is named by host and port, without a scheme: TLS is set by Servers::tls; a URL is read by \
-             Servers::at",
+            "a server has a URL scheme, but Servers takes host:port without a scheme: set TLS with Servers::tls, \
+             or pass a URL to Servers::at",
         ));
     }
-    let problem = |problem| Error::invalid(format!("a server cannot be read as host:port: {problem}"));
+    let problem = |problem| Error::invalid(format!("invalid server, expected host:port: {problem}"));
     Endpoint::read(server, default_port).map_err(problem)
 }
 
@@ -149,10 +151,10 @@ impl TryFrom<Servers> for Client {
 }
 
 impl fmt::Debug for Servers {
-    /// Without users and passwords.
+    /// Omits users and passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
-            Ok(target) => write!(f, "Servers({}, tls: {:?})", target.endpoints, target.access.tls),
+            Ok(target) => write!(f, "Servers({}, tls: {:?})", target.endpoints, target.options.tls),
             Err(error) => write!(f, "Servers({error})"),
         }
     }
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_says_what_a_url_says() {
+    fn a_builder_and_a_url_give_the_same_target() {
         for (servers, url) in [
             (Servers::one("h"), "redis://h"),
             (Servers::one("[::1]:7000").user("u").password("p@").database(3), "redis://u:p%40@[::1]:7000/3"),
@@ -180,13 +182,13 @@ mod tests {
             (Servers::one("h").tls(Tls::new()), "rediss://h"),
             (Servers::at("rediss://h").tls(Tls::new()).user("u"), "rediss://u@h"),
         ] {
-            let said = servers.target.unwrap();
-            assert_eq!(said, Target::read(url).unwrap(), "{url}");
+            let target = servers.target.unwrap();
+            assert_eq!(target, Target::read(url).unwrap(), "{url}");
         }
     }
 
     #[test]
-    fn what_cannot_work_is_refused_by_the_part_at_fault() {
+    fn a_refusal_names_the_part_at_fault() {
         let none: [&str; 0] = [];
         for (servers, part) in [
             (Servers::one(""), "host is empty"),
@@ -203,9 +205,9 @@ mod tests {
             (Servers::unix("/tmp/s").tls(Tls::new()), "Unix socket"),
         ] {
             let shown = format!("{servers:?}");
-            let said = refusal(servers);
-            assert!(said.contains(part), "{said}");
-            assert!(!said.contains("hunter2") && !shown.contains("hunter2"), "{said} {shown}");
+            let message = refusal(servers);
+            assert!(message.contains(part), "{message}");
+            assert!(!message.contains("hunter2") && !shown.contains("hunter2"), "{message} {shown}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! What a listener has counted since it was built.
+//! Statistics of a listener, counted since it was built.
 
 pub(crate) mod meter;
 
+use self::meter::ExportedCounter;
 pub(crate) use self::meter::Meter;
-use self::meter::Mirror;
 #[doc(inline)]
 pub use crate::figures::Distribution;
 pub use crate::listener::Stats;
@@ -17,12 +17,12 @@ use tokio::time::Instant;
 use crate::lapse::LapseSource;
 use crate::wire::{Ending, RecentAttempts};
 
-/// A count that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     count: AtomicU64,
-    /// Where it is counted for others, too.
-    pub(crate) mirror: Mirror,
+    /// The exported metric with the same count, if any.
+    pub(crate) mirror: ExportedCounter,
 }
 
 impl Counter {
@@ -64,7 +64,7 @@ macro_rules! counters {
                 $snapshot { $($name: self.$name.get(),)* }
             }
 
-            #[allow(dead_code)] // of those that outcomes have
+            #[allow(dead_code)] // used only for the counters of topics
             fn named(&self, name: &str) -> Option<&Counter> {
                 match name {
                     $(stringify!($name) => Some(&self.$name),)*
@@ -74,7 +74,7 @@ macro_rules! counters {
         }
 
         impl $snapshot {
-            /// Each count, by its name.
+            /// Iterates over the names and values of all counts.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
@@ -91,68 +91,67 @@ macro_rules! counters {
 counters! {
     /// The counters of one topic.
     TopicCounters,
-    /// What a listener has counted of one topic.
+    /// Statistics of one topic.
     TopicStats {
-        /// Claims sent.
+        /// Claims that were sent.
         claims,
-        /// Claims that came away empty.
+        /// Claims that found no due timer.
         empty_claims,
-        /// Timers taken.
+        /// Timers that were claimed.
         claimed,
-        /// Attempts begun because the deadline was known.
+        /// Attempts whose timer was found by its deadline.
         by_timer,
-        /// Attempts begun because an expired key was announced.
+        /// Attempts whose timer was found by an expiry notification.
         by_notification,
-        /// Attempts begun because a sweep found them.
+        /// Attempts whose timer was found by a sweep.
         by_sweep,
-        /// Attempts begun again after a lost lease.
+        /// Attempts that ran again after a lost lease.
         redelivered,
-        /// Attempts that ended well.
+        /// Attempts that succeeded.
         handled,
-        /// Attempts that ended with `Drop`.
+        /// Attempts that ended with [`Outcome::Drop`](crate::Outcome::Drop).
         dropped,
-        /// Failed attempts, whatever followed.
+        /// Attempts that failed, including panics and timeouts.
         failed,
-        /// Panics among them.
+        /// Attempts that panicked.
         panics,
-        /// Timeouts among them.
+        /// Attempts that exceeded the topic's timeout.
         timeouts,
-        /// Retries armed.
+        /// Retries that were armed.
         retried,
-        /// Snoozes.
+        /// Timers that were snoozed.
         snoozed,
-        /// Recurrences armed by `Again`.
+        /// Recurrences that were armed by [`Outcome::Again`](crate::Outcome::Again).
         again,
-        /// Timers that ended as dead letters.
+        /// Timers that became dead letters.
         dead,
-        /// Timers handed back at shut-down.
+        /// Timers that were released at shutdown.
         released,
-        /// Retries that gave way to a newer arming.
+        /// Retries that were replaced by a newer arming.
         superseded,
-        /// Leases that could not be kept.
+        /// Leases that were lost while this listener held them.
         lost_leases,
-        /// Attempts that were not ours any more when they ended.
+        /// Attempts that no longer held their lease when they ended.
         fenced,
-        /// Settlements that came too late.
+        /// Settlements that came after the lease had ended.
         gone,
-        /// Settlements that could not be delivered.
+        /// Settlements that Redis did not accept in time. These timers run again.
         unsettled,
-        /// Expired keys heard.
-        heard,
-        /// Index entries without a record.
+        /// Expiry notifications that were received.
+        announced,
+        /// Index entries without a record, which were removed.
         orphans,
-        /// Records of a newer version put off.
+        /// Records of a newer version that were put off.
         parked,
-        /// Dead letters trimmed.
+        /// Dead letters that were removed to make room.
         trimmed,
-        /// Trigger names found holding somebody else's value.
-        taken_triggers,
-        /// Index entries that disagreed with their records, or were missing, and
-        /// were put right.
+        /// Marker keys whose name already had the value of another program.
+        taken_markers,
+        /// Index entries that were missing or wrong, and were repaired.
         repaired,
-        /// Settlements that failed at first, counted once for each reason in a row.
+        /// Settlements that failed at first. Consecutive failures with the same error count once.
         settle_errors,
-        /// Claims that failed, counted once for each reason in a row.
+        /// Claims that failed. Consecutive failures with the same error count once.
         claim_errors,
     }
 }
@@ -168,12 +167,12 @@ impl TopicCounters {
         self.redelivered.add(usize::from(redelivered));
     }
 
-    /// An attempt has ended so.
+    /// Counts the end of an attempt.
     pub(crate) fn ended(&self, ending: Ending) {
         ending.row().attempt.unwrap_or_default().iter().for_each(|name| self.count(name));
     }
 
-    /// Redis was told so.
+    /// Counts a settled attempt.
     pub(crate) fn settled(&self, ending: Ending) {
         ending.row().settled.into_iter().for_each(|name| self.count(name));
     }
@@ -181,66 +180,66 @@ impl TopicCounters {
     fn count(&self, name: &str) {
         match self.named(name) {
             Some(counter) => counter.add(1),
-            None => debug_assert!(false, "an outcome names {name}, which is no counter"),
+            None => debug_assert!(false, "an outcome names {name}, which is not a counter"),
         }
     }
 }
 
 counters! {
-    /// The counters of what an attached topic hears and finds.
+    /// The counters of an attached topic.
     AttachCounters,
-    /// What a listener has counted of an attached topic's keys, beside what is counted of each topic.
+    /// Statistics of the keys of an attached topic, in addition to [`TopicStats`].
     AttachedStats {
-        /// Expiries that were noted first by this listener, and became lapses.
-        noted,
-        /// Expiries that another listener had noted before.
+        /// Expiries that this listener recorded first, which became lapses.
+        recorded,
+        /// Expiries that another listener had already recorded.
         known,
-        /// Expiries that had been fired before, as recoveries.
+        /// Expiries that had already run as recovered.
         recovered_before,
-        /// Expiries of keys whose deadline had not been read, which the topic ignores.
+        /// Expiries of untracked keys, which the topic's policy ignores.
         ignored,
-        /// Expiries that were heard too late to be told from those of others: a gap.
+        /// Expiries that arrived too late to detect repeats. They are treated as in a gap.
         stale,
-        /// Expiries heard in a gap, which may have run twice.
+        /// Expiries that were received in a gap, which may run twice.
         ambiguous,
-        /// Expiries heard before the first canary, as if it had not listened yet.
-        deaf,
-        /// Expiries that were announced and found no room in a queue of 64 MiB: more came than could be written down. Where
-        /// the key was enrolled it fires all the same, as recovered; else it is lost.
-        lost_unenrolled,
+        /// Expiries that were received before the first heartbeat key, and ignored.
+        before_heartbeat,
+        /// Expiries that were dropped because a queue of 64 MiB was full. A tracked key runs later as recovered. The expiry
+        /// of an untracked key is lost.
+        lost_untracked,
         /// Expiries of keys that were written back for a retry.
         returned,
-        /// Keys enrolled.
-        enrolled,
-        /// Keys that found no room: see [`Attached::cap`](crate::Attached::cap).
-        no_room,
-        /// Calls to enrol keys or to write verdicts down that failed.
+        /// Keys that were tracked.
+        tracked,
+        /// Keys that were not tracked because [`Attached::cap`](crate::Attached::cap) was reached.
+        over_limit,
+        /// Calls that failed to track keys or to write results of checks.
         write_errors,
         /// Checks that found a later deadline.
         extended,
         /// Checks that found a key without a deadline.
         persisted,
-        /// Checks that found a key gone that was heard to be deleted.
+        /// Checks that found a deleted key, whose deletion was announced.
         deleted,
-        /// Checks that found a key gone though it had not expired.
+        /// Checks that found a missing key, which had not expired.
         vanished,
-        /// Checks that found a key gone after a gap: fired as recovered.
+        /// Checks that found a missing key after a gap. Its timer ran as recovered.
         recovered,
-        /// Checks that found a key gone after a gap, which the topic ignores.
+        /// Checks that found a missing key after a gap, which the topic's policy ignores.
         not_recovered,
-        /// Keys written back for a retry.
+        /// Keys that were written back for a retry.
         restored,
-        /// Keys that the server refused to have read: a right is missing.
+        /// Keys that the server refused to read because the user lacks a permission.
         refused_reads,
-        /// Steps of scans that it refused.
+        /// Steps of scans that the server refused.
         refused_scans,
-        /// Times that it refused to tell of changes of the topic's keys: once a connection, and every ten seconds.
+        /// Refused subscriptions to changes of the topic's keys. They are tried once for each connection, and every 10 s.
         refused_subscriptions,
-        /// Scans finished.
+        /// Scans that were completed.
         scans,
         /// Steps of scans, each of at most 500 keys.
         scan_steps,
-        /// Keys of more than 4 KiB that scans have found: they are not enrolled. Counted by each scan.
+        /// Key names of more than 4 KiB, which are not tracked. Each scan counts them.
         too_long,
     }
 }
@@ -248,44 +247,44 @@ counters! {
 counters! {
     /// The counters of a listener as a whole.
     ListenerCounters,
-    /// What a listener has counted of its subscription and its sweeps.
+    /// Statistics of a listener's subscription and its sweeps.
     ListenerStats {
-        /// Expired keys that match no topic, and were left alone.
+        /// Expired keys that match no topic, which were ignored.
         unrouted,
-        /// Times the subscription may have missed something.
+        /// Gaps: periods in which the subscription may have missed events.
         gaps,
-        /// Times a canary proved that expired events flow, after it was not known.
+        /// Times that a heartbeat key proved after a gap that events arrive.
         anchored,
-        /// Messages that found no room between the connection and the listener.
+        /// Messages that were dropped because the queue of the connection was full.
         dropped_events,
-        /// Canaries heard that could not be the server's next: forged, or its clock or data were set back.
-        refused_canaries,
-        /// Changes of attached keys that found no room: a scan follows.
+        /// Events of heartbeat keys with an impossible number: forged, or the server's clock or data were set back.
+        refused_heartbeats,
+        /// Changes of attached keys that were dropped because a queue was full. A scan follows.
         prompts_dropped,
-        /// Sweeps made.
+        /// Sweeps that were made.
         sweeps,
         /// Sweeps that failed.
         sweep_errors,
     }
 }
 
-/// What a topic's attempts came to since the listener was started.
+/// The results of a topic's attempts since the listener was started.
 pub(crate) type Totals = RecentAttempts;
 
-/// A span of time that ends now, by totals of its beginning. It is longer than it says by up to a tenth.
+/// A sliding window over totals. It may be up to a tenth longer than `span`.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentWindow {
     span: Duration,
     marks: VecDeque<(Instant, Totals)>,
 }
 
-impl Recent {
-    /// Begins now, with nothing.
+impl RecentWindow {
+    /// Starts an empty window now.
     pub(crate) fn new(span: Duration) -> Self {
         Self { span, marks: [(Instant::now(), Totals::default())].into() }
     }
 
-    /// Returns what these totals have more than those of the span's beginning.
+    /// Returns the difference between `totals` and the totals at the start of the window.
     pub(crate) fn of(&mut self, totals: &Totals) -> RecentAttempts {
         let now = Instant::now();
         if self.marks.back().is_some_and(|(at, _)| now - *at >= self.span / 10) {
@@ -308,13 +307,13 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::figures::Times;
+    use crate::figures::DurationHistogram;
 
     const SPAN: Duration = Duration::from_secs(300);
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_older_than_the_span_does_not_count() {
-        let (mut recent, times) = (Recent::new(SPAN), Times::default());
+    async fn results_older_than_the_span_do_not_count() {
+        let (mut recent, times) = (RecentWindow::new(SPAN), DurationHistogram::default());
         let mut totals = Totals::default();
         for second in 0..1200_u64 {
             totals.handled += 1;
@@ -333,11 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn what_outcomes_count_are_counters_of_topics() {
+    fn outcomes_count_in_counters_of_topics() {
         let counters = TopicCounters::default();
         for row in Ending::ALL.iter().map(|ending| ending.row()) {
             for name in row.attempt.unwrap_or_default().iter().copied().chain(row.settled) {
-                assert!(counters.named(name).is_some(), "{}: {name} is no counter", row.word);
+                assert!(counters.named(name).is_some(), "{}: {name} is not a counter", row.word);
             }
         }
     }

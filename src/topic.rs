@@ -1,4 +1,4 @@
-//! What producers and handlers agree on.
+//! Topics: the definition that producers and listeners share.
 
 mod config;
 
@@ -20,12 +20,10 @@ use crate::payload::Codec;
 use crate::time::{MAX_DEADLINE_MS, ms_ceil};
 use crate::wire::{JournalBounds, fields_of};
 
-/// A kind of timer: its name, the pattern of its keys, the type of its payload,
-/// and how its attempts are made.
+/// A kind of timer: its name, the pattern of its keys, the type of its payload, and its retry policy.
 ///
-/// Producers and listeners share one definition. What only listeners use
-/// (retries, limits) may differ between programs; name, pattern, partitions and
-/// payload may not.
+/// Producers and listeners share a definition. Name, pattern, partitions and payload type must be equal in all programs.
+/// Settings that only listeners use, such as retries and limits, may differ.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,41 +44,40 @@ pub struct Topic<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Topic<T> {
-    /// A topic whose payloads are written as JSON.
+    /// Returns a topic whose payloads are JSON.
     ///
-    /// Its name is the pattern's literal prefix with `.` for `:`; a pattern
-    /// without one needs [`named`](Topic::named), and so does one whose prefix is
-    /// changed later: timers wait under the name that they were armed with. A
-    /// listener warns at its start of such as nobody serves.
+    /// Its name is the pattern's literal prefix with `.` for `:`. Timers wait under the name of their topic, so use
+    /// [`named`](Topic::named) if the prefix may change, or if the pattern has no literal prefix. A listener warns at
+    /// its start about topics with timers that no listener serves.
     ///
     /// # Errors
-    /// When the pattern cannot be read, or gives no name.
+    /// Returns an error if the pattern is invalid or gives no name.
     pub fn new(pattern: &str) -> Result<Self> {
         Ok(Self { config: TopicConfig::new(pattern, None)?, codec: Codec::JSON })
     }
 
-    /// A topic with a name of its own, which stays when the pattern changes.
+    /// Returns a topic with an explicit name, which stays the same if the pattern changes.
     ///
     /// # Errors
-    /// When the pattern or the name (`[A-Za-z0-9_.-]{1,128}`) cannot be read.
+    /// Returns an error if the pattern or the name (`[A-Za-z0-9_.-]{1,128}`) is invalid.
     pub fn named(name: &str, pattern: &str) -> Result<Self> {
         Ok(Self { config: TopicConfig::new(pattern, Some(name))?, codec: Codec::JSON })
     }
 }
 
 impl Topic<Bytes> {
-    /// A topic whose payloads are bytes, as they are.
+    /// Returns a topic whose payloads are bytes without encoding.
     ///
     /// # Errors
-    /// As for [`new`](Topic::new).
+    /// Returns the errors of [`new`](Topic::new).
     pub fn raw(pattern: &str) -> Result<Self> {
         Ok(Self { config: TopicConfig::new(pattern, None)?, codec: Codec::RAW })
     }
 
-    /// A topic of bytes with a name of its own.
+    /// Returns a topic of bytes with an explicit name.
     ///
     /// # Errors
-    /// As for [`named`](Topic::named).
+    /// Returns the errors of [`named`](Topic::named).
     pub fn raw_named(name: &str, pattern: &str) -> Result<Self> {
         Ok(Self { config: TopicConfig::new(pattern, Some(name))?, codec: Codec::RAW })
     }
@@ -92,141 +89,134 @@ impl<T> Topic<T> {
         self
     }
 
-    /// How long to wait after failed attempts. Default: exponential from 1 s to
-    /// 10 min with full jitter.
+    /// Sets the backoff schedule of failed attempts. Default: exponential from 1 s to 10 min with full jitter.
     pub fn retry(self, backoff: Backoff) -> Self {
         self.with(|all| all.backoff = backoff)
     }
 
-    /// After how many failed attempts a timer ends in the dead letters.
-    /// Default: where the backoff's table ends, else 10.
+    /// Sets after how many failed attempts a timer becomes a dead letter. Default: as many as the backoff's table
+    /// allows, or 10 without a table.
     pub fn max_attempts(self, attempts: u32) -> Self {
         self.with(|all| all.max_attempts = Some(attempts))
     }
 
-    /// How long after its first deadline a timer that keeps failing or snoozing
-    /// ends in the dead letters. Default: 30 days.
+    /// Sets the maximum age of a timer, counted from its first deadline. An older timer becomes a dead letter when an
+    /// attempt fails or snoozes. Default: 30 days.
     pub fn max_age(self, age: Duration) -> Self {
         self.with(|all| all.max_age = age)
     }
 
-    /// How often a timer may be snoozed before it ends in the dead letters; with
-    /// `u16::MAX` any number of times, until [`max_age`](Self::max_age).
-    /// Default: 1,000.
+    /// Sets how often a timer may be snoozed before it becomes a dead letter. With `u16::MAX`, only
+    /// [`max_age`](Self::max_age) limits it. Default: 1,000.
     pub fn max_snoozes(self, snoozes: u16) -> Self {
         self.with(|all| all.max_snoozes = snoozes)
     }
 
-    /// The longest delay that can be asked for; longer ones are refused, as nobody
-    /// would notice before they should have run: mostly milliseconds were taken for
-    /// seconds. Default: 10 years, at most 100.
+    /// Sets the longest delay of an arm. Longer delays are errors, because most are mistakes of units, such as
+    /// milliseconds for seconds. Default: 10 years. Maximum: 100 years.
     pub fn max_delay(self, delay: Duration) -> Self {
         self.with(|all| all.max_delay = delay)
     }
 
-    /// For how long a timer is put off whose payload is not of this topic's type, from
-    /// 1 s to 5 min at a time and without using up an attempt, before it becomes a dead
-    /// letter: while a program is being replaced, one of the other version can read it.
-    /// Default: 1 h; 0 lets it die at once.
-    pub fn undecodable_for(self, time: Duration) -> Self {
+    /// Sets how long a timer with an undecodable payload waits before it becomes a dead letter. Listeners retry it
+    /// after 1 s to 5 min, without using up an attempt. During a rolling update, a listener of the other version can
+    /// decode it. Default: 1 h. With zero the timer becomes a dead letter immediately.
+    pub fn undecodable_retention(self, time: Duration) -> Self {
         self.with(|all| all.undecodable_for = time)
     }
 
-    /// How long an attempt may take; longer ones are stopped and count as
-    /// failed. Default: 60 s.
+    /// Sets the longest duration of an attempt. A longer attempt is stopped and counts as failed. Default: 60 s.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|all| all.timeout = timeout)
     }
 
-    /// For how long a claim holds a timer. Leases are renewed at a third; after
-    /// a crash another listener takes over within this and about a second.
-    /// Default: 30 s, at least 0.3 s.
+    /// Sets the duration of a lease. Listeners renew a lease after a third of it. After a crash another listener
+    /// claims the timer within the lease plus about one second. Default: 30 s. Minimum: 0.3 s.
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|all| all.lease = lease)
     }
 
-    /// How far ahead of their deadline timers are claimed and then held, so that
-    /// they start without a round trip. They never start early. Default: 10 ms,
-    /// at most 1 s; 0 turns it off.
+    /// Sets how far ahead of their deadlines listeners claim timers, to start them without a round trip. Timers never
+    /// start early. Default: 10 ms. Maximum: 1 s. Zero disables it.
     pub fn lookahead(self, lookahead: Duration) -> Self {
         self.with(|all| all.lookahead = lookahead)
     }
 
-    /// How many attempts of this topic one listener runs at a time.
-    /// Default: 100.
+    /// Sets how many attempts of this topic a listener runs at the same time. Default: 100.
     pub fn concurrency(self, attempts: usize) -> Self {
         self.with(|all| all.concurrency = attempts)
     }
 
-    /// How much of a listener's places this topic gets when more than one of its topics has due work: 6 for each 3 of
-    /// a normal one and each 1 of a low one. What one has no use for goes to the others. Default: `Priority::Normal`.
+    /// Sets the topic's share of a listener's concurrency slots while several topics have due work. High, normal and
+    /// low topics share them 6 : 3 : 1. Slots that a topic does not need go to the others. Default:
+    /// `Priority::Normal`.
     ///
-    /// So a low topic is served slowly, but always served;
-    /// [`strict_priorities`](crate::ListenerBuilder::strict_priorities) lets it wait instead. A topic that has had
-    /// nothing to do starts at once, whatever its priority, in the place that the listener keeps for it
-    /// ([`ListenerBuilder::concurrency`](crate::ListenerBuilder::concurrency)). Running attempts are never interrupted,
-    /// and places are counted, not the time for which they are taken.
+    /// A low topic is slow but never starves, except with
+    /// [`strict_priorities`](crate::ListenerBuilder::strict_priorities). An idle topic starts its first timer
+    /// immediately, in the slot that the listener [reserves](crate::ListenerBuilder::concurrency) for it. Running
+    /// attempts are never interrupted. The ratio counts attempts, not their durations.
     pub fn priority(self, priority: Priority) -> Self {
         self.with(|all| all.priority = priority)
     }
 
-    /// Over how many partitions the topic is spread: each has an index and a
-    /// slot of a cluster of its own. Default: 1, at most 1,024.
+    /// Sets the number of partitions of the topic. Each has its own index and its own slot in Redis Cluster. Default:
+    /// 1. Maximum: 1,024.
     ///
-    /// In a cluster take at least twice as many as there are primaries, so that each
-    /// has some, and a further one can take some over; elsewhere one will do. All
-    /// programs must say the same number: others are refused with
-    /// [`Partitions`](crate::ErrorKind::Partitions). A topic in use gets another one by
-    /// `Console::repartition` of `keylapse-console`, or `keylapse partitions`; after that all
-    /// programs are started again with it.
+    /// In a cluster, use at least twice as many as primaries, so that each primary has some and a new primary can
+    /// take over some. A single server needs one.
+    ///
+    /// All programs must set the same number; others fail with an error of kind
+    /// [`Partitions`](crate::ErrorKind::Partitions). To change the number of a topic in use, run `keylapse
+    /// partitions` or `Console::repartition` of `keylapse-console`. Then restart all programs with the new number.
     pub fn partitions(self, partitions: u32) -> Self {
         self.with(|all| all.partitions = partitions)
     }
 
-    /// Whether timers have a trigger key that other programs can see and hear
-    /// expire. Without, a timer costs about 120 bytes less. Default: yes.
-    pub fn triggers(self, triggers: bool) -> Self {
-        self.with(|all| all.triggers = triggers)
+    /// Sets whether each timer has a marker key: a Redis key that expires at the deadline, visible to other programs.
+    /// Without marker keys, a timer takes about 120 bytes less. Default: `true`.
+    pub fn marker_keys(self, enabled: bool) -> Self {
+        self.with(|all| all.marker_keys = enabled)
     }
 
-    /// The largest payload, in bytes; larger ones are refused. Default: 64 KiB,
-    /// at most 8 MiB.
+    /// Sets the largest payload in bytes. Larger ones are errors. Default: 64 KiB. Maximum: 8 MiB.
     pub fn payload_limit(self, bytes: usize) -> Self {
         self.with(|all| all.payload_limit = bytes)
     }
 
-    /// How many dead letters each partition keeps, and for how long; the oldest
-    /// make room, which is counted and logged. Default: 10,000 and 90 days.
+    /// Sets how many dead letters each partition keeps, and for how long. The oldest are removed first, which is
+    /// counted and logged. Default: 10,000 for 90 days.
     pub fn dead_letters(mut self, count: u64, age: Duration) -> Self {
-        self.config.letters.count = count;
-        self.config.letters.age_ms = ms_ceil(age);
+        self.config.dead_letters.count = count;
+        self.config.dead_letters.age_ms = ms_ceil(age);
         self
     }
 
-    /// Names the places that the topic's handlers call, such as hosts. Listeners report how each of them is, and operators see by whom work is
-    /// held back. Default: nothing is reported.
+    /// Names the destinations that the topic's handlers call, such as hosts. Listeners report the state of each
+    /// destination, so operators see which of them delays work. Default: none.
     pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
         self.with(|config| config.destinations = Some(all))
     }
 
-    /// Pauses the topic when its dead letters are full, rather than trimming.
-    pub fn pause_when_dead_letters_are_full(self) -> Self {
-        self.with(|all| all.letters.pause_when_full = true)
+    /// Pauses the topic when its dead letters are full, instead of removing the oldest.
+    pub fn pause_when_dead_letters_full(self) -> Self {
+        self.with(|all| all.dead_letters.pause_when_full = true)
     }
 
-    /// How many ended timers each partition keeps in its journal, and for how long: done, cancelled, replaced or dead.
-    /// So an operator can see what became of a key. The oldest make room. Default: nothing is kept.
+    /// Sets how many ended timers each partition keeps in its journal, and for how long. An operator can read there
+    /// how a timer ended: done, cancelled, replaced or dead. The oldest are removed first. Default: no journal.
+    /// Maximum: 1,000,000.
     ///
-    /// It costs the server some microseconds for each end, and about 130 bytes and the key for each that is kept. A topic
-    /// that has a journal keeps it until a program says `journal(0, Duration::ZERO)`: one that says nothing changes
-    /// nothing, and of two that say different things the last to start has its way. At most 1,000,000.
+    /// The server needs some microseconds for each end, and about 130 bytes and the key for each entry.
+    ///
+    /// A topic keeps its journal until a program sets `journal(0, Duration::ZERO)`. Programs without this setting do
+    /// not change it. If two programs set different values, the last to start decides.
     pub fn journal(self, count: u64, age: Duration) -> Self {
         self.with(|all| {
             all.journal = Some(JournalBounds { count, age_ms: ms_ceil(age).min(MAX_DEADLINE_MS - 1) });
         })
     }
 
-    /// Reads a record's payload; of an attached topic the copy of the key's value.
+    /// Decodes the payload of a record. For an attached topic, this is the copy of the key's value.
     pub(crate) fn decode(&self, payload: &Bytes) -> Result<T> {
         if let (Some(_), Some(read), Some(fields)) =
             (&self.config.attach, self.codec.fields, fields_of(payload))
@@ -236,12 +226,12 @@ impl<T> Topic<T> {
         (self.codec.decode)(self.config.own_payload(payload.clone()))
     }
 
-    /// The topic's name.
+    /// Returns the topic's name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// The pattern of its keys.
+    /// Returns the pattern of the topic's keys.
     pub fn pattern(&self) -> &Pattern {
         &self.config.pattern
     }
@@ -259,23 +249,23 @@ impl<T> fmt::Debug for Topic<T> {
     }
 }
 
-/// How much of a listener's places a topic gets while others have due work, too. See [`Topic::priority`].
+/// A topic's share of a listener's concurrency slots while several topics have due work. See [`Topic::priority`].
 ///
 /// [`Topic::priority`]: crate::Topic::priority
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Six places for each three of a normal topic and each one of a low one.
+    /// Six slots for each three of a normal topic and each one of a low topic.
     High,
-    /// Three places for each six of a high topic and each one of a low one.
+    /// Three slots for each six of a high topic and each one of a low topic.
     #[default]
     Normal,
-    /// One place for each six of a high topic and each three of a normal one.
+    /// One slot for each six of a high topic and each three of a normal topic.
     Low,
 }
 
 impl Priority {
-    /// Its places, in proportion to those of others.
+    /// Returns the share of slots, relative to other priorities.
     pub(crate) const fn weight(self) -> usize {
         match self {
             Self::High => 6,
@@ -284,7 +274,7 @@ impl Priority {
         }
     }
 
-    /// How far its turn moves on with each place: the less, the sooner it is the topic's turn again.
+    /// Returns how far a topic's turn moves with each slot that it takes. The topic with the earliest turn is next.
     pub(crate) const fn stride(self) -> u64 {
         6 / self.weight() as u64
     }
@@ -295,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_has_twice_the_weight_goes_half_as_far() {
+    fn twice_the_weight_has_half_the_stride() {
         let all = [Priority::High, Priority::Normal, Priority::Low];
         assert_eq!(all.map(|priority| priority.weight() as u64 * priority.stride()), [6; 3]);
         assert_eq!(all.map(Priority::weight), [6, 3, 1]);

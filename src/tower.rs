@@ -1,4 +1,4 @@
-//! Services of `tower` as handlers, so that its layers apply.
+//! Services of `tower` as handlers, for its layers.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -10,11 +10,11 @@ use crate::lapse::Lapse;
 use crate::lock::lock;
 use crate::outcome::{Failure, Outcome};
 
-/// A [`Service`] of lapses as a [`Handler`].
+/// A [`Handler`] that calls a [`Service`] of lapses.
 ///
-/// For each attempt the service is cloned, waited for until it is ready, and called. What is shared between
-/// clones, as the permits of a concurrency limit are, is shared between attempts. Waiting is a part of the
-/// attempt: it holds its lease and its permit, and the topic's timeout goes on.
+/// Each attempt clones the service, waits until the clone is ready, and calls it. Attempts share the state that clones
+/// share, such as a concurrency limit. The wait is a part of the attempt: it takes a concurrency slot and counts towards
+/// the topic's timeout.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,12 +32,12 @@ use crate::outcome::{Failure, Outcome};
 /// ```
 #[derive(Debug)]
 pub struct ServiceHandler<S> {
-    /// Many services can be sent between threads and not shared.
+    /// Many services are `Send` but not `Sync`.
     service: Mutex<S>,
 }
 
 impl<S> ServiceHandler<S> {
-    /// A handler that calls clones of this service.
+    /// Returns a handler that calls clones of this service.
     pub fn new(service: S) -> Self {
         Self { service: Mutex::new(service) }
     }
@@ -50,7 +50,7 @@ where
     S: Clone + Send + 'static,
 {
     async fn call(&self, lapse: Lapse<T>) -> Result<Outcome, Failure> {
-        // The clone that said that it is ready is the one to be called.
+        // A service must be called on the same clone that was polled until it was ready.
         let mut service = lock(&self.service).clone();
         poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
         let call = service.call(lapse);

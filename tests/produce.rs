@@ -2,7 +2,7 @@
 //! repeats, is said here.
 
 use bytes::Bytes;
-use keylapse::{Arming, Rescheduled, Result};
+use keylapse::{ArmResult, Rescheduled, Result};
 use keylapse_connection::id::CancelId;
 use keylapse_wire::names::PartitionNames;
 use keylapse_wire::time::WireWhen;
@@ -24,7 +24,7 @@ pub(crate) trait Produce {
         at: &PartitionNames,
         flags: OpFlags,
         timers: &[NewTimer],
-    ) -> Result<Vec<Result<Arming>>> {
+    ) -> Result<Vec<Result<ArmResult>>> {
         let ops: Vec<_> = timers.iter().cloned().map(Op::Arm).collect();
         let armed = |reply| match reply {
             OpReply::Armed(arming) => arming,

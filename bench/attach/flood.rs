@@ -150,7 +150,7 @@ fn shown(rate: Option<f64>) -> String {
 
 /// Handlers of a managed topic that start in a second, when all its timers are overdue.
 async fn managed_rate(options: &Options) -> Result<f64, Fault> {
-    let (place, topic) = (Place::open("Ex").await?, Topic::<bytes::Bytes>::raw(MANAGED)?.triggers(false));
+    let (place, topic) = (Place::open("Ex").await?, Topic::<bytes::Bytes>::raw(MANAGED)?.marker_keys(false));
     let (schedule, due) = (Schedule::connect(place.server.url()).await?, std::time::SystemTime::now());
     let numbers: Vec<u32> = (0..options.managed).collect();
     for portion in numbers.chunks(ARMED_AT_ONCE) {

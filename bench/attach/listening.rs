@@ -80,7 +80,7 @@ impl Listening {
             mouth.say(Told::Run { key: 0, at: now(), value: true, known: true });
             ready(Ok::<_, Failure>(Done))
         };
-        let topic = Topic::<Bytes>::raw(MANAGED)?.triggers(false);
+        let topic = Topic::<Bytes>::raw(MANAGED)?.marker_keys(false);
         Ok(Listener::builder(&self.url).on(topic, handler).build()?)
     }
 }
@@ -89,9 +89,10 @@ impl Listening {
 async fn count(stats: &Stats, mouth: &Mouth) {
     loop {
         sleep(POLL).await;
-        let hears = !matches!(stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed);
+        let hears =
+            !matches!(stats.mode(), EventMode::Starting | EventMode::ScanOnly | EventMode::Unsubscribed);
         if let Some(all) = stats.attached(TOPIC).filter(|_| hears) {
-            let AttachedStats { scans, enrolled, noted, .. } = all;
+            let AttachedStats { scans, tracked: enrolled, recorded: noted, .. } = all;
             let (dropped, gaps) = (count_of(stats, "prompts_dropped"), stats.listener().gaps);
             mouth.say(Told::Counted { at: now(), scans, enrolled, noted, dropped, gaps });
         }

@@ -137,7 +137,7 @@ async fn full() {
         for listeners in [1, 8] {
             let server = Server::start().await;
             let schedule = Schedule::connect(&server.url()).await.expect("a schedule");
-            let topic: Topic<Bytes> = Topic::raw("full:{id}").expect("a topic").triggers(false);
+            let topic: Topic<Bytes> = Topic::raw("full:{id}").expect("a topic").marker_keys(false);
             let due = SystemTime::now() + Duration::from_secs(5);
             let armed = schedule.arm_many(&topic, (0..COUNT).map(|n| arm(format!("full:{n}"), due))).await;
             armed.expect("armed");
@@ -163,7 +163,7 @@ async fn stream() {
     for round in 0..number("ROUNDS", 3) {
         for listeners in [1, 2, 8] {
             let server = Server::start().await;
-            let topic: Topic<Bytes> = Topic::raw("stream:{id}").expect("a topic").triggers(false);
+            let topic: Topic<Bytes> = Topic::raw("stream:{id}").expect("a topic").marker_keys(false);
             let (report, reports) = channel();
             let running: Vec<_> =
                 (0..listeners).map(|_| listen(server.url(), &topic, report.clone())).collect();

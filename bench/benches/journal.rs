@@ -48,7 +48,7 @@ async fn round(server: &Server, journal: bool, looked_on: bool) -> f64 {
     server.cmd(&["FLUSHALL"]).await;
     let kept = if journal { TIMERS as u64 } else { 0 };
     let topic =
-        Topic::<Bytes>::raw("app:trans:notice:{id}").expect("a topic").triggers(false).concurrency(1000);
+        Topic::<Bytes>::raw("app:trans:notice:{id}").expect("a topic").marker_keys(false).concurrency(1000);
     let topic = topic.journal(kept, Duration::from_secs(3600));
     let schedule = Schedule::connect(&server.plain_url()).await.expect("a schedule");
     schedule.pause(&topic, "bench").await.expect("paused");

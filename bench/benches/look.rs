@@ -34,7 +34,7 @@ fn main() {
 }
 
 fn topic(triggers: bool) -> Topic<Bytes> {
-    Topic::raw("app:trans:notice:{id}").expect("a topic").triggers(triggers).concurrency(1000)
+    Topic::raw("app:trans:notice:{id}").expect("a topic").marker_keys(triggers).concurrency(1000)
 }
 
 fn arms(count: usize, when: impl Fn(usize) -> SystemTime) -> Vec<NewArm<Key<String>, Bytes>> {

@@ -87,7 +87,7 @@ impl Running {
 
     /// Expired keys that it has heard.
     pub(crate) fn heard(&self) -> u64 {
-        self.stats.total().heard
+        self.stats.total().announced
     }
 
     /// Stops it, and waits until it has settled everything.

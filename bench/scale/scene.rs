@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use keylapse::{Arming, Key, NewArm, Schedule, Topic};
+use keylapse::{ArmResult, Key, NewArm, Schedule, Topic};
 use keylapse_bench::Fault;
 use keylapse_bench::scale::is_even;
 use tokio::task::JoinSet;
@@ -46,7 +46,7 @@ impl Scene {
         let (meter, schedule) = (Meter::of(&servers).await?, Schedule::connect(&servers.url()).await?);
         let primaries = primaries.max(1);
         let prefix = even_prefix(primaries)?;
-        let topic = Topic::raw(&format!("{prefix}:{{id}}"))?.triggers(triggers).concurrency(1000);
+        let topic = Topic::raw(&format!("{prefix}:{{id}}"))?.marker_keys(triggers).concurrency(1000);
         let topic = topic.partitions((PARTITIONS * primaries) as u32);
         let figures = Figures::new();
         Ok(Self { servers, meter, primaries, topic, prefix, schedule, size, figures })
@@ -131,7 +131,7 @@ impl Scene {
             arming.spawn(async move {
                 for number in (task..count).step_by(tasks) {
                     let (at, payload) = (DAY + Duration::from_millis(number as u64), PAYLOAD.into());
-                    let _: Arming = schedule.arm(&topic, key(&prefix, number), at, &payload).await?;
+                    let _: ArmResult = schedule.arm(&topic, key(&prefix, number), at, &payload).await?;
                 }
                 Ok::<_, keylapse::Error>(())
             });
@@ -174,7 +174,7 @@ impl Scene {
         for from in (0..count).step_by(50_000) {
             let arms: Vec<_> = (from..count.min(from + 50_000)).map(arm).collect();
             for armed in self.schedule.arm_many(&self.topic, arms).await? {
-                let _: Arming = armed?;
+                let _: ArmResult = armed?;
             }
         }
         Ok(())

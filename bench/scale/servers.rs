@@ -1,22 +1,24 @@
 //! The servers of one arrangement.
 
 use keylapse_bench::Fault;
-use keylapse_testing::{Cluster, Server};
+use keylapse_testing::{LocalCluster, LocalServer};
 
 /// They end with this value.
 pub(crate) enum Servers {
     /// A server alone.
-    One(Server),
+    One(LocalServer),
     /// A cluster, without replicas.
-    Several(Cluster),
+    Several(LocalCluster),
 }
 
 impl Servers {
     /// So many primaries; none: a server alone.
     pub(crate) async fn start(primaries: usize) -> Result<Self, Fault> {
         Ok(match primaries {
-            0 => Self::One(Server::start().await?),
-            count => Self::Several(Cluster::builder().primaries(count).replicas_each(0).start().await?),
+            0 => Self::One(LocalServer::start().await?),
+            count => {
+                Self::Several(LocalCluster::builder().primaries(count).replicas_per_primary(0).start().await?)
+            }
         })
     }
 
@@ -32,7 +34,7 @@ impl Servers {
     pub(crate) fn each(&self) -> Vec<String> {
         match self {
             Self::One(server) => vec![server.url()],
-            Self::Several(cluster) => cluster.nodes().iter().map(keylapse_testing::Node::url).collect(),
+            Self::Several(cluster) => cluster.nodes().iter().map(keylapse_testing::LocalNode::url).collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::{Arming, Client, NewArm, Schedule, Topic};
+use keylapse::{ArmResult, Client, NewArm, Schedule, Topic};
 use keylapse_bench::{Fault, Server};
 use keylapse_relay::{Config, Relay};
 use tempfile::NamedTempFile;
@@ -55,7 +55,7 @@ impl Relayed {
         let mut secret = NamedTempFile::new()?;
         secret.write_all(SECRET)?;
         let mut relay = Relay::new(client);
-        relay.follow(Config::parse(&file(webhook, secret.path()), Path::new("."))?).await?;
+        relay.apply(Config::parse(&file(webhook, secret.path()), Path::new("."))?).await?;
         Ok(Self { relay, schedule, topic, _secret: secret, _server: server })
     }
 
@@ -68,7 +68,7 @@ impl Relayed {
             timers.enumerate().map(|(id, (at, payload))| NewArm::new([id.to_string()], at, payload.into()));
         let armed = self.schedule.arm_many(&self.topic, arms).await?;
         let armed = armed.into_iter().collect::<keylapse::Result<Vec<_>>>()?;
-        if armed.iter().all(Arming::is_armed) { Ok(()) } else { Err("a timer was not armed".into()) }
+        if armed.iter().all(ArmResult::is_armed) { Ok(()) } else { Err("a timer was not armed".into()) }
     }
 
     pub(crate) async fn stop(self) -> Result<(), Fault> {

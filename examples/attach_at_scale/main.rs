@@ -146,7 +146,7 @@ impl Stage {
         sleep(COPIES).await;
         let enrolled = self.read().await?;
         let now = attached(stats)?;
-        let (ready, scanned) = (now.enrolled, now.scan_steps * STEP);
+        let (ready, scanned) = (now.tracked, now.scan_steps * STEP);
         report::enrolled(stats, &orders, took, ready);
 
         until(orders.first()).await;
@@ -189,7 +189,7 @@ impl Stage {
         };
         wait(give_up, || {
             let now = attached(stats)?;
-            Ok(now.scans > 0 && now.enrolled >= orders.count() || SystemTime::now() > orders.first())
+            Ok(now.scans > 0 && now.tracked >= orders.count() || SystemTime::now() > orders.first())
         })
         .await?;
         Ok((before, orders, began.elapsed()))

@@ -113,7 +113,7 @@ What else was counted:
         tally.recovered,
         tally.explained,
         ours.canaries,
-        of.noted,
+        of.recorded,
     );
     println!();
 }
@@ -135,7 +135,7 @@ fn complaints(stats: &Stats, tally: &Tally, orders: &Orders, expired: u64, ours:
         (expired.abs_diff(heard), "is the difference between that count and what was announced"),
         (ours.others, "keys expired that nobody expected to"),
         (of.write_errors, "calls to enrol or to judge failed"),
-        (of.deaf + of.stale, "expiries were heard too early or too late to be told apart"),
+        (of.before_heartbeat + of.stale, "expiries were heard too early or too late to be told apart"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)

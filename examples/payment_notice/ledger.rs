@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use keylapse::handler::LapseSource;
-use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse::timers::{ArmingId, MarkerKey};
 use keylapse::{Lapse, Receipt};
 
 use crate::merchants::{Merchant, Notice};
@@ -93,7 +93,7 @@ impl Ledger {
         let story = stories.entry(receipt.id).or_default();
         story.trade = Some(trade);
         // What is due at once may have a key for less than a millisecond: nobody would wait for that.
-        let waits = receipt.trigger == TriggerKey::Set && !delay.is_zero();
+        let waits = receipt.marker == MarkerKey::Set && !delay.is_zero();
         story.key_expires = waits.then_some(receipt.deadline);
         story.bounds.push(Bound { since: SystemTime::UNIX_EPOCH, until: at + delay });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keylapse::timers::ArmingId;
-use keylapse::{Arming, Cancelled, NewArm, Rescheduled, Schedule, Topic};
+use keylapse::{ArmResult, Cancelled, NewArm, Rescheduled, Schedule, Topic};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Result;
@@ -76,14 +76,20 @@ impl Producer {
     }
 
     /// Writes down what an arm has done, to this arming and to the one before it.
-    async fn note(&mut self, trade: u64, arming: &Arming, before: SystemTime, delay: Duration) -> Result<()> {
+    async fn note(
+        &mut self,
+        trade: u64,
+        arming: &ArmResult,
+        before: SystemTime,
+        delay: Duration,
+    ) -> Result<()> {
         let receipt = arming.receipt().ok_or("nobody else arms these keys")?;
         self.ledger.armed(receipt, trade, before, delay);
         let before = self.last.insert(trade, receipt.id);
         let since = match arming {
-            Arming::Replaced(_) => Some(self.clock.now().await?),
+            ArmResult::Replaced(_) => Some(self.clock.now().await?),
             // It may go on; if it fails, the new one comes in place of a retry.
-            Arming::AfterRunning(_) => None,
+            ArmResult::AfterRunning(_) => None,
             _ => return Ok(()),
         };
         if let Some(before) = before {

@@ -51,8 +51,8 @@ async fn close(lapse: Lapse<Expired<Order>>, books: Books) -> Result<Outcome, Fa
         return Ok(Outcome::Drop);
     }
     let late = lapse.lateness();
-    match lapse.payload().captured() {
-        KeptValue::Captured(Order { customer, cents }) => {
+    match lapse.payload().value_at_last_read() {
+        KeptValue::Kept(Order { customer, cents }) => {
             println!("{id}: closed, {customer} has not paid {cents} cents ({late:.0?} late)");
         }
         // It was never read while it lived. Whatever is needed of it has to come from the books.
@@ -94,16 +94,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Attached keys lie on a server, so these tests have one to throw away.
 #[cfg(test)]
 mod tests {
-    use keylapse_testing::Server;
+    use keylapse_testing::LocalServer;
 
     use super::*;
 
     #[tokio::test]
     async fn what_is_not_paid_is_closed_and_what_is_paid_is_not() {
-        if !Server::is_installed() {
+        if !LocalServer::is_installed() {
             return eprintln!("skipped: no server");
         }
-        let server = Server::start().await.unwrap();
+        let server = LocalServer::start().await.unwrap();
         let books = Books::open(&server.url()).await.unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let listener = listener(&server.url(), books.clone()).unwrap();

@@ -1,86 +1,85 @@
-//! What a check of an attached key says: the decision table, and nothing else.
+//! Decides what follows from the check of an attached key at its deadline.
 //!
-//! | the touch says | the stream says | verdict |
+//! | key | event stream | verdict |
 //! | --- | --- | --- |
-//! | another deadline | – | [`Extended`](Verdict::Extended): re-index, nothing fires |
-//! | the same deadline | – | [`NotYet`](Verdict::NotYet): two clocks, or a pause; look again |
-//! | no deadline | – | [`Persisted`](Verdict::Persisted): forget it |
-//! | gone early | nothing | [`NotYet`](Verdict::NotYet): whatever it was, look at its deadline |
-//! | gone | `expired` heard | [`Lapsed`](Verdict::Lapsed): noted with its identity |
-//! | gone | deletion heard | [`Deleted`](Verdict::Deleted): forget it |
-//! | gone | nothing, and proven so | [`Vanished`](Verdict::Vanished): by policy |
-//! | gone | nothing, not yet proven | [`Unproven`](Verdict::Unproven): wait for a canary |
-//! | gone | nothing, but it is broken | [`Recovered`](Verdict::Recovered): by policy; if it fires, it says so |
+//! | another deadline | – | [`Extended`](Verdict::Extended): track the new deadline |
+//! | the tracked deadline | – | [`NotYet`](Verdict::NotYet): check again, as clocks differ or expiry is paused |
+//! | no deadline | – | [`Persisted`](Verdict::Persisted): stop tracking |
+//! | gone before its deadline | no event | [`NotYet`](Verdict::NotYet): check again at the deadline |
+//! | gone | `expired` received | [`Lapsed`](Verdict::Lapsed): recorded by its position |
+//! | gone | deletion received | [`Deleted`](Verdict::Deleted): stop tracking |
+//! | gone | no event, and none was missed | [`Vanished`](Verdict::Vanished): the topic's policy decides |
+//! | gone | no event, not yet proven | [`Unproven`](Verdict::Unproven): wait for a heartbeat |
+//! | gone | no event, and some may be missing | [`Recovered`](Verdict::Recovered): by policy, marked as recovered |
 //!
-//! Pure, and of no types but its own, so that the listener and the model of it
-//! can share one table.
+//! The function is pure and uses no types of other modules, so the model in tests/protocol compiles this file, too.
 
-/// What the key's owner answered.
+/// The state of a key on the server that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyState {
-    /// It has a deadline, and not the one that was remembered.
+    /// The key has another deadline than the tracked one.
     OtherDeadline,
-    /// It has the deadline that was remembered, and still lives.
+    /// The key exists and has the tracked deadline.
     SameDeadline,
-    /// It has none any more.
+    /// The key exists without a deadline.
     NoDeadline,
-    /// There is no such key, before the deadline that was remembered.
+    /// The key does not exist, and the tracked deadline is still to come.
     GoneEarly,
-    /// There is no such key, and the deadline has passed, by its server's clock.
+    /// The key does not exist, and the tracked deadline has passed by its server's clock.
     Gone,
 }
 
-/// What an anchored stream has said of the remembered expiry cycle: everything that was
-/// published before the touch has been read.
+/// The evidence of the event stream on the tracked expiry cycle of a key. The reader has processed all events that were
+/// published before the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StreamSays {
-    /// `expired`, later in the stream than the enrolment.
+pub enum StreamEvidence {
+    /// An `expired` event came after the deadline was read.
     Expired,
-    /// From the master: a deletion or a rename, later than the enrolment.
+    /// A deletion or a rename on the primary came after the deadline was read.
     Deleted,
-    /// Nothing; canaries are unbroken to one that was heard after the touch,
-    /// from one that was *heard* before the deadline or before the enrolment.
-    /// That it was made before says nothing: an expiry may come in between.
+    /// No such event, and none was missed. Heartbeats are unbroken up to one that was received after the check. They
+    /// begin with one that was *received* before the deadline, or before the deadline was read. Its creation before
+    /// that proves nothing, as an expiry may come in between.
     Nothing,
-    /// Nothing; no canary has been heard yet since the touch.
+    /// No such event so far. A heartbeat after the check, or the time of the anchor, is still missing.
     NothingYet,
-    /// Nothing; something may have been lost since the deadline.
+    /// No such event, and events may have been missed since the deadline.
     Broken,
 }
 
-/// A row of the table.
+/// The verdict on a checked key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Its writer changed the deadline: remember the new one.
+    /// Its writer has changed the deadline: track the new one.
     Extended,
-    /// Look again: after what it still has to live, or at its deadline, at
-    /// least 2 ms later.
+    /// Check again at its deadline. If that has passed, check again at least 2 ms later.
     NotYet,
-    /// It does not expire: forget it.
+    /// The key no longer expires: stop tracking it.
     Persisted,
-    /// The identity of what was heard is noted, which ends the enrolment.
+    /// Its expiry was announced. Recording that expiry ends the tracking.
     Lapsed,
-    /// It was taken away: forget it.
+    /// It was deleted or renamed: stop tracking it.
     Deleted,
-    /// It was deleted or evicted while all was heard: the topic's policy.
+    /// It was deleted or evicted while no event was missed: the topic's policy decides.
     Vanished,
-    /// Too early to say: have a canary made, and judge when it is heard.
+    /// Too early to decide: wait for the next heartbeat.
     Unproven,
-    /// It may have expired while nobody listened: fire, marked as recovered, unless the topic's policy is to forget.
+    /// It may have expired while no listener received events. It fires as recovered, unless the topic's policy ignores
+    /// it.
     Recovered,
 }
 
-/// The table.
-pub const fn decide(touch: KeyState, stream: StreamSays) -> Verdict {
-    match (touch, stream) {
+/// Returns the verdict on a key in this state with this evidence.
+pub const fn decide(key: KeyState, evidence: StreamEvidence) -> Verdict {
+    match (key, evidence) {
         (KeyState::OtherDeadline, _) => Verdict::Extended,
         (KeyState::SameDeadline, _) => Verdict::NotYet,
         (KeyState::NoDeadline, _) => Verdict::Persisted,
-        (KeyState::GoneEarly | KeyState::Gone, StreamSays::Expired) => Verdict::Lapsed,
-        (KeyState::GoneEarly | KeyState::Gone, StreamSays::Deleted) => Verdict::Deleted,
+        (KeyState::GoneEarly | KeyState::Gone, StreamEvidence::Expired) => Verdict::Lapsed,
+        (KeyState::GoneEarly | KeyState::Gone, StreamEvidence::Deleted) => Verdict::Deleted,
         (KeyState::GoneEarly, _) => Verdict::NotYet,
-        (KeyState::Gone, StreamSays::Nothing) => Verdict::Vanished,
-        (KeyState::Gone, StreamSays::NothingYet) => Verdict::Unproven,
-        (KeyState::Gone, StreamSays::Broken) => Verdict::Recovered,
+        (KeyState::Gone, StreamEvidence::Nothing) => Verdict::Vanished,
+        (KeyState::Gone, StreamEvidence::NothingYet) => Verdict::Unproven,
+        (KeyState::Gone, StreamEvidence::Broken) => Verdict::Recovered,
     }
 }

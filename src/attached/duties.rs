@@ -1,7 +1,7 @@
-//! For which topics this listener scans, and of which it enrols what it hears written.
+//! The duties of this listener: the topics for which it scans, and those for which it tracks keys that are written.
 //!
-//! Two listeners of each topic enrol, and the first of them scans: so one of them can die, and all that was written has
-//! been read.
+//! Two listeners of each topic track written keys, and the first of them also scans. If one of the two dies, the other
+//! has read everything that was written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,35 +15,34 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::log::debug;
-use crate::runtime::{Known, Partition, RunningTopic, Runtime};
+use crate::runtime::{Partition, RunningTopic, Runtime, StreamSnapshot};
 use crate::time::ms_ceil;
 use crate::wire::Duty;
 
-/// For how long a duty is a listener's, without its saying so again.
-const HOLD: Duration = Duration::from_secs(6);
-/// How often it says so, and others ask.
+/// How long a duty lasts without a renewal.
+const DUTY_HOLD: Duration = Duration::from_secs(6);
+/// The longest pause between two calls that take or renew duties.
 const RENEW: Duration = Duration::from_secs(2);
 
 /// The duties of a listener, for all its attached topics.
 pub(crate) struct Duties {
     runtime: Arc<Runtime>,
     slot: SlotId,
-    all: Vec<Held>,
-    /// The indices of the topics that it scans for.
+    all: Vec<TopicDuty>,
+    /// The indices of the topics that this listener scans for.
     scans: watch::Sender<BTreeSet<usize>>,
 }
 
-/// What it does for one topic.
-struct Held {
+struct TopicDuty {
     topic: Arc<RunningTopic>,
     duty: Duty,
-    /// When it asked for it last.
+    /// The start of the last call that succeeded.
     since: Instant,
 }
 
 impl Duties {
     pub(crate) fn new(runtime: Arc<Runtime>, slot: SlotId) -> Self {
-        let held = |topic: &Arc<RunningTopic>| Held {
+        let held = |topic: &Arc<RunningTopic>| TopicDuty {
             topic: topic.clone(),
             duty: Duty::None,
             since: Instant::now(),
@@ -52,12 +51,12 @@ impl Duties {
         Self { runtime, slot, all, scans: watch::Sender::default() }
     }
 
-    /// For whoever scans.
+    /// Returns the indices of the topics that this listener scans for, as they change.
     pub(crate) fn scans(&self) -> watch::Receiver<BTreeSet<usize>> {
         self.scans.subscribe()
     }
 
-    /// Until it is dropped.
+    /// Takes and renews duties until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             let asked = Instant::now();
@@ -65,21 +64,20 @@ impl Duties {
             for (held, answer) in self.all.iter_mut().zip(answers) {
                 held.learn(answer, asked);
             }
-            self.tell();
+            self.publish_scans();
             tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
         }
     }
 
-    /// Takes or keeps a duty, if there is one.
-    async fn ask(&self, held: &Held) -> Result<Duty> {
+    /// Takes or renews the duty for a topic, and returns the duty that this listener now has.
+    async fn ask(&self, held: &TopicDuty) -> Result<Duty> {
         let known = self.runtime.stream_state.known();
         let patient = leaves_it_to_others(held.duty, known);
         let Partition { store, names, .. } = &*self.runtime.partitions_of(&held.topic)[0];
-        store.hold_scanner(names, self.slot, ms_ceil(HOLD), patient).await
+        store.take_duty(names, self.slot, ms_ceil(DUTY_HOLD), patient).await
     }
 
-    /// Says what has changed.
-    fn tell(&self) {
+    fn publish_scans(&self) {
         let scans = self.all.iter().filter(|held| held.duty == Duty::Scan).map(|held| held.topic.index);
         let scans: BTreeSet<_> = scans.collect();
         self.scans.send_if_modified(|before| {
@@ -91,26 +89,28 @@ impl Duties {
     }
 }
 
-/// Whoever hears nothing leaves it to others, if there are any; who has it already, not for a short gap. Of several
-/// servers one may be blind for all listeners: its keys are found by scanning, which begins anew at each change of hands.
-fn leaves_it_to_others(duty: Duty, known: Known) -> bool {
-    !known.anchored && (duty == Duty::None || known.mode.hears_nothing())
+/// Returns whether this listener leaves a duty to listeners that receive events. In a gap it takes no new duty. It
+/// gives up a duty that it has only if it receives no events at all. One of several servers may send events to no
+/// listener. Its keys are found by scans, which start over when the duty moves, so one anchored server is enough to
+/// keep a duty.
+fn leaves_it_to_others(duty: Duty, known: StreamSnapshot) -> bool {
+    !known.anchored && (duty == Duty::None || known.mode.receives_nothing())
 }
 
-impl Held {
+impl TopicDuty {
     fn learn(&mut self, answer: Result<Duty>, asked: Instant) {
         let before = self.duty;
         match answer {
             Ok(duty) => (self.duty, self.since) = (duty, asked),
             Err(error) => {
-                debug!(topic = %self.topic.config.name, %error, "cannot ask who scans for keys");
-                if self.since.elapsed() >= HOLD {
+                debug!(topic = %self.topic.config.name, %error, "cannot take or renew the duty for an attached topic");
+                if self.since.elapsed() >= DUTY_HOLD {
                     self.duty = Duty::None;
                 }
             }
         }
         if self.duty != before {
-            debug!(topic = %self.topic.config.name, duty = ?self.duty, "for the keys of others");
+            debug!(topic = %self.topic.config.name, duty = ?self.duty, "duty for an attached topic changed");
             self.topic.scanning.store(self.duty != Duty::None, Ordering::Relaxed);
         }
     }
@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn who_hears_something_keeps_its_duty_though_one_of_several_servers_is_blind() {
         for (duty, anchored, mode, leaves) in [
-            (Duty::Scan, true, EventMode::Blind, false),
-            (Duty::None, true, EventMode::Blind, false),
-            (Duty::Scan, false, EventMode::Blind, true),
+            (Duty::Scan, true, EventMode::ScanOnly, false),
+            (Duty::None, true, EventMode::ScanOnly, false),
+            (Duty::Scan, false, EventMode::ScanOnly, true),
             (Duty::Scan, false, EventMode::Changes, false),
             (Duty::None, false, EventMode::Changes, true),
         ] {
-            let known = Known { anchored, mode, ..Known::default() };
+            let known = StreamSnapshot { anchored, mode, ..StreamSnapshot::default() };
             assert_eq!(leaves_it_to_others(duty, known), leaves, "{duty:?} {known:?}");
         }
     }

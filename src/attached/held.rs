@@ -1,10 +1,12 @@
-//! What was heard of a server and is not noted yet: because it has no name, or because its server is not believed.
+//! Expiries of one server that are not recorded yet: they have no identity, or their server may have been replaced.
 //!
-//! What is heard in a gap is called by the canary after it, counted back; what is followed by another gap first has no
-//! name. Of several servers one that missed something may have been replaced, and announces what its successor has
-//! announced: so what it has said behind a canary waits, too, until another server has named it a primary since.
+//! An expiry that was received in a gap is identified by the first heartbeat after it, and by its number counted back
+//! from there. If another gap comes first, the expiry has no identity.
 //!
-//! Pure: no clock, no server. The rules are those of docs/attach-protocol.md.
+//! One of several servers may have been replaced in a gap. It then announces expiries that its successor has announced,
+//! too. Therefore its expiries wait until another server names it a primary, even those with a position.
+//!
+//! This module is pure: it uses no clock and no server. docs/attach-protocol.md has the rules.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,67 +16,70 @@ use bytes::Bytes;
 use crate::backlog::ByteBounded;
 use crate::wire::{NodeId, Position};
 
-/// Bytes of keys that are held at most, and what a key takes besides, about: 400,000 keys of 20 bytes are 46 MB. With what
-/// waits before them, and the few that are read at a time, they cost a listener less than 100 MB.
-const MOST: usize = 64 << 20;
-const EACH: usize = 96;
-/// The same of one in a list.
+/// Maximum bytes of pending keys: 400,000 keys of 20 bytes take 46 MB. Together with the queue of the reader and the
+/// keys that are being read, a listener needs less than 100 MB for them.
+const MAX_PENDING_BYTES: usize = 64 << 20;
+/// Estimated bytes that a pending key takes in addition to its name.
+const PENDING_KEY_OVERHEAD: usize = 96;
+/// Estimated bytes that a key in a list takes in addition to its name.
 const EACH_LISTED: usize = 32;
 
-/// What was heard in one gap since something was missed last.
+/// The expiries that were received in one gap.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Batch {
-    /// How often each key was heard to expire.
+pub(super) struct GapBatch {
+    /// How often each key expired.
     pub(super) keys: HashMap<Bytes, u32>,
-    /// The canary after it.
+    /// The number of the first heartbeat after the gap.
     pub(super) canary: Option<u64>,
 }
 
-/// What was heard behind a canary, of a server that is not believed.
+/// An expiry with a position, of a server whose role is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PositionedExpiry {
     pub(super) partition: usize,
     pub(super) key: Bytes,
     pub(super) at: Position,
-    /// The canary since which everything was heard.
+    /// The number of the heartbeat since which all events were received.
     pub(super) since: u64,
 }
 
-/// All of it, of one server.
+/// The pending expiries of one server.
 #[derive(Debug)]
-pub(super) struct Held {
-    /// Whether nobody can have replaced it: it is alone, or another has named it a primary since something of it was
-    /// missed.
+pub(super) struct PendingExpiries {
+    /// True if no other server can have replaced this one. It is the only server, or another has named it a primary
+    /// since the last gap began.
     confirmed: bool,
     alone: bool,
-    kept: ByteBounded<Kept>,
+    kept: ByteBounded<ExpiryBuffers>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// Heard in the last gap; those of it that are being read; and what was heard in the gaps before.
-    last: Batch,
+struct ExpiryBuffers {
+    /// Expiries of the last gap, except those in `reading`.
+    last: GapBatch,
+    /// Expiries of the last gap whose keys are being read.
     reading: HashMap<Bytes, u32>,
-    torn: Vec<Batch>,
-    placed: Vec<Placed>,
+    /// Expiries of earlier gaps.
+    torn: Vec<GapBatch>,
+    placed: Vec<PositionedExpiry>,
 }
 
-impl Kept {
+impl ExpiryBuffers {
     fn is_last_empty(&self) -> bool {
         self.last.keys.is_empty() && self.reading.is_empty()
     }
 
-    /// All of the last gap, whether it is being read or not.
-    fn take_last(&mut self) -> Batch {
+    /// Takes all expiries of the last gap, including those whose keys are being read.
+    fn take_last(&mut self) -> GapBatch {
         let mut last = mem::take(&mut self.last);
         last.keys.extend(mem::take(&mut self.reading));
         last
     }
 }
 
-impl Held {
+impl PendingExpiries {
     pub(super) fn new(alone: bool) -> Self {
-        Self { confirmed: alone, alone, kept: ByteBounded::new(MOST, EACH) }
+        Self { confirmed: alone, alone, kept: ByteBounded::new(MAX_PENDING_BYTES, PENDING_KEY_OVERHEAD) }
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
@@ -85,8 +90,8 @@ impl Held {
         self.kept.is_last_empty() && self.kept.torn.is_empty() && self.kept.placed.is_empty()
     }
 
-    /// A key was heard to expire in a gap; false where there is no room.
-    pub(super) fn hear(&mut self, key: Bytes) -> bool {
+    /// Adds an expiry that was received in a gap. Returns false if there is no space for it.
+    pub(super) fn add_in_gap(&mut self, key: Bytes) -> bool {
         if let Some(times) = self.kept.last.keys.get_mut(&key) {
             *times += 1;
             return true;
@@ -94,8 +99,8 @@ impl Held {
         self.kept.take_room(&key) && self.kept.last.keys.insert(key, 1).is_none()
     }
 
-    /// The same behind a canary.
-    pub(super) fn place(&mut self, placed: Placed) -> bool {
+    /// Adds an expiry with a position. Returns false if there is no space for it.
+    pub(super) fn add_positioned(&mut self, placed: PositionedExpiry) -> bool {
         let fits = self.kept.take_room(&placed.key);
         if fits {
             self.kept.placed.push(placed);
@@ -103,8 +108,8 @@ impl Held {
         fits
     }
 
-    /// The canary after the last gap: what was heard in it is called by that, unless it has its name already. How many
-    /// keys these are.
+    /// Identifies the expiries of the last gap by this heartbeat, unless an earlier one has identified them. Returns
+    /// the number of keys that it identified.
     pub(super) fn name(&mut self, canary: u64) -> usize {
         let last = &mut self.kept.last;
         let unnamed = if last.canary.is_none() { last.keys.len() } else { 0 };
@@ -114,26 +119,27 @@ impl Held {
         unnamed
     }
 
-    /// What has its name keeps it; what has none will have none, where more was missed since.
-    pub(super) fn tear(&mut self, missed: bool) {
+    /// Adds the last gap to the earlier ones, if a heartbeat has identified its expiries, or if more events were
+    /// missed. In the second case they stay without an identity.
+    pub(super) fn close_gap(&mut self, missed: bool) {
         if (missed || self.kept.last.canary.is_some()) && !self.kept.is_last_empty() {
             let last = self.kept.take_last();
             self.kept.torn.push(last);
         }
     }
 
-    /// Something of it was missed, and who it is now is for others to say.
-    pub(super) fn doubt(&mut self) {
+    /// Requires a new confirmation of the server's role after a gap. The only server needs none.
+    pub(super) fn mark_unconfirmed(&mut self) {
         self.confirmed = self.alone;
     }
 
-    /// Another server has named it a primary.
+    /// Confirms the server: another one has named it a primary.
     pub(super) fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// Another has its place, and what it has announced since something was missed is for that one to say: all of it.
-    pub(super) fn give_up(&mut self) -> Vec<Bytes> {
+    /// Takes the keys of all expiries after the server was replaced. Its successor decides on them.
+    pub(super) fn take_all_keys(&mut self) -> Vec<Bytes> {
         let mut kept = self.kept.take_all();
         let last = kept.take_last();
         let batches = kept.torn.into_iter().chain([last]);
@@ -144,28 +150,29 @@ impl Held {
         all
     }
 
-    /// What was heard behind a canary, in its order, once its server is believed.
-    pub(super) fn take_placed(&mut self) -> Vec<Placed> {
+    /// Takes the expiries with a position, in order.
+    pub(super) fn take_positioned(&mut self) -> Vec<PositionedExpiry> {
         let placed = mem::take(&mut self.kept.placed);
         placed.iter().for_each(|placed| self.kept.give_room(&placed.key));
         placed
     }
 
-    /// What was heard in gaps before the last.
-    pub(super) fn take_torn(&mut self) -> Vec<Batch> {
+    /// Takes the expiries of all gaps before the last one.
+    pub(super) fn take_closed_gaps(&mut self) -> Vec<GapBatch> {
         let torn = mem::take(&mut self.kept.torn);
         torn.iter().flat_map(|batch| batch.keys.keys()).for_each(|key| self.kept.give_room(key));
         torn
     }
 
-    /// How the last gap's keys are called.
+    /// Returns the heartbeat that identifies the expiries of the last gap.
     pub(super) fn canary(&self) -> Option<u64> {
         self.kept.last.canary
     }
 
-    /// Returns up to `most` keys of the last gap, and marks them as being read. Returns none before a canary follows the gap.
+    /// Returns up to `most` keys of the last gap, and marks them as being read. Returns none before a heartbeat
+    /// identifies the gap.
     pub(super) fn next_to_read(&mut self, most: usize) -> Vec<Bytes> {
-        let Kept { last, reading, .. } = &mut *self.kept;
+        let ExpiryBuffers { last, reading, .. } = &mut *self.kept;
         if last.canary.is_none() {
             return Vec::new();
         }
@@ -176,25 +183,25 @@ impl Held {
         keys
     }
 
-    /// Whether it will still be noted that this key has expired in the last gap.
+    /// Returns whether an expiry of this key in the last gap is still to be recorded.
     pub(super) fn has(&self, key: &Bytes) -> bool {
         self.kept.last.keys.contains_key(key) || self.kept.reading.contains_key(key)
     }
 
-    /// Takes out a key of the last gap: how often it was heard.
+    /// Removes a key of the last gap, and returns how often it expired.
     pub(super) fn remove(&mut self, key: &Bytes) -> Option<u32> {
-        let Kept { last, reading, .. } = &mut *self.kept;
+        let ExpiryBuffers { last, reading, .. } = &mut *self.kept;
         let times = reading.remove(key).or_else(|| last.keys.remove(key))?;
         self.kept.give_room(key);
         if self.kept.is_last_empty() {
-            self.kept.last = Batch::default(); // with the memory that it has
+            self.kept.last = GapBatch::default(); // frees the memory of its table, too
         }
         Some(times)
     }
 
-    /// Takes out one of the times that it was heard; whether there was one.
+    /// Removes one expiry of a key of the last gap. Returns false if there is none.
     pub(super) fn take_one(&mut self, key: &Bytes) -> bool {
-        let Kept { last, reading, .. } = &mut *self.kept;
+        let ExpiryBuffers { last, reading, .. } = &mut *self.kept;
         let times = reading.get_mut(key).or_else(|| last.keys.get_mut(key));
         let Some(times) = times else { return false };
         *times -= 1;
@@ -205,19 +212,19 @@ impl Held {
     }
 }
 
-/// What servers have announced that others had replaced, until it is known which of these keys are gone: by who has announced
-/// it, all that one reader keeps.
+/// The keys that one reader keeps of replaced servers, with the server that announced each, until it is known which
+/// keys are gone.
 #[derive(Debug)]
-pub(super) struct Replaced(ByteBounded<Vec<(NodeId, Vec<Bytes>)>>);
+pub(super) struct ReplacedServerKeys(ByteBounded<Vec<(NodeId, Vec<Bytes>)>>);
 
-impl Default for Replaced {
+impl Default for ReplacedServerKeys {
     fn default() -> Self {
-        Self(ByteBounded::new(MOST, EACH_LISTED))
+        Self(ByteBounded::new(MAX_PENDING_BYTES, EACH_LISTED))
     }
 }
 
-impl Replaced {
-    /// How many of these keys found no room.
+impl ReplacedServerKeys {
+    /// Adds keys that a replaced server announced. Returns the number of keys for which there was no space.
     pub(super) fn keep(&mut self, by: NodeId, mut keys: Vec<Bytes>) -> usize {
         let before = keys.len();
         keys.retain(|key| self.0.take_room(key));
@@ -228,12 +235,11 @@ impl Replaced {
         lost
     }
 
-    /// All of it; nothing is left.
     pub(super) fn take(&mut self) -> Vec<(NodeId, Vec<Bytes>)> {
         self.0.take_all()
     }
 
-    /// No more than so many, all by one.
+    /// Takes up to `most` keys that one server announced.
     pub(super) fn take_some(&mut self, most: usize) -> Option<(NodeId, Vec<Bytes>)> {
         let (by, keys) = self.0.last_mut()?;
         let (by, some) = (*by, keys.split_off(keys.len().saturating_sub(most)));
@@ -248,7 +254,7 @@ impl Replaced {
         self.0.is_empty()
     }
 
-    /// How many keys these are.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|(_, keys)| keys.len()).sum()
     }

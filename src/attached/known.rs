@@ -1,8 +1,8 @@
-//! Which deadlines the index has for certain, so that a key that only lives longer need not be enrolled again.
+//! The deadlines that the index certainly has. A key whose TTL was only extended need not be tracked again.
 //!
-//! An entry says that the index remembers this deadline of a key, or an earlier one: then a look comes in time, and
-//! finds whatever later deadline the key has by then. It is *pending* until the enrolment is written, and ends with
-//! all that may end the enrolment. Nothing is lost with an entry: its key is enrolled once more.
+//! An entry means that the index has this deadline of a key, or an earlier one. A check then comes in time, and finds
+//! any later deadline. An entry is *pending* until its deadline is written. Every event that may end the tracking of a
+//! key removes its entry. A lost entry does no harm: its key is tracked once more.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -14,19 +14,19 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::time::ServerTime;
 
-/// How many keys are known at most: 13 MB of them.
-const MOST: usize = 450_000;
-/// So long before its deadline other listeners look at a key, and may put off what is remembered of it; in ms.
-const NEAR: u64 = 1000;
-/// An enrolment that was confirmed longer ago is made again: whatever may have happened to it unheard.
-const SOUND: Duration = Duration::from_secs(60);
-/// A full table is rid of what has passed no more often than this, in ms.
+/// Maximum number of entries, which take 13 MB.
+const MAX_KNOWN_KEYS: usize = 450_000;
+/// Other listeners may check a key this long before its deadline, and then move its tracked deadline; in ms.
+const CHECK_LEAD_MS: u64 = 1000;
+/// A deadline that was confirmed longer ago is tracked again, in case its tracking ended unnoticed.
+const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(60);
+/// The shortest time between two cleanups of a full table, in ms.
 const TIDY: u64 = 10_000;
 
-/// The deadlines that a listener has written.
+/// The deadlines that a listener has tracked.
 #[derive(Debug)]
 pub(crate) struct KnownDeadlines {
-    /// Keyed, so that nobody can choose keys that are taken for each other.
+    /// Uses random seeds, so that nobody can choose keys with equal hashes.
     hasher: RandomState,
     began: Instant,
     table: Mutex<Table>,
@@ -34,12 +34,12 @@ pub(crate) struct KnownDeadlines {
 
 #[derive(Debug, Default)]
 struct Table {
-    entries: HashMap<u64, Entry, BuildHasherDefault<AsItIs>>,
-    /// Of the last entry.
+    entries: HashMap<u64, Entry, BuildHasherDefault<PassThroughHasher>>,
+    /// The number of the last entry.
     number: u32,
-    /// What was entered before this one is doubted.
+    /// Entries with a lower number are invalid.
     sound_from: u32,
-    /// The server's time, and when that was.
+    /// The last server time, in ms, and when it was received.
     clock: Option<(u64, Instant)>,
     tidied: u64,
 }
@@ -48,28 +48,28 @@ struct Table {
 struct Entry {
     deadline: u64,
     number: u32,
-    /// When it was confirmed, in seconds from one on; 0: it is pending.
+    /// When the entry was confirmed, in seconds since `began`, plus 1. A pending entry has 0.
     since: u32,
 }
 
-/// An entry that is pending.
+/// A handle to a pending entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingDeadline {
     key: u64,
     number: u32,
 }
 
-/// The keys are hashes already.
+/// Returns its input, as the keys of the table are hashes.
 #[derive(Default)]
-struct AsItIs(u64);
+struct PassThroughHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for PassThroughHasher {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers")
+        unreachable!("the keys of the table are u64 hashes")
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -82,13 +82,13 @@ impl KnownDeadlines {
         Self { hasher: RandomState::new(), began: Instant::now(), table: Mutex::default() }
     }
 
-    /// A deadline was read, and is about to be written; none where there is no room for it.
-    pub(crate) fn pend(&self, key: &[u8], deadline: u64, stamp: ServerTime) -> Option<Pending> {
+    /// Adds a deadline that is about to be written. Returns None if the table is full.
+    pub(crate) fn pend(&self, key: &[u8], deadline: u64, stamp: ServerTime) -> Option<PendingDeadline> {
         let key = self.hasher.hash_one(key);
         let mut table = lock(&self.table);
         table.clock = Some((stamp.ms(), Instant::now()));
         table.tidy(stamp.ms());
-        if table.entries.len() >= MOST && !table.entries.contains_key(&key) {
+        if table.entries.len() >= MAX_KNOWN_KEYS && !table.entries.contains_key(&key) {
             return None;
         }
         if table.number == u32::MAX {
@@ -97,11 +97,11 @@ impl KnownDeadlines {
         table.number += 1;
         let number = table.number;
         table.entries.insert(key, Entry { deadline, number, since: 0 });
-        Some(Pending { key, number })
+        Some(PendingDeadline { key, number })
     }
 
-    /// It was written.
-    pub(crate) fn confirm(&self, pending: Pending) {
+    /// Confirms an entry after its deadline was written.
+    pub(crate) fn confirm(&self, pending: PendingDeadline) {
         let since = self.seconds().saturating_add(1);
         let mut table = lock(&self.table);
         if let Some(entry) = table.entries.get_mut(&pending.key).filter(|it| it.number == pending.number) {
@@ -109,34 +109,35 @@ impl KnownDeadlines {
         }
     }
 
-    /// It was refused, or nobody knows.
-    pub(crate) fn refuse(&self, pending: Pending) {
+    /// Removes an entry whose deadline was refused, or may not have been written.
+    pub(crate) fn refuse(&self, pending: PendingDeadline) {
         let mut table = lock(&self.table);
         if table.entries.get(&pending.key).is_some_and(|it| it.number == pending.number) {
             table.entries.remove(&pending.key);
         }
     }
 
-    /// The key has expired or is gone: what is remembered of it ends, and what comes is another life.
+    /// Removes the entry of a key that has expired or is gone. If the key is written again, a new expiry cycle begins.
     pub(crate) fn forget(&self, key: &[u8]) {
         let key = self.hasher.hash_one(key);
         lock(&self.table).entries.remove(&key);
     }
 
-    /// Anything may have happened to all of them.
-    pub(crate) fn doubt(&self) {
+    /// Invalidates all entries, as the index may have changed unnoticed.
+    pub(crate) fn invalidate_all(&self) {
         let mut table = lock(&self.table);
         table.sound_from = table.number.saturating_add(1);
     }
 
-    /// Whether nothing is known of a key, so that its value is wanted, too. In a full table that cannot be told.
+    /// Returns whether a key has no entry, so that its value is read, too. Returns false if the table is full, as the
+    /// key may be tracked without an entry.
     pub(crate) fn is_new(&self, key: &[u8]) -> bool {
         let key = self.hasher.hash_one(key);
         let table = lock(&self.table);
-        table.entries.len() < MOST && !table.entries.contains_key(&key)
+        table.entries.len() < MAX_KNOWN_KEYS && !table.entries.contains_key(&key)
     }
 
-    /// Whether a key that has this deadline at this time need not be enrolled: it will be looked at no later.
+    /// Returns whether a key with this deadline need not be tracked again, as its check comes in time.
     pub(crate) fn covers(&self, key: &[u8], deadline: u64, stamp: ServerTime) -> bool {
         let key = self.hasher.hash_one(key);
         let mut table = lock(&self.table);
@@ -144,7 +145,7 @@ impl KnownDeadlines {
         table.sound(key, stamp.ms(), self.seconds()).is_some_and(|known| known <= deadline)
     }
 
-    /// Whether a key of which nobody ever brings the deadline forward need not even be read.
+    /// Returns whether a key need not even be read, if its deadline only ever moves later.
     pub(crate) fn is_certain(&self, key: &[u8]) -> bool {
         let key = self.hasher.hash_one(key);
         let table = lock(&self.table);
@@ -158,17 +159,17 @@ impl KnownDeadlines {
 }
 
 impl Table {
-    /// The deadline that the index has for certain.
+    /// Returns the deadline of a valid entry.
     fn sound(&self, key: u64, now: u64, seconds: u32) -> Option<u64> {
         let Entry { deadline, number, since } = *self.entries.get(&key)?;
         let confirmed = since > 0 && number >= self.sound_from;
-        let recent = u64::from(seconds + 1 - since.min(seconds + 1)) < SOUND.as_secs();
-        (confirmed && recent && now + NEAR < deadline).then_some(deadline)
+        let recent = u64::from(seconds + 1 - since.min(seconds + 1)) < CONFIRMATION_LIFETIME.as_secs();
+        (confirmed && recent && now + CHECK_LEAD_MS < deadline).then_some(deadline)
     }
 
-    /// Makes room, if there is none.
+    /// Removes past and invalid entries from a full table.
     fn tidy(&mut self, now: u64) {
-        if self.entries.len() >= MOST && now >= self.tidied + TIDY {
+        if self.entries.len() >= MAX_KNOWN_KEYS && now >= self.tidied + TIDY {
             self.tidied = now;
             let sound_from = self.sound_from;
             self.entries.retain(|_, entry| entry.deadline > now && entry.number >= sound_from);

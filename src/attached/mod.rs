@@ -1,20 +1,25 @@
-//! Attached topics: keys that other programs write, and that know nothing of us.
+//! Attached topics: topics whose keys other programs write.
 //!
-//! The key in Redis is the truth, and a *watch* is our memory of its deadline. An expiry that is heard is
-//! noted by its identity, which makes it a lapse, once; claims, leases, retries and dead letters are
-//! those of all topics. docs/attach.md is the guide, docs/attach-protocol.md says why it is right.
+//! The key in Redis is the truth, and keylapse tracks the deadline of each key that it has read. An announced expiry
+//! becomes one lapse, identified by its position in the event stream of its server. Claims, leases, retries and dead
+//! letters work as for all topics. docs/attach.md is the guide, and docs/attach-protocol.md explains why the protocol
+//! is correct.
+//!
+//! A *heartbeat* (`Canary` in the code) is the expiry of a key that listeners create with a TTL of 1 ms. Heartbeats
+//! prove that events arrive, and number the event stream. A listener is *anchored* while it has received all events
+//! since some heartbeat. A *gap* is a time in which it may have missed events.
 //!
 //! ```text
 //! events ─► reader ─ stream (positions, anchor) ──┐
-//!   ▲         │ touches      decision (the table) │ notes, enrolments, verdicts
+//!   ▲         │ reads        decision (the table) │ expiries, deadlines, check results
 //! session ◄───┘                                   ▼
 //! watcher (deadlines) ─► reader                writer ─► store ─► `due`: an ordinary lapse
-//! scanner (scans)     ─► reader      duties: who scans, and who enrols
+//! scanner (scans)     ─► reader      duties: which listener scans, and which ones track written keys
 //! prompter (changes)  ─► reader
-//!
-//! In a cluster each server has a session, a reader and a scanner; `request` knows which of them is asked about a key,
-//! `held` keeps what one has announced that may have been replaced, and a writer has a partition, wherever its keys are.
 //! ```
+//!
+//! In Redis Cluster each server has a session, a reader and a scanner. `request` finds the reader of a key. `held`
+//! keeps expiries that a server announced and that its successor may have announced, too. Each partition has a writer.
 
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
@@ -31,7 +36,7 @@ pub(crate) mod value;
 pub(crate) mod watcher;
 pub(crate) mod writer;
 
-pub(crate) use self::reader::{Ear, Heard, Peers};
+pub(crate) use self::reader::{Peers, ReaderEvent, ReaderQueue};
 pub(crate) use self::topic::Attached;
 pub(crate) use self::value::Expired;
 
@@ -46,38 +51,40 @@ use tokio::task::JoinSet;
 use crate::attached::duties::Duties;
 use crate::attached::known::KnownDeadlines;
 use crate::attached::prompter::Prompter;
-use crate::attached::reader::{Desk, StreamReader};
-use crate::attached::request::{Context, Readers, Room};
+use crate::attached::reader::{ReaderContext, StreamReader};
+use crate::attached::request::{PartitionContext, ReadBudget, Readers};
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
 use crate::connection::Server;
-use crate::events::{Prompts, Touch};
+use crate::events::{KeyRead, Prompts};
 use crate::id::SlotId;
 use crate::runtime::{NodeState, Partition, Runtime};
 
-/// What attached topics need of a listener, whatever servers there are.
+/// The parts of attached topics that all servers of a listener share.
 pub(crate) struct AttachedRoles {
-    desk: Desk,
-    /// The indices of the topics that this listener is to scan for.
+    desk: ReaderContext,
+    /// The indices of the topics that this listener scans for.
     ours: watch::Receiver<BTreeSet<usize>>,
-    /// The partitions for whose topics it may have duties, and as whom.
+    /// The first partition of each topic, with the ID under which this listener holds its duty for the topic.
     pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
-/// What is heard of one server, and those who see to it.
-pub(crate) struct Hearing {
-    /// Passes on to the reader what is heard.
-    pub(crate) ear: Ear,
+/// The reader of one server, with its queue of events.
+pub(crate) struct ServerReader {
+    /// Queues events for the reader.
+    pub(crate) ear: ReaderQueue,
     pub(crate) reader: BoxFuture<'static, ()>,
 }
 
 impl AttachedRoles {
-    /// Starts writers, watchers and those who say what is to be read, for as long as attempts run or claims are made.
+    /// Starts the writers in `writing`. Starts the watchers, the prompter, the duties and the comparison of policies in
+    /// `roles`.
     pub(crate) fn start(runtime: &Arc<Runtime>, roles: &mut JoinSet<()>, writing: &mut JoinSet<()>) -> Self {
         let readers = Readers::new(runtime.client.store.topology());
         let prompts = Arc::<Prompts>::default();
-        let (deadlines, room) = (Arc::new(KnownDeadlines::new()), Room::new(runtime.waiting.reads.clone()));
+        let (deadlines, room) =
+            (Arc::new(KnownDeadlines::new()), ReadBudget::new(runtime.waiting.reads.clone()));
         let (mut writers, mut scanners, slot) = (HashMap::new(), Vec::new(), SlotId::random());
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
@@ -85,7 +92,7 @@ impl AttachedRoles {
                 let (partition, known) = (partition.clone(), runtime.stream_state.subscribe());
                 let (readers, prompts) = (readers.clone(), prompts.clone());
                 let (deadlines, room) = (deadlines.clone(), room.clone());
-                let context = Context { index, partition, known, readers, prompts, deadlines, room };
+                let context = PartitionContext { index, partition, known, readers, prompts, deadlines, room };
                 let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
                 writers.insert(index, writes);
                 writing.spawn(writer.run(waiting));
@@ -97,31 +104,37 @@ impl AttachedRoles {
         let duties = Duties::new(runtime.clone(), slot);
         let ours = duties.scans();
         roles.spawn(duties.run());
-        let desk = Desk { runtime: runtime.clone(), prompts, deadlines, writers: Arc::new(writers), readers };
+        let desk = ReaderContext {
+            runtime: runtime.clone(),
+            prompts,
+            deadlines,
+            writers: Arc::new(writers),
+            readers,
+        };
         roles.spawn(Prompter::new(desk.clone(), room).run());
         Self { desk, ours, scanners }
     }
 
-    /// Where keys are gathered that are heard to be written, on whatever server.
+    /// Returns the keys that wait to be read after a change. The subscriptions of all servers add keys to them.
     pub(crate) fn prompts(&self) -> Arc<Prompts> {
         self.desk.prompts.clone()
     }
 
-    /// What is heard of a server; `peers`: the others, who say what it is.
-    pub(crate) fn hear(
+    /// Creates the reader of a server. `peers` are the other servers, which report the role of this one.
+    pub(crate) fn open_reader(
         &self,
         node: &Arc<NodeState>,
         peers: Option<Peers>,
-        touches: mpsc::Sender<Touch>,
-    ) -> Hearing {
+        touches: mpsc::Sender<KeyRead>,
+    ) -> ServerReader {
         let endpoint = peers.as_ref().and_then(Peers::endpoint);
         let (reader, requests) = StreamReader::new(self.desk.clone(), node.clone(), peers, touches);
         self.desk.readers.add(node.name(), endpoint, reader.requests());
-        let (ear, heard) = Ear::new(self.desk.runtime.clone());
-        Hearing { ear, reader: reader.run(heard, requests).boxed() }
+        let (ear, heard) = ReaderQueue::new(self.desk.runtime.clone());
+        ServerReader { ear, reader: reader.run(heard, requests).boxed() }
     }
 
-    /// Scans a server that keys are heard on.
+    /// Scans a server until it is dropped. Ends immediately if the server has no reader.
     pub(crate) fn scan(&self, node: &Arc<NodeState>, server: &Server) -> impl Future<Output = ()> + use<> {
         let requests = self.desk.readers.of_node(node.name());
         let (runtime, ours) = (self.desk.runtime.clone(), self.ours.clone());

@@ -1,5 +1,5 @@
-//! What writers, watchers and scanners ask of a reader, and readers of each other; which reader is asked about a key; and
-//! the room that what was asked for takes until it is written.
+//! Requests to readers from writers, watchers, scanners and other readers. `Readers` finds the reader of a key, and
+//! `ReadBudget` limits the memory of reads until their results are written.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,71 +11,82 @@ use crate::attached::known::KnownDeadlines;
 use crate::connection::{Endpoint, Topology};
 use crate::events::Prompts;
 use crate::lock::lock;
-use crate::policy::Capture;
-use crate::runtime::{Amount, Gauge, Known, Partition};
-use crate::wire::{Found, NodeId, Position, Watch};
+use crate::policy::CopySpec;
+use crate::runtime::{ByteGauge, ByteGaugeGuard, Partition, StreamSnapshot};
+use crate::wire::{KeySnapshot, NodeId, Position, TrackedKey};
 
-/// So many bytes are read ahead of what is written.
-const BYTES: usize = 8 << 20;
-/// The least that is taken.
+/// Maximum bytes of reads whose results are not written yet.
+const MAX_READ_AHEAD_BYTES: usize = 8 << 20;
+/// The unit in which the budget is reserved, in bytes.
 const UNIT: usize = 1 << 10;
-/// What a key takes beside itself and its value, about.
-const EACH: usize = 128;
-/// How often a key is read again because something happened to it meanwhile.
+/// Estimated bytes that a key takes in addition to its name and its value.
+const READ_KEY_OVERHEAD: usize = 128;
+/// How often a key is read again because an event of it arrived during the read.
 const TRIES: u8 = 4;
 
-/// What a reader is asked for; mostly it has keys touched for that.
+/// A request to a reader, which reads keys for most of them.
 #[derive(Debug)]
-pub(crate) enum Request {
-    /// The server's time, after the first canary; and whether keys are gone that were heard to expire before it.
+pub(crate) enum ReaderRequest {
+    /// Read the server's time after the first heartbeat. Also read keys that expired in the gap before it, to find out
+    /// which of them are gone.
     Anchor(Vec<Bytes>),
-    /// Look at keys whose deadlines have come.
-    Look(Look),
-    /// Read the deadlines of keys that are known already, and what may have to be enrolled as below.
-    Glance(Read),
-    /// Read keys, and enrol those that have a deadline.
-    Read(Read),
-    /// A note was older than the history: whoever is so late has missed something.
+    /// Check keys at their deadlines.
+    Look(DeadlineCheck),
+    /// Read the deadlines alone. Keys that may have to be tracked again are then read as with `Read`.
+    Glance(TrackRequest),
+    /// Read keys, and track those that have a deadline.
+    Read(TrackRequest),
+    /// Start a gap: an expiry was older than the recorded history, so this listener has missed events.
     Late,
-    /// Keys that this server had when their deadlines were read, and another has looked at: what was heard of them here.
-    Recall(Moved),
-    /// That has been said: judge them.
-    Judge(Moved),
-    /// Keys that this server has now, and another has announced after it was replaced: which of them are gone.
+    /// Report the events of keys that have moved. This server had them when their deadlines were read, and another
+    /// server has checked them.
+    Recall(MovedKeys),
+    /// The answer to `Recall`: decide on these keys.
+    Judge(MovedKeys),
+    /// Find out which of these keys are gone. A replaced server announced their expiries, and this server now has their
+    /// slots.
     Replaced(NodeId, Vec<Bytes>),
 }
 
-/// Keys to be looked at, no more than one touch reads.
+/// Keys to check at their deadlines, at most as many as one call reads.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct DeadlineCheck {
     pub(super) partition: usize,
-    pub(super) watches: Vec<Watch>,
-    pub(super) capture: Capture,
-    /// Values are read of those alone that still have a deadline up to this, in ms.
+    pub(super) watches: Vec<TrackedKey>,
+    pub(super) capture: CopySpec,
+    /// Values are read only of keys whose deadline is at most this, in ms.
     pub(super) horizon: u64,
-    pub(super) room: Taken,
+    pub(super) room: ReadReservation,
 }
 
-/// Keys to be enrolled.
+/// Keys to track.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct TrackRequest {
     pub(super) partition: usize,
     pub(super) keys: Vec<Bytes>,
-    pub(super) capture: Capture,
+    pub(super) capture: CopySpec,
     pub(super) tries: u8,
-    /// Whether they were heard to change.
+    /// True if events reported their change.
     pub(super) prompted: bool,
-    /// Told when it is done; dropped when it cannot be.
+    /// Notified when the results are written. Dropped if they cannot be written.
     pub(super) done: Option<oneshot::Sender<()>>,
-    pub(super) room: Taken,
+    pub(super) room: ReadReservation,
 }
 
-impl Read {
-    pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
-        Self { partition, keys, capture, tries: TRIES, prompted: false, done: None, room: Taken::default() }
+impl TrackRequest {
+    pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: CopySpec) -> Self {
+        Self {
+            partition,
+            keys,
+            capture,
+            tries: TRIES,
+            prompted: false,
+            done: None,
+            room: ReadReservation::default(),
+        }
     }
 
-    /// The last of its keys, in a vector of their own size; the first are read last, and say when all is done.
+    /// Splits off the last `most` keys, in a vector of their own size. The first keys are read last, and keep `done`.
     pub(super) fn split_off(&mut self, most: usize) -> Self {
         let keys = self.keys.split_off(self.keys.len() - most);
         let (tries, prompted, room) = (self.tries, self.prompted, self.room.clone());
@@ -83,64 +94,64 @@ impl Read {
     }
 }
 
-/// Keys that were looked at on another server than that on which their deadlines were read.
+/// Keys that were checked on another server than the one on which their deadlines were read.
 #[derive(Debug)]
-pub(crate) struct Moved {
+pub(crate) struct MovedKeys {
     pub(super) partition: usize,
     pub(super) keys: Vec<MovedKey>,
-    /// When they were looked at, and behind which canary of their server.
-    pub(super) sent: Sent,
+    /// When the check was sent.
+    pub(super) sent: SentAt,
+    /// The number of the last heartbeat before the answer to the check.
     pub(super) touched: u64,
-    pub(super) room: Taken,
-    /// Where they are judged.
-    pub(super) back: mpsc::Sender<Request>,
+    pub(super) room: ReadReservation,
+    /// The request queue of the reader that decides on them.
+    pub(super) back: mpsc::Sender<ReaderRequest>,
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(crate) struct MovedKey {
-    pub(super) watch: Watch,
-    pub(super) found: Found,
-    /// What was heard where its deadline was read; none where nobody can say.
-    pub(super) there: Option<There>,
+    pub(super) watch: TrackedKey,
+    pub(super) found: KeySnapshot,
+    /// The report of the server on which its deadline was read. None if it cannot be obtained.
+    pub(super) there: Option<FormerOwnerReport>,
 }
 
-/// What the server that had a key has said of it, up to when it was looked at elsewhere.
+/// The report of a key's former server, up to the check of the key on another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct There {
-    /// It has announced an expiry since the deadline was read.
+pub(crate) struct FormerOwnerReport {
+    /// True if the former server announced an expiry after the deadline was read.
     pub(super) expired: bool,
-    /// Nothing of it was missed since then, or since the deadline.
+    /// True if none of its events was missed since then, or since the deadline.
     pub(super) whole: bool,
-    /// Where its stream was.
+    /// The position of its event stream, if that was anchored.
     pub(super) at: Option<Position>,
 }
 
-/// When a touch was sent.
+/// When a read was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    /// As a moment of its server's stream.
+pub(crate) struct SentAt {
+    /// The number of key events that had been received by then: see `Stream::heard`.
     pub(super) heard: u64,
     pub(super) at: Instant,
 }
 
-/// What the roles of one partition share.
+/// The state that the roles of one partition share.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct PartitionContext {
     pub(super) index: usize,
     pub(super) partition: Arc<Partition>,
-    pub(super) known: watch::Receiver<Known>,
+    pub(super) known: watch::Receiver<StreamSnapshot>,
     pub(super) readers: Readers,
     pub(super) prompts: Arc<Prompts>,
     pub(super) deadlines: Arc<KnownDeadlines>,
-    pub(super) room: Room,
+    pub(super) room: ReadBudget,
 }
 
-/// The readers of all servers, shared by those who ask. The owner of a key's slot says which of them is asked about it.
+/// The readers of all servers. A key belongs to the reader of the server that owns its slot.
 #[derive(Clone)]
-pub(crate) struct Readers(Arc<Shared>);
+pub(crate) struct Readers(Arc<SharedReaders>);
 
-struct Shared {
+struct SharedReaders {
     topology: Topology,
     all: Mutex<Vec<Entry>>,
 }
@@ -148,43 +159,49 @@ struct Shared {
 #[derive(Clone)]
 struct Entry {
     node: NodeId,
-    /// None: it is the only one.
+    /// None for the only server.
     endpoint: Option<Endpoint>,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ReaderRequest>,
 }
 
 impl Readers {
     pub(super) fn new(topology: &Topology) -> Self {
-        Self(Arc::new(Shared { topology: topology.clone(), all: Mutex::default() }))
+        Self(Arc::new(SharedReaders { topology: topology.clone(), all: Mutex::default() }))
     }
 
-    pub(super) fn add(&self, node: NodeId, endpoint: Option<Endpoint>, requests: mpsc::Sender<Request>) {
+    pub(super) fn add(
+        &self,
+        node: NodeId,
+        endpoint: Option<Endpoint>,
+        requests: mpsc::Sender<ReaderRequest>,
+    ) {
         let mut all = lock(&self.0.all);
-        // One that has ended is nobody's any more.
         all.retain(|one| !one.requests.is_closed());
         all.push(Entry { node, endpoint, requests });
     }
 
-    /// A reader hears another server from now on.
-    pub(super) fn rename(&self, reader: &mpsc::Sender<Request>, node: NodeId) {
+    /// Changes the server of a reader.
+    pub(super) fn rename(&self, reader: &mpsc::Sender<ReaderRequest>, node: NodeId) {
         let mut all = lock(&self.0.all);
         let its = all.iter_mut().filter(|one| one.requests.same_channel(reader));
         its.for_each(|one| one.node = node);
     }
 
-    /// That of this server: the last, as one that heard it at an address which it has left may not have ended yet.
-    pub(super) fn of_node(&self, node: NodeId) -> Option<mpsc::Sender<Request>> {
+    /// Returns the reader of this server. If several exist, the last one is right: a reader of the server's former
+    /// address may not have ended yet.
+    pub(super) fn of_node(&self, node: NodeId) -> Option<mpsc::Sender<ReaderRequest>> {
         let all = lock(&self.0.all);
         let live = |one: &&Entry| one.node == node && !one.requests.is_closed();
         all.iter().rfind(live).map(|one| one.requests.clone())
     }
 
-    /// What is to be asked of each, by the keys of these. What nobody has at present is left out: it comes again.
+    /// Divides items among the readers of their keys. Leaves out items whose key has no reader at present: they are
+    /// requested again later.
     pub(super) fn share_out<T>(
         &self,
         all: Vec<T>,
         key: impl Fn(&T) -> &Bytes,
-    ) -> Vec<(mpsc::Sender<Request>, Vec<T>)> {
+    ) -> Vec<(mpsc::Sender<ReaderRequest>, Vec<T>)> {
         let entries = lock(&self.0.all).clone();
         let Some(map) = self.0.topology.map() else {
             return entries.into_iter().next().map(|one| (one.requests, all)).into_iter().collect();
@@ -202,32 +219,36 @@ impl Readers {
     }
 }
 
-/// Room for what was asked for and is not written yet: values above all. One for each listener. Whoever asks the reader takes
-/// some before.
+/// The memory for reads whose results are not written yet, mainly values. A listener has one budget. Each requester
+/// reserves a part of it first.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct ReadBudget {
     free: Arc<Semaphore>,
-    taken: Gauge,
+    taken: ByteGauge,
 }
 
-/// Some of it, until the last who has it is done.
+/// A part of the budget. It is free again when the last clone is dropped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taken(
-    #[expect(dead_code, reason = "it is there to be dropped")] Option<Arc<(OwnedSemaphorePermit, Amount)>>,
+pub(crate) struct ReadReservation(
+    #[expect(dead_code, reason = "it frees its part of the budget when it is dropped")]
+    Option<Arc<(OwnedSemaphorePermit, ByteGaugeGuard)>>,
 );
 
-impl Room {
-    pub(crate) fn new(taken: Gauge) -> Self {
-        Self { free: Arc::new(Semaphore::new(BYTES / UNIT)), taken }
+impl ReadBudget {
+    pub(crate) fn new(taken: ByteGauge) -> Self {
+        Self { free: Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES / UNIT)), taken }
     }
 
-    /// Waits until there is room for so many keys of so many bytes together, and what is read of them.
-    pub(crate) async fn take(&self, keys: usize, bytes: usize, capture: &Capture) -> Taken {
-        let all = bytes + keys * (EACH + capture.cap);
-        let units = u32::try_from(all.min(BYTES).div_ceil(UNIT)).unwrap_or(u32::MAX);
+    /// Waits until the budget has space for this number of keys, their names of `bytes` in total, and the copies of
+    /// their values.
+    pub(crate) async fn take(&self, keys: usize, bytes: usize, capture: &CopySpec) -> ReadReservation {
+        let all = bytes + keys * (READ_KEY_OVERHEAD + capture.cap);
+        let units = u32::try_from(all.min(MAX_READ_AHEAD_BYTES).div_ceil(UNIT)).unwrap_or(u32::MAX);
         let taken = self.taken.add(all);
-        // It is never closed.
-        Taken(self.free.clone().acquire_many_owned(units).await.ok().map(|free| Arc::new((free, taken))))
+        // The semaphore is never closed.
+        ReadReservation(
+            self.free.clone().acquire_many_owned(units).await.ok().map(|free| Arc::new((free, taken))),
+        )
     }
 }
 
@@ -239,20 +260,21 @@ mod tests {
 
     #[test]
     fn what_is_read_ahead_is_bounded_in_bytes() {
-        let gauge = Gauge::default();
-        let (room, large) = (Room::new(gauge.clone()), Capture { cap: 1 << 20, ..Capture::default() });
+        let gauge = ByteGauge::default();
+        let (room, large) =
+            (ReadBudget::new(gauge.clone()), CopySpec { cap: 1 << 20, ..CopySpec::default() });
         let mut taken: Vec<_> = (0..7).map(|_| room.take(1, 100, &large).now_or_never().unwrap()).collect();
         assert!(room.take(1, 100, &large).now_or_never().is_none(), "eight values and their keys do not fit");
         let shared = taken.pop();
         let both = shared.clone();
         drop(shared);
-        assert!(room.take(1, 100, &large).now_or_never().is_none(), "somebody still has it");
+        assert!(room.take(1, 100, &large).now_or_never().is_none(), "a clone still holds it");
         drop(both);
         assert!(room.take(1, 100, &large).now_or_never().is_some());
-        assert_eq!(gauge.get(), 6 * (100 + EACH + (1 << 20)));
+        assert_eq!(gauge.get(), 6 * (100 + READ_KEY_OVERHEAD + (1 << 20)));
         drop(taken);
         assert_eq!(gauge.get(), 0);
-        let largest = Capture { cap: 8 << 20, ..Capture::default() };
-        assert!(room.take(1, 4096, &largest).now_or_never().is_some(), "one always fits");
+        let largest = CopySpec { cap: 8 << 20, ..CopySpec::default() };
+        assert!(room.take(1, 4096, &largest).now_or_never().is_some(), "a single read always fits");
     }
 }

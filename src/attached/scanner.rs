@@ -1,7 +1,7 @@
-//! Finds keys by scanning: one scan of a server for all the topics that this listener scans for.
+//! Finds keys by scanning. One scan of a server serves all topics for which this listener scans.
 //!
-//! A scan looks at so many keys a second, of everybody. There is one at the start, after each gap, and a
-//! while after the last.
+//! A scan reads the whole database, at a limited number of keys per second. It runs at the start, after each gap, and
+//! again after a pause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::attached::request::{Read, Request};
+use crate::attached::request::{ReaderRequest, TrackRequest};
 use crate::connection::{RetryDelays, Server};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::glob_of_any;
 use crate::limits::MAX_KEY;
 use crate::log::{debug, info, warn};
-use crate::policy::{Capture, scan_pace};
+use crate::policy::{CopySpec, scan_pace};
 use crate::rounds::until_due;
-use crate::runtime::{Asked, EventMode, Known, NodeState, RunningTopic, Runtime};
+use crate::runtime::{EventMode, NodeState, RequiredPermission, RunningTopic, Runtime, StreamSnapshot};
 use crate::stats::AttachCounters;
 
-/// Whether events flow is known within this time after the start, mostly.
+/// Most listeners have received a heartbeat within this time after the start.
 const KNOWN: Duration = Duration::from_secs(1);
-/// How long the answer to a read may take. After that the scan goes on for other topics.
+/// How long reading the keys of a step may take for one topic. After that the scan continues for other topics.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// So many scans in a row are left out at most, where all that is written is heard.
-const LEFT_OUT: u32 = 15;
+/// Maximum number of scans in a row that are skipped while events report all changes.
+const MAX_SKIPPED_SCANS: u32 = 15;
 
 /// Scans a server for the topics of a listener.
 pub(crate) struct Scanner {
     runtime: Arc<Runtime>,
     node: Arc<NodeState>,
     server: Server,
-    requests: mpsc::Sender<Request>,
-    /// The indices of the topics that it is to scan for.
+    requests: mpsc::Sender<ReaderRequest>,
+    /// The indices of the topics that this listener scans for.
     ours: watch::Receiver<BTreeSet<usize>>,
-    turns: Vec<(Arc<RunningTopic>, Turn)>,
+    turns: Vec<(Arc<RunningTopic>, ScanSchedule)>,
 }
 
 impl Scanner {
@@ -46,20 +46,19 @@ impl Scanner {
         runtime: Arc<Runtime>,
         node: Arc<NodeState>,
         server: Server,
-        requests: mpsc::Sender<Request>,
+        requests: mpsc::Sender<ReaderRequest>,
         ours: watch::Receiver<BTreeSet<usize>>,
     ) -> Self {
-        let turn = |topic: &Arc<RunningTopic>| (topic.clone(), Turn::new(topic.policy().scan_every));
+        let turn = |topic: &Arc<RunningTopic>| (topic.clone(), ScanSchedule::new(topic.policy().scan_every));
         let turns = runtime.attached_topics().map(turn).collect();
         Self { runtime, node, server, requests, ours, turns }
     }
 
-    /// Until it is dropped.
+    /// Scans until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut known = self.node.subscribe();
-        // What is scanned before the first canary was heard would have to be scanned again, unless that is
-        // missing.
-        let is_known = |known: &Known| known.gaps > 0 || known.mode.hears_nothing();
+        // Keys that are scanned before the first heartbeat would have to be scanned again after it.
+        let is_known = |known: &StreamSnapshot| known.gaps > 0 || known.mode.receives_nothing();
         let _ = timeout(KNOWN, known.wait_for(is_known)).await;
         loop {
             let now = *known.borrow_and_update();
@@ -77,47 +76,47 @@ impl Scanner {
         }
     }
 
-    /// The topics that the next scan serves, if it is to begin now.
-    fn due(&mut self, known: Known) -> BTreeSet<usize> {
+    /// Returns the topics that a scan would serve now. Returns none if no topic is due.
+    fn due(&mut self, known: StreamSnapshot) -> BTreeSet<usize> {
         let ours = self.ours.borrow_and_update().clone();
         let mut due = BTreeSet::new();
         for (topic, turn) in &mut self.turns {
             turn.is_ours(ours.contains(&topic.index));
-            if turn.is_due(known, Signs::of(&topic.attached)) {
+            if turn.is_due(known, ScanProgress::of(&topic.attached)) {
                 due.insert(topic.index);
             }
         }
-        let joins = |(topic, turn): &(Arc<RunningTopic>, Turn)| turn.joins().then_some(topic.index);
+        let joins = |(topic, turn): &(Arc<RunningTopic>, ScanSchedule)| turn.joins().then_some(topic.index);
         if !due.is_empty() {
             due.extend(self.turns.iter().filter_map(joins));
         }
         due
     }
 
-    /// Scans for these topics, and sees to their next turns.
+    /// Scans for these topics, and schedules their next scans.
     async fn scan_for(&mut self, served: BTreeSet<usize>) {
         let known = self.node.known();
         let turns = self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index));
-        turns.for_each(|(topic, turn)| turn.begins(known, Signs::of(&topic.attached)));
+        turns.for_each(|(topic, turn)| turn.begins(known, ScanProgress::of(&topic.attached)));
         let scanned = self.scan(served.clone()).await;
         let known = self.node.known();
         for (topic, turn) in self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index)) {
             match &scanned {
                 Ok(to_the_end) if to_the_end.contains(&topic.index) => {
                     topic.attached.scans.add(1);
-                    turn.ends(known, Signs::of(&topic.attached));
+                    turn.ends(known, ScanProgress::of(&topic.attached));
                 }
-                Ok(_) => turn.is_stuck(),
+                Ok(_) => turn.on_no_progress(),
                 Err(error) => {
                     refused(topic, error);
-                    debug!(topic = %topic.config.name, %error, "scan not finished");
-                    turn.breaks_off();
+                    debug!(topic = %topic.config.name, %error, "scan for attached keys interrupted");
+                    turn.on_interrupted();
                 }
             }
         }
     }
 
-    /// Looks at each key of the database once. The topics that it has served to the end.
+    /// Scans the database once. Returns the topics that were served to the end.
     async fn scan(&self, mut served: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         let topics: Vec<_> = served.iter().map(|index| self.runtime.topics[*index].clone()).collect();
         let prefixes: Vec<_> = topics.iter().map(|topic| topic.config.pattern.literal_prefix()).collect();
@@ -131,7 +130,7 @@ impl Scanner {
                 self.runtime.client.store.scan(&self.server, cursor, &pattern, step as usize).await?;
             for topic in &topics {
                 topic.attached.scan_steps.add(1);
-                topic.refusals.end(Asked::Scan);
+                topic.refusals.end(RequiredPermission::Scan);
             }
             steps += 1;
             found += self.read(keys, &mut served).await;
@@ -143,21 +142,21 @@ impl Scanner {
             sleep_until(due).await;
         }
         let took_ms = began.elapsed().as_millis() as u64;
-        info!(?topics, server = ?self.node, keys = found, steps, took_ms, "scanned for keys");
+        info!(?topics, server = ?self.node, keys = found, steps, took_ms, "scan for attached keys finished");
         Ok(served)
     }
 
-    /// Has the keys read that match the topics, and waits for it: so a scan is never ahead of the server, and goes on
-    /// where it was when there is a connection again. How many these were.
+    /// Reads the keys that match the topics, and waits for the results. Therefore a scan is never ahead of the server,
+    /// and resumes where it was after a reconnect. Returns the number of matching keys.
     async fn read(&self, keys: Vec<Bytes>, served: &mut BTreeSet<usize>) -> usize {
         let (mut by_partition, mut found) = (BTreeMap::<_, Vec<_>>::new(), 0);
         for key in keys {
-            // A topic that is not served may have a better claim to it.
+            // The key may belong to a topic with a more specific pattern, which this scan does not serve.
             let Some(at) = self.runtime.route(&key).filter(|at| served.contains(&self.topic_of(*at).index))
             else {
                 continue;
             };
-            // The expiry of a longer key is not heard: it could be enrolled, and not be handled.
+            // Expiries of longer keys are not received, so a longer key could be tracked, but not handled.
             if key.len() > MAX_KEY {
                 self.topic_of(at).attached.too_long.add(1);
                 continue;
@@ -178,13 +177,16 @@ impl Scanner {
         &self.runtime.partitions[partition].topic
     }
 
-    /// Whether it was read and written down in time. In a gap nothing is, and the time has not begun.
+    /// Returns whether the keys were read and the results written in time. In a gap it retries until the gap has ended.
     async fn read_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
         let mut waits = RetryDelays::default();
         loop {
             let (done, read) = oneshot::channel();
-            let page = Read { done: Some(done), ..Read::of(partition, keys.clone(), Capture::default()) };
-            let _ = self.requests.send(Request::Read(page)).await;
+            let page = TrackRequest {
+                done: Some(done),
+                ..TrackRequest::of(partition, keys.clone(), CopySpec::default())
+            };
+            let _ = self.requests.send(ReaderRequest::Read(page)).await;
             match timeout(READ_WITHIN, read).await {
                 Ok(Ok(())) => return true,
                 Ok(Err(_)) => tokio::time::sleep(waits.next()).await,
@@ -194,51 +196,52 @@ impl Scanner {
     }
 }
 
-/// A scan has failed: a right may be missing. That is said once, until it is not.
+/// Handles the error of a scan. A missing permission is logged once, until it is granted.
 fn refused(topic: &RunningTopic, error: &Error) {
     if error.kind() != ErrorKind::Permission {
         return;
     }
     topic.attached.refused_scans.add(1);
-    if topic.refusals.begin(Asked::Scan, &format!("{error}; the rule is +scan")) {
-        warn!(topic = %topic.config.name, rule = "+scan", %error, "the database cannot be scanned for attached keys: a right is missing");
+    if topic.refusals.begin(RequiredPermission::Scan, &format!("{error}; the rule is +scan")) {
+        warn!(topic = %topic.config.name, rule = "+scan", %error, "the database cannot be scanned for attached keys: the user lacks a permission");
     }
 }
 
-/// When a topic is scanned for.
+/// The schedule of scans for one topic.
 #[derive(Debug)]
-struct Turn {
+struct ScanSchedule {
     every: Duration,
-    /// When a scan may begin; none: while others scan for the topic.
+    /// When a scan may begin. None while another listener scans for the topic.
     next: Option<Instant>,
-    /// Gaps that were over when the last scan began.
+    /// The number of past gaps when the last scan began.
     gaps: u64,
-    /// Scans that were left out since the last one, and how many may be.
+    /// The number of scans that were skipped since the last one.
     left_out: u32,
+    /// The number of scans that may be skipped.
     may_be: u32,
-    /// What the last scan has ended with.
-    signs: Signs,
+    /// The counters when the last scan began or ended.
+    signs: ScanProgress,
     retries: RetryDelays,
 }
 
-/// What tells whether a scan has found anything, or would.
+/// Counters that show whether a scan has found anything, or would.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Signs {
+struct ScanProgress {
     enrolled: u64,
-    /// Keys that were heard or found, and could not be enrolled.
+    /// Keys that could not be tracked.
     failed: u64,
 }
 
-impl Signs {
+impl ScanProgress {
     fn of(counters: &AttachCounters) -> Self {
         Self {
-            enrolled: counters.enrolled.get(),
-            failed: counters.no_room.get() + counters.write_errors.get(),
+            enrolled: counters.tracked.get(),
+            failed: counters.over_limit.get() + counters.write_errors.get(),
         }
     }
 }
 
-impl Turn {
+impl ScanSchedule {
     fn new(every: Duration) -> Self {
         Self {
             every,
@@ -246,12 +249,12 @@ impl Turn {
             gaps: 0,
             left_out: 0,
             may_be: 0,
-            signs: Signs::default(),
+            signs: ScanProgress::default(),
             retries: RetryDelays::default(),
         }
     }
 
-    /// Whether it is this listener that scans for it.
+    /// Updates the schedule: true if this listener scans for the topic.
     fn is_ours(&mut self, ours: bool) {
         match (ours, self.next) {
             (true, Some(_)) => {}
@@ -260,9 +263,9 @@ impl Turn {
         }
     }
 
-    /// Whether it is due: always after a gap. A scan is left out where the last ones have found nothing new, all that
-    /// is written was heard since, and all that was heard could be enrolled.
-    fn is_due(&mut self, known: Known, signs: Signs) -> bool {
+    /// Returns whether a scan is due: always after a gap. A scan is skipped if the last ones found nothing new, events
+    /// have reported all changes since, and all changed keys were tracked.
+    fn is_due(&mut self, known: StreamSnapshot, signs: ScanProgress) -> bool {
         let Some(next) = self.next else { return false };
         if known.gaps != self.gaps {
             return true;
@@ -279,35 +282,34 @@ impl Turn {
         !leaves_out
     }
 
-    /// Whether it is served by a scan that begins for another: when half of its own pause is over.
+    /// Returns whether the topic joins a scan that begins for another: when half of its own pause is over.
     fn joins(&self) -> bool {
         let near = |next| Instant::now() + self.every / 2 >= next;
         self.next.is_some_and(near) && self.left_out >= self.may_be
     }
 
-    /// A scan begins.
-    fn begins(&mut self, known: Known, signs: Signs) {
+    fn begins(&mut self, known: StreamSnapshot, signs: ScanProgress) {
         (self.gaps, self.signs, self.left_out) = (known.gaps, signs, 0);
     }
 
-    /// It was served, to the end.
-    fn ends(&mut self, known: Known, signs: Signs) {
+    /// Schedules the next scan after one that has served the topic to the end.
+    fn ends(&mut self, known: StreamSnapshot, signs: ScanProgress) {
         let fruitless = known.mode == EventMode::Changes && signs == self.signs;
-        self.may_be = if fruitless { (2 * self.may_be + 1).min(LEFT_OUT) } else { 0 };
+        self.may_be = if fruitless { (2 * self.may_be + 1).min(MAX_SKIPPED_SCANS) } else { 0 };
         self.signs = signs;
         self.retries = RetryDelays::default();
         self.wait(self.every);
     }
 
-    /// The scan could not go on.
-    fn breaks_off(&mut self) {
+    /// Schedules the next scan after one that failed.
+    fn on_interrupted(&mut self) {
         let wait = self.retries.next();
         self.wait(wait);
         self.may_be = 0;
     }
 
-    /// Its keys could not be written down for too long.
-    fn is_stuck(&mut self) {
+    /// Schedules the next scan after one that read the topic's keys too slowly.
+    fn on_no_progress(&mut self) {
         self.wait(self.every);
         self.may_be = 0;
     }

@@ -1,133 +1,133 @@
-//! A listener's position in its server's stream of expired keys, and what the stream has said of a key.
+//! A listener's position in the event stream of a server, and the evidence of the stream on a key.
 //!
-//! Pure: no clock, no server. The rules are those of docs/attach-protocol.md.
+//! This module is pure: it uses no clock and no server. docs/attach-protocol.md has the rules.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::attached::decision::StreamSays as Said;
+use crate::attached::decision::StreamEvidence;
 use crate::events::Canary;
 use crate::time::ServerTime;
-use crate::wire::{NodeId, Position, Watch};
+use crate::wire::{NodeId, Position, TrackedKey};
 
-/// For how long what was heard of a key is remembered, in the numbers of canaries: ms.
-const MEMORY: u64 = 60_000;
-/// Keys remembered at most; beyond, all but those since the last canary are forgotten.
+/// How long the events of a key are kept, in ms. The numbers of heartbeats serve as the clock.
+const KEY_EVENTS_LIFETIME_MS: u64 = 60_000;
+/// Maximum number of keys with events. If there are more at a heartbeat, all are removed.
 const KEYS: usize = 500_000;
 
-/// A position, of one server's stream.
+/// A position in the stream of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct StreamOffset {
     canary: u64,
     count: u32,
 }
 
-impl Place {
+impl StreamOffset {
     fn of(at: Position) -> Self {
         Self { canary: at.canary, count: at.count }
     }
 }
 
-/// What one listener has heard of one server, in order.
+/// The events that a listener has received from one server, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     node: NodeId,
     anchor: Option<Anchor>,
-    /// The number of the last canary; 0 before the first.
+    /// The number of the last heartbeat. 0 before the first.
     pub(super) number: u64,
-    /// Counts all that is heard of keys, and so is a moment of the stream.
+    /// The number of key events received, which identifies a moment in the stream.
     pub(super) heard: u64,
-    keys: HashMap<Bytes, Heard>,
+    keys: HashMap<Bytes, KeyEvents>,
 }
 
-/// From where on everything was heard.
+/// The heartbeat since which all events were received.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
-    /// The first canary.
+    /// Its number.
     number: u64,
-    /// The server's time, read after it was heard; none until that is answered.
+    /// The server's time, read after the heartbeat arrived. None until that read is answered.
     time: Option<ServerTime>,
 }
 
-/// What was heard of one key.
+/// The events of one key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
-    /// The last expiry.
-    expired: Place,
-    /// The last deletion, if it has not expired since.
-    gone: Option<Place>,
-    /// When anything was heard last.
+struct KeyEvents {
+    /// The position of the last expiry.
+    expired: StreamOffset,
+    /// The position of the last deletion, if no expiry came after it.
+    gone: Option<StreamOffset>,
+    /// The moment of the last event, as in `Stream::heard`.
     last: u64,
-    /// The canary before that.
+    /// The number of the heartbeat before that event.
     since: u64,
 }
 
 impl Stream {
-    /// That of a server among several.
+    /// Creates the stream of one of several servers.
     pub(crate) fn of(node: NodeId) -> Self {
         Self { node, ..Self::default() }
     }
 
-    /// A canary was heard; whether nothing was missed since the last. Otherwise the stream begins here, and
-    /// what was known is not any more.
+    /// Processes a heartbeat. Returns whether no event was missed since the last one. Otherwise the stream starts over
+    /// here.
     pub(crate) fn canary(&mut self, canary: Canary) -> bool {
         let unbroken = self.anchor.is_some() && canary.before == self.number;
         if !unbroken {
             self.lose();
-            // The clock or the data were set back: what was heard before is not earlier than what comes.
+            // The server's clock or its data were set back, so earlier events may have higher numbers than later ones.
             if canary.number <= self.number {
                 self.keys.clear();
             }
             self.anchor = Some(Anchor { number: canary.number, time: None });
         }
         self.number = canary.number;
-        self.keys.retain(|_, heard| heard.since.saturating_add(MEMORY) > canary.number);
+        self.keys.retain(|_, heard| heard.since.saturating_add(KEY_EVENTS_LIFETIME_MS) > canary.number);
         if self.keys.len() > KEYS {
             self.keys.clear();
         }
         unbroken
     }
 
-    /// The server's time, read after the first canary was heard.
+    /// Sets the server's time, read after the first heartbeat. Later calls change nothing.
     pub(crate) fn anchored_at(&mut self, time: ServerTime) {
         if let Some(anchor) = &mut self.anchor {
             anchor.time.get_or_insert(time);
         }
     }
 
-    /// Whether it is anchored, and nobody knows since when.
+    /// Returns whether the stream is anchored, and the time of its anchor is unknown.
     pub(crate) fn is_untimed(&self) -> bool {
         self.anchor.is_some_and(|anchor| anchor.time.is_none())
     }
 
-    /// Something may have been missed.
+    /// Removes the anchor, as events may have been missed.
     pub(crate) fn lose(&mut self) {
         self.anchor = None;
-        // A deletion is the last word on a key only as long as nothing after it can have been missed.
+        // A deletion counts as the last event of a key only while no later event can have been missed.
         self.keys.values_mut().for_each(|heard| heard.gone = None);
     }
 
-    /// A key has expired; where, which is the expiry's identity, but in a gap it has none.
+    /// Processes an expiry. Returns its position, which identifies it. Returns None in a gap.
     pub(crate) fn expired(&mut self, key: &Bytes) -> Option<Position> {
         self.anchor?;
         let number = self.number;
-        let heard = self.hear(key);
+        let heard = self.record_event(key);
         let count = if heard.expired.canary == number { heard.expired.count + 1 } else { 1 };
-        heard.expired = Place { canary: number, count };
+        heard.expired = StreamOffset { canary: number, count };
         heard.gone = None;
         Some(Position { node: self.node, canary: number, count })
     }
 
-    /// A key was deleted or renamed.
+    /// Processes the deletion or renaming of a key.
     pub(crate) fn gone(&mut self, key: &Bytes) {
         if self.anchor.is_some() {
-            let place = Place::of(self.place(key));
-            self.hear(key).gone = Some(place);
+            let place = StreamOffset::of(self.position_of(key));
+            self.record_event(key).gone = Some(place);
         }
     }
 
-    fn hear(&mut self, key: &Bytes) -> &mut Heard {
+    fn record_event(&mut self, key: &Bytes) -> &mut KeyEvents {
         self.heard += 1;
         let (last, since) = (self.heard, self.number);
         let heard = self.keys.entry(key.clone()).or_default();
@@ -135,12 +135,12 @@ impl Stream {
         heard
     }
 
-    /// Whose it is.
+    /// Returns the name of the server.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The canary since which everything was heard; 0 without an anchor.
+    /// Returns the number of the heartbeat since which all events were received. 0 without an anchor.
     pub(crate) fn since(&self) -> u64 {
         self.anchor.map_or(0, |anchor| anchor.number)
     }
@@ -149,8 +149,8 @@ impl Stream {
         self.anchor.is_some()
     }
 
-    /// Where it is now, as far as this key is concerned; (0, 0) without an anchor.
-    pub(crate) fn place(&self, key: &Bytes) -> Position {
+    /// Returns the present position, with the expiries of this key counted. Returns (0, 0) without an anchor.
+    pub(crate) fn position_of(&self, key: &Bytes) -> Position {
         if self.anchor.is_none() {
             return Position { node: self.node, ..Position::default() };
         }
@@ -159,69 +159,71 @@ impl Stream {
         Position { node: self.node, canary: self.number, count }
     }
 
-    /// Where this key was last heard to be deleted, if nothing has happened to it since.
+    /// Returns the position of the key's last deletion, if it has not expired since.
     pub(crate) fn deleted_at(&self, key: &Bytes) -> Option<Position> {
-        let Place { canary, count } = self.keys.get(key)?.gone?;
+        let StreamOffset { canary, count } = self.keys.get(key)?.gone?;
         Some(Position { node: self.node, canary, count })
     }
 
-    /// Whether anything was heard of a key since.
+    /// Returns whether an event of the key arrived after this moment.
     pub(crate) fn heard_since(&self, key: &Bytes, moment: u64) -> bool {
         self.keys.get(key).is_some_and(|heard| heard.last > moment)
     }
 
-    /// Whether the key was heard to expire since this was read here.
-    pub(crate) fn expired_since(&self, watch: &Watch) -> bool {
+    /// Returns whether the key expired after its deadline was read on this server.
+    pub(crate) fn expired_since(&self, watch: &TrackedKey) -> bool {
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
-        watch.at.node == self.node && heard.expired > Place::of(watch.at)
+        watch.at.node == self.node && heard.expired > StreamOffset::of(watch.at)
     }
 
-    /// Whether nothing was missed since this was read here, or since its deadline.
-    pub(crate) fn is_whole_since(&self, watch: &Watch) -> bool {
+    /// Returns whether no event was missed since the deadline was read on this server, or since the deadline.
+    pub(crate) fn is_whole_since(&self, watch: &TrackedKey) -> bool {
         let since = self.anchor.is_some_and(|anchor| watch.at.canary >= anchor.number);
         since || self.is_anchored_before(watch.deadline)
     }
 
-    /// Whether its anchor was heard before this time, in ms of its server.
+    /// Returns whether the anchor arrived before this time, in ms of its server.
     pub(crate) fn is_anchored_before(&self, deadline: u64) -> bool {
         self.anchor.and_then(|anchor| anchor.time).is_some_and(|time| time.ms() < deadline)
     }
 
-    /// Whether a canary was heard after this one.
+    /// Returns whether a later heartbeat than this one has arrived.
     pub(crate) fn is_beyond(&self, canary: u64) -> bool {
         self.number > canary
     }
 
-    /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
-    pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
-        if watch.answered {
-            // Another server has announced it, which has run: the key may be back where it was read, and a gap there says nothing.
-            return Said::Expired;
+    /// Returns the evidence of the stream on a tracked key. `touched` is the number of the last heartbeat before the
+    /// answer to its check.
+    pub(crate) fn evidence_for(&self, watch: &TrackedKey, touched: u64) -> StreamEvidence {
+        if watch.announced_elsewhere {
+            // Another server has announced the expiry, which has fired. The key may have moved there and back, so a gap
+            // of this server does not matter.
+            return StreamEvidence::Expired;
         }
-        let Some(anchor) = self.anchor else { return Said::Broken };
+        let Some(anchor) = self.anchor else { return StreamEvidence::Broken };
         if watch.at.node != self.node {
-            return Said::Broken; // of another server's stream nothing follows from this one alone
+            return StreamEvidence::Broken; // this stream is no evidence for another server
         }
-        // Nobody is ahead by so much: numbers have been set back since it was read.
-        if watch.at.canary > self.number.saturating_add(MEMORY) {
-            return Said::Broken;
+        // No listener can be this far ahead, so the numbers were set back after the deadline was read.
+        if watch.at.canary > self.number.saturating_add(KEY_EVENTS_LIFETIME_MS) {
+            return StreamEvidence::Broken;
         }
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
-        let enrolled = Place::of(watch.at);
+        let enrolled = StreamOffset::of(watch.at);
         if heard.expired > enrolled {
-            return Said::Expired;
+            return StreamEvidence::Expired;
         }
         let proven = self.number > touched;
-        // Deletions do not count: one at the very position of the reading may have ended the cycle before it.
+        // Positions do not count deletions. A deletion at the position of the read may have ended the previous cycle.
         if heard.gone.is_some_and(|gone| gone > enrolled || gone == enrolled && proven) {
-            return Said::Deleted;
+            return StreamEvidence::Deleted;
         }
         let whole = watch.at.canary >= anchor.number;
         match anchor.time {
-            None if !whole => Said::NothingYet,
-            Some(time) if !whole && time.ms() >= watch.deadline => Said::Broken,
-            _ if proven => Said::Nothing,
-            _ => Said::NothingYet,
+            None if !whole => StreamEvidence::NothingYet,
+            Some(time) if !whole && time.ms() >= watch.deadline => StreamEvidence::Broken,
+            _ if proven => StreamEvidence::Nothing,
+            _ => StreamEvidence::NothingYet,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How the keys of an attached topic are treated: chosen once, when the listener is built, and agreed on when it starts.
+//! The policy of an attached topic: how its keys are handled. The program sets it when it builds the listener.
 //!
-//! All listeners of a topic that start go by one policy: that of the highest revision, whoever brought it. Else whoever is
-//! first to note or to enrol a key would decide for listeners that ask for something else.
+//! All listeners that start follow one policy: that of the highest revision in Redis. Otherwise the first listener to
+//! record or track a key would decide for listeners with another policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::figures::Destinations;
 use crate::log::{debug, error, warn};
-use crate::policy::{Fields, Policy, TopicPolicy, Treatment, WriteBack};
+use crate::policy::{FieldSelection, Policy, TopicPolicy, Treatment, WriteBack};
 use crate::runtime::{RunningTopic, Runtime};
 use crate::time::MAX_DELAY;
 use crate::topic::Topic;
-use crate::wire::StandingPolicy;
+use crate::wire::StoredPolicy;
 
-/// A topic whose keys other programs write, and how they are treated.
+/// A topic whose keys other programs write, and how they are handled.
 ///
-/// [`ListenerBuilder::attach`](crate::ListenerBuilder::attach) takes a [`Topic`] as it is; this is for those
-/// who want something else than the defaults.
+/// [`ListenerBuilder::attach`](crate::ListenerBuilder::attach) takes a [`Topic`] with the defaults, or this type with other
+/// settings.
 ///
 /// ```
 /// use keylapse::{Attached, Topic};
@@ -34,16 +34,17 @@ use crate::wire::StandingPolicy;
 /// # Ok::<(), keylapse::Error>(())
 /// ```
 ///
-/// Its [`topic`](Attached::topic) is what producers' calls take: dead letters, for one, are asked for with it.
+/// Calls of a [`Schedule`](crate::Schedule), such as those for dead letters, take its [`topic`](Attached::topic).
 #[derive(Clone, Debug)]
 #[must_use = "each setting returns the changed topic"]
 pub struct Attached<T>(Topic<T>);
 
 impl<T> Attached<T> {
-    /// With the defaults: no values are kept, expiries of unknown keys fire, deleted keys do not.
+    /// Attaches a topic with the defaults: no values are kept, expiries of untracked keys fire, and deleted keys do not
+    /// fire.
     pub fn new(mut topic: Topic<T>) -> Self {
         topic.config.attach = Some(Policy::default());
-        topic.config.triggers = false;
+        topic.config.marker_keys = false;
         Self(topic)
     }
 
@@ -52,12 +53,12 @@ impl<T> Attached<T> {
         self
     }
 
-    /// The topic, for [`Schedule`](crate::Schedule)'s calls.
+    /// Returns the topic, for calls of a [`Schedule`](crate::Schedule).
     pub fn topic(&self) -> &Topic<T> {
         &self.0
     }
 
-    /// Names the places that the topic's handlers call, as [`Topic::destinations`]. Default: nothing is reported.
+    /// Names the destinations that the topic's handlers call, as [`Topic::destinations`] does. Default: none.
     pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
         Self(self.0.destinations(all))
     }
@@ -66,112 +67,119 @@ impl<T> Attached<T> {
         self.0
     }
 
-    /// Keeps a copy of each string value of up to so many bytes, at most 8 MiB, so that the handler gets
-    /// the value of the expired key. It is read when the key is found, and again a quarter of a second
-    /// before the deadline. Default: no copies. Costs the bytes of each value in Redis once more.
+    /// Keeps a copy of each string value of at most `cap` bytes, for the handler of the expired key. `cap` may be up to
+    /// 8 MiB. The value is read when the key is found, and again 250 ms before the deadline. Each copy takes its bytes
+    /// in Redis once more. Default: no copies.
     pub fn keep_values(self, cap: usize) -> Self {
         self.with(|all| all.topic.values = cap)
     }
 
-    /// Also keeps these fields of hashes, as far as there are such, if they fit into the cap: each counts as its name,
-    /// its value and 8 bytes. [`Expired::value`](crate::Expired::value) is then read from them: the names are a struct's
-    /// or the keys of a map, and the values text, numbers in digits, bytes, or JSON where the type has a sequence, a map
-    /// or a struct. A topic of bytes gets [`KeptValue::Fields`](crate::attach::KeptValue::Fields). Default: a hash is
-    /// not copied.
+    /// Also keeps these fields of hashes, if they exist and together fit into the cap. A field counts as its name, its
+    /// value and 8 bytes. Default: hashes are not copied.
+    ///
+    /// [`Expired::value`](crate::Expired::value) is then decoded from the fields. Their names are those of a struct, or
+    /// the keys of a map. Their values are text, numbers in digits, bytes, or JSON if the type has a sequence, a map or
+    /// a struct. A topic of bytes gets [`KeptValue::Fields`](crate::attach::KeptValue::Fields).
     pub fn keep_fields(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.with(|all| all.topic.fields = Fields::named(names.into_iter().map(Into::into)))
+        self.with(|all| all.topic.fields = FieldSelection::named(names.into_iter().map(Into::into)))
     }
 
-    /// The same with all fields that a hash has. Of one that does not fit, nothing is kept. The names are read to find
-    /// out, and the lengths of the values.
+    /// Also keeps all fields of hashes, as [`keep_fields`](Self::keep_fields) does. Keeps nothing of a hash that does
+    /// not fit into the cap. To find out, keylapse reads the names of the fields and the lengths of the values.
     pub fn keep_all_fields(self) -> Self {
-        self.with(|all| all.topic.fields = Fields::All)
+        self.with(|all| all.topic.fields = FieldSelection::All)
     }
 
-    /// Also keeps copies of hashes, lists, sets and streams, as the server's DUMP writes them, if they
-    /// are no larger than the cap. Making a dump costs the server time in proportion to the value.
+    /// Also keeps copies of hashes, lists, sets and streams in the format of DUMP, if they fit into the cap. A dump
+    /// costs the server time in proportion to the value.
     pub fn keep_dumps(self) -> Self {
         self.with(|all| all.topic.dumps = true)
     }
 
-    /// What becomes of expiries of keys whose deadline had not been read before. Default: they fire.
+    /// Sets what happens to an expired key whose deadline was not read before. Default: its handler runs.
     ///
-    /// With [`Treatment::Fire`] the handler runs without a value and without a known deadline. Whoever may PUBLISH on the
-    /// channel of expired events can make it run this way. With [`Treatment::Ignore`] an expiry counts only if the key's
-    /// deadline was read, and has passed. What expires sooner than it can be read is lost.
-    pub fn unenrolled(self, treatment: Treatment) -> Self {
-        self.with(|all| all.topic.unenrolled = treatment)
+    /// With [`Treatment::Fire`] the handler runs without a value and without a known deadline. Any client that may
+    /// PUBLISH on the channel of expired events can cause this. With [`Treatment::Ignore`] an expiry counts only if the
+    /// key's deadline was read and has passed. A key that expires before it can be read is then lost.
+    pub fn untracked(self, treatment: Treatment) -> Self {
+        self.with(|all| all.topic.untracked = treatment)
     }
 
-    /// What becomes of keys that are gone at their deadline though nothing was missed, and did not expire: they were deleted
-    /// or evicted. Default: they are forgotten. With [`Treatment::Fire`] handlers also run for keys that their writer has
-    /// deleted, unless the deletion was heard.
+    /// Sets what happens to a key that is gone at its deadline without an expiry, although no event was missed: it was
+    /// deleted or evicted. Default: it is ignored. With [`Treatment::Fire`] its handler runs, unless an event reported
+    /// the deletion.
     pub fn vanished(self, treatment: Treatment) -> Self {
         self.with(|all| all.topic.vanished = treatment)
     }
 
-    /// What becomes of keys that are gone when something may have been missed: after a gap, or when all listeners
-    /// were down. Nobody knows whether they expired or were deleted. Default: they fire.
+    /// Sets what happens to a key that is gone when events may have been missed: after a gap, or after all listeners
+    /// were down. The key may have expired or may have been deleted. Default: its handler runs.
     ///
-    /// With [`Treatment::Fire`] the handler runs as [`Expiry::Recovered`](crate::Expiry::Recovered): also for keys that were
-    /// deleted or renamed while nobody listened. With [`Treatment::Ignore`] what expired while nobody listened is lost. Should another listener have heard it, and say
-    /// so later, its handler runs without the value. Where [`unenrolled`](Self::unenrolled) keys are ignored, too, it does
-    /// not run. A listener that hears nothing at all ([`EventMode::Blind`](crate::health::EventMode::Blind)) then fires nothing.
+    /// With [`Treatment::Fire`] the handler runs as [`Expiry::Recovered`](crate::Expiry::Recovered). It also runs for
+    /// keys that were deleted or renamed while no listener received events.
+    ///
+    /// With [`Treatment::Ignore`] a key is lost if it expired while no listener received events. If another listener
+    /// received the expiry and records it later, the handler runs without the value. It does not run if
+    /// [`untracked`](Self::untracked) keys are ignored, too. A listener that receives no events at all
+    /// ([`EventMode::ScanOnly`](crate::health::EventMode::ScanOnly)) then fires nothing.
     pub fn recovered(self, treatment: Treatment) -> Self {
         self.with(|all| all.topic.recovered = treatment)
     }
 
-    /// Writes the key back when its handler fails, with the time to live of the retry and, as [`WriteBack`] says, the
-    /// next attempt number, if the name is free. Default: retries live in keylapse's index alone.
+    /// Writes the key back when its handler fails, with the TTL of the retry and the value that [`WriteBack`] sets.
+    /// Nothing is written if a key of that name exists. Default: the key is not written, and retries exist only in
+    /// keylapse's index.
     ///
-    /// **A key that is written back exists again**: a session is valid again, a lock is held again, an
-    /// unpaid order can be paid again. A key that its writer has created meanwhile is never touched; then
-    /// the retry gives way to it. Needs [`keep_values`](Self::keep_values), but for [`WriteBack::counting`].
+    /// **A key that is written back exists again**: a session is valid again, a lock is held again, an unpaid order can
+    /// be paid again. If the key's writer has created it in the meantime, keylapse leaves it unchanged, and the retry
+    /// is replaced by that key. Needs [`keep_values`](Self::keep_values), except for [`WriteBack::counting`].
     pub fn write_back(self, how: WriteBack) -> Self {
         self.with(|all| all.topic.write_back = how.0)
     }
 
-    /// Which revision of the topic's policy this is. All listeners of a topic treat its keys alike: by what the highest
-    /// revision says of [`unenrolled`](Self::unenrolled), [`vanished`](Self::vanished), [`recovered`](Self::recovered),
+    /// Sets the revision of the topic's policy. Default: 1.
+    ///
+    /// All listeners of a topic follow the policy with the highest revision. It consists of
+    /// [`untracked`](Self::untracked), [`vanished`](Self::vanished), [`recovered`](Self::recovered),
     /// [`keep_values`](Self::keep_values), [`keep_dumps`](Self::keep_dumps), [`keep_fields`](Self::keep_fields) and
-    /// [`write_back`](Self::write_back). Raise it with each change of these, and restart the listeners. One of a lower revision
-    /// follows from its next start on. One of the same that says something else does not start. Default: 1.
+    /// [`write_back`](Self::write_back). Raise the revision with each change of these, and restart the listeners.
+    ///
+    /// A listener with a lower revision follows the higher one from its next start. A listener with the same revision
+    /// and another policy does not start.
     pub fn revision(self, number: u32) -> Self {
         self.with(|all| all.revision = number)
     }
 
-    /// Says that no deadline is ever brought forward: each change of a key's deadline makes it live longer, as
-    /// requests do with a session. Then a key that is enrolled is not read when it is heard to be written, until
-    /// shortly before the deadline that is known, which saves the server most of what `KExg$` costs where keys are
-    /// extended all the time. Default: each change is read.
+    /// Assumes that every change of a key's deadline makes it later, as requests do with a session. Events of a tracked
+    /// key then cause no read until shortly before its known deadline. If TTLs are extended often, this saves the
+    /// server most of what `KExg$` costs. Default: each change is read.
     ///
-    /// Where it is not true, a deadline that was brought forward is not known: the key fires when the server
-    /// happens to announce its expiry, at the latest at the deadline that was known before.
-    pub fn deadlines_only_grow(self) -> Self {
+    /// If the assumption is wrong, an earlier deadline stays unknown. The key then fires when the server announces its
+    /// expiry, and at the latest at the deadline that was known before.
+    pub fn assume_ttl_only_extended(self) -> Self {
         self.with(|all| all.only_extended = true)
     }
 
-    /// How many keys are remembered at most. Beyond, keys are not enrolled, which is logged and counted;
-    /// their expiries are heard all the same. Default: 1,000,000.
+    /// Sets how many keys are tracked at most. Default: 1,000,000. Further keys are not tracked, which is logged and
+    /// counted. They still fire when the server announces their expiry.
     pub fn cap(self, keys: usize) -> Self {
         self.with(|all| all.cap = keys)
     }
 
-    /// How many keys of the database a scan looks at in a second, ours or not. Default: 50,000. A scan that serves
-    /// several topics of a listener goes by the smallest.
+    /// Sets how many keys of the database a scan visits per second, including keys of no topic. Default: 50,000. A scan
+    /// for several topics of a listener uses the lowest rate.
     pub fn scan_rate(self, keys_per_second: u32) -> Self {
         self.with(|all| all.scan_rate = keys_per_second)
     }
 
-    /// How long after a scan has ended the next begins; there is also one at the start and after each
-    /// gap. Default: 5 min. Where all that is written is heard (`KExg$`), and scans find nothing new, it becomes up to
-    /// 16 times as long.
+    /// Sets the pause between two scans. Default: 5 min. A scan also runs at the start and after each gap. If events
+    /// report all changes (`KExg$`), and scans find nothing new, the pause becomes up to 16 times as long.
     pub fn scan_every(self, pause: Duration) -> Self {
-        self.with(|all| all.scan_every = pause.min(MAX_DELAY)) // what is added to a moment must not overflow it
+        self.with(|all| all.scan_every = pause.min(MAX_DELAY)) // adding it to an `Instant` must not overflow
     }
 
-    /// Allows a pattern without a literal prefix: then each expiry, each change and each key of the
-    /// database reaches every listener.
+    /// Allows a pattern without a literal prefix. Every listener then receives each expiry, each change and each key of
+    /// the database.
     pub fn allow_any_prefix(self) -> Self {
         self.with(|all| all.any_prefix = true)
     }
@@ -183,13 +191,14 @@ impl<T> From<Topic<T>> for Attached<T> {
     }
 }
 
-/// How often a listener that runs says its policy again: so it stands for those that start, if the database was emptied.
-const EVERY: Duration = Duration::from_secs(60);
+/// How often a running listener writes its policy again, so that it is there if the database was emptied.
+const POLICY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// At the start of a listener, of each of its attached topics.
+/// Agrees with Redis on the policy of each attached topic, at the start of a listener.
 ///
 /// # Errors
-/// When a topic's policy contradicts the one that stands, or cannot be read.
+///
+/// If a topic's policy conflicts with the one in Redis, or that one cannot be read.
 pub(crate) async fn agree(runtime: &Runtime) -> Result<()> {
     let topics = runtime.attached_topics().map(|topic| agree_on(runtime, topic));
     try_join_all(topics).await.map(drop)
@@ -198,7 +207,7 @@ pub(crate) async fn agree(runtime: &Runtime) -> Result<()> {
 async fn agree_on(runtime: &Runtime, topic: &RunningTopic) -> Result<()> {
     let heals = |error: &Error, _| error.is_transient();
     let other = match retry(None, |_| false, heals, |_| other_policy(runtime, topic)).await {
-        // The partition parks and reports.
+        // The partition will be parked, and reports the error.
         Err((error, _)) if error.kind() == ErrorKind::WrongType => return Ok(()),
         asked => asked.map_err(|(error, _)| error)?,
     };
@@ -219,42 +228,43 @@ async fn agree_on(runtime: &Runtime, topic: &RunningTopic) -> Result<()> {
     Ok(())
 }
 
-/// Compares for as long as a listener runs. A change of policy is a restart, so none is followed here.
+/// Compares policies while the listener runs. It follows no change, as that needs a restart.
 pub(super) async fn keep_comparing(runtime: Arc<Runtime>) {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(POLICY_CHECK_INTERVAL).await;
         for topic in runtime.attached_topics() {
             match other_policy(&runtime, topic).await {
-                Ok(other) => other.iter().for_each(|other| other.tell(topic)),
+                Ok(other) => other.iter().for_each(|other| other.log_difference(topic)),
                 Err(error) if !error.is_transient() => warn!(
                     ?topic, %error,
-                    "the topic's policy in Redis is not followed: this listener goes on as before"
+                    "the topic's policy in Redis cannot be compared: this listener keeps its own"
                 ),
-                Err(error) => debug!(%error, "the topic's policy is asked for again"),
+                Err(error) => debug!(%error, "cannot read the topic's policy in Redis: retrying"),
             }
         }
     }
 }
 
-/// A policy that stands, and is not the one that a listener goes by.
-struct Other {
+/// A policy in Redis that differs from the one of this listener.
+struct DifferingPolicy {
     revision: u32,
     policy: TopicPolicy,
     differs: String,
 }
 
-/// Says which policy a listener goes by. Returns what stands then, if that is another.
-async fn other_policy(runtime: &Runtime, topic: &RunningTopic) -> Result<Option<Other>> {
+/// Writes the listener's policy to Redis, unless that has the same revision or a higher one. Returns the policy in
+/// Redis if it differs.
+async fn other_policy(runtime: &Runtime, topic: &RunningTopic) -> Result<Option<DifferingPolicy>> {
     let (first, own) = (&runtime.partitions_of(topic)[0], topic.policy());
     let stands = first.store.agree_on_policy(&first.names, own.revision, &own.topic.text()).await?;
-    let StandingPolicy { revision, text } = stands;
+    let StoredPolicy { revision, text } = stands;
     let policy = TopicPolicy::read(&text).map_err(|error| unreadable(topic, revision, &error))?;
     let differs = own.topic.differences(&policy);
-    Ok((!differs.is_empty()).then_some(Other { revision, policy, differs }))
+    Ok((!differs.is_empty()).then_some(DifferingPolicy { revision, policy, differs }))
 }
 
-impl Other {
-    fn tell(&self, topic: &RunningTopic) {
+impl DifferingPolicy {
+    fn log_difference(&self, topic: &RunningTopic) {
         let Self { revision: stands, differs, .. } = self;
         let revision = topic.policy().revision;
         if revision < *stands {
@@ -271,7 +281,7 @@ impl Other {
                 revision,
                 stands,
                 differs,
-                "another policy of the same revision stands in Redis: this listener keeps its own, and would not start again"
+                "Redis has another policy of the same revision: this listener keeps its own, and would not start again"
             );
         }
     }
@@ -280,8 +290,8 @@ impl Other {
 fn contradiction(topic: &RunningTopic, revision: u32, differs: &str) -> Error {
     let name = &topic.config.name;
     let message = format!(
-        "attached topic {name}: its policy of revision {revision} is another one in Redis: {differs}; let both programs \
-         say the same, or give the one that is to hold for all a higher Attached::revision"
+        "attached topic {name}: its policy of revision {revision} differs from the one in Redis: {differs}; use one policy in \
+         both programs, or raise Attached::revision in the one that has the right policy"
     );
     Error::new(ErrorKind::Conflict, message)
 }
@@ -289,8 +299,8 @@ fn contradiction(topic: &RunningTopic, revision: u32, differs: &str) -> Error {
 fn unreadable(topic: &RunningTopic, revision: u32, error: &Error) -> Error {
     let (name, own) = (&topic.config.name, topic.own_policy().revision);
     let message = format!(
-        "attached topic {name}: its policy in Redis is of revision {revision}, this program's of {own}, and {error}; \
-         a newer program has written it: upgrade this one, or give its policy a higher Attached::revision"
+        "attached topic {name}: cannot read its policy of revision {revision} in Redis, where this program has {own}: \
+         {error}; a newer program has written it: upgrade this one, or raise its Attached::revision"
     );
     Error::new(error.kind(), message)
 }

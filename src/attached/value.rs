@@ -1,4 +1,4 @@
-//! What a handler of an attached topic gets: the value of the expired key, and what is known of its end.
+//! The payload for handlers of attached topics: the value of the expired key, and how the key ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,36 +11,35 @@ use crate::payload::Codec;
 use crate::time::system_time;
 use crate::wire;
 
-/// What made an attached key lapse.
+/// Why an attached key lapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// The server announced it, and it fires once for all listeners.
-    Heard,
-    /// The server announced it to a listener that had just lost its position in the stream of events: it may
-    /// have fired before.
+    /// The server announced the expiry. It fires once for all listeners.
+    Announced,
+    /// The server announced the expiry to a listener in a gap of the event stream. It may have fired before.
     Ambiguous,
-    /// Nobody heard it: the key was gone when it was looked at after its deadline, and something may have been
-    /// missed. It may have been deleted instead.
+    /// No listener received the expiry. A check found the key gone after its deadline, and events may have been missed.
+    /// The key may have been deleted instead.
     Recovered,
-    /// Nothing was missed, so the key was deleted or evicted; the topic asks to be told.
+    /// The key is gone and no event was missed, so it was deleted or evicted. It fires only with
+    /// [`Attached::vanished`](crate::Attached::vanished).
     Vanished,
 }
 
-/// A copy of the value that the key had.
+/// The copy of an expired key's value, or why it is missing.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeptValue<T> {
-    /// None was kept: the topic does not ask for it, the key was never read before it expired, or it is of
-    /// a type that is not copied.
-    NotCaptured,
-    /// It is larger than the topic keeps: so many bytes, where that is known.
+    /// No copy: the topic keeps none, the key was not read before it expired, or its type is not copied.
+    NotKept,
+    /// The value is larger than the topic keeps. Has its size in bytes, if that is known.
     TooLarge(Option<u64>),
     /// A string, or the fields of a hash, decoded.
-    Captured(T),
-    /// The fields of a hash, of a topic of bytes.
+    Kept(T),
+    /// The fields of a hash, if the topic's payloads are bytes.
     Fields(BTreeMap<Bytes, Bytes>),
-    /// A hash, list, set or stream, as the server's DUMP writes it.
+    /// A hash, list, set or stream, in the format of DUMP.
     Dumped(Bytes),
 }
 
@@ -53,77 +52,78 @@ pub struct Expired<T> {
     value_read_at: Option<SystemTime>,
 }
 
-/// In the first byte of a lapse's payload: the lapse's deadline is that of the key.
+/// A flag in the first byte of a payload: the lapse's deadline is that of the key.
 const DEADLINE_KNOWN: u8 = 2;
-/// There, too: what made it lapse. None of these: it was heard.
+/// Flags in the same byte: why the key lapsed. Without any of these its expiry was announced.
 const EXPIRIES: [(u8, Expiry); 3] = [(8, Expiry::Vanished), (1, Expiry::Recovered), (4, Expiry::Ambiguous)];
 
 impl Expiry {
-    /// What a verdict's firing carries.
+    /// Returns the first byte of the payload for a key that fires after a check.
     pub(super) fn flags(self) -> u8 {
         let bit = EXPIRIES.iter().find(|(_, expiry)| *expiry == self).map_or(0, |(bit, _)| *bit);
         DEADLINE_KNOWN | bit
     }
 
     fn of(flags: u8) -> Self {
-        EXPIRIES.iter().find(|(bit, _)| flags & bit != 0).map_or(Self::Heard, |(_, expiry)| *expiry)
+        EXPIRIES.iter().find(|(bit, _)| flags & bit != 0).map_or(Self::Announced, |(_, expiry)| *expiry)
     }
 }
 
 impl<T> Expired<T> {
-    /// The value that the key had when it was last read, if that was a string within the topic's cap; or a hash of which
-    /// it keeps fields, read from these.
+    /// Returns the value at the last read, if that was a string within the topic's cap. For a hash whose fields the
+    /// topic keeps, the value is decoded from them.
     pub fn value(&self) -> Option<&T> {
-        let KeptValue::Captured(value) = &self.value else { return None };
+        let KeptValue::Kept(value) = &self.value else { return None };
         Some(value)
     }
 
-    /// The value, taken out, where [`value`](Self::value) has one.
+    /// Takes the value, if [`value`](Self::value) has one.
     pub fn into_value(self) -> Option<T> {
-        let KeptValue::Captured(value) = self.value else { return None };
+        let KeptValue::Kept(value) = self.value else { return None };
         Some(value)
     }
 
-    /// What is known of the value.
-    pub fn captured(&self) -> &KeptValue<T> {
+    /// Returns the copy of the value, or why it is missing.
+    pub fn value_at_last_read(&self) -> &KeptValue<T> {
         &self.value
     }
 
-    /// When the value was read, by the server's clock. What was written to the key after that, and not heard, is
-    /// not in it; a lapse's deadline minus this is how old the value was when the key expired.
+    /// Returns when the value was read, by the server's clock. The value lacks later writes whose events were not
+    /// received. The lapse's deadline minus this time is the age of the value when the key expired.
     pub fn value_read_at(&self) -> Option<SystemTime> {
         self.value_read_at
     }
 
-    /// What made it lapse.
+    /// Returns why the key lapsed.
     pub fn expiry(&self) -> Expiry {
         self.expiry
     }
 
-    /// Whether nobody heard it, so that the key may have been deleted instead: see [`Expiry::Recovered`].
+    /// Returns whether no listener received the expiry, so that the key may have been deleted instead: see
+    /// [`Expiry::Recovered`].
     pub fn recovered(&self) -> bool {
         self.expiry == Expiry::Recovered
     }
 
-    /// Whether the lapse's deadline is that of the key: the last that was read, and it had passed. Otherwise the key
-    /// was never read before, or ended before the deadline that was read, and the lapse's deadline is when its
-    /// expiry was noted.
+    /// Returns whether the lapse's deadline is that of the key: the last one that was read, which has passed. Otherwise
+    /// the key was not read before, or ended before that deadline. The lapse's deadline is then the time at which the
+    /// expiry was recorded.
     pub fn deadline_known(&self) -> bool {
         self.deadline_known
     }
 
     pub(crate) fn decode(mut payload: Bytes, codec: Codec<T>) -> Result<Self> {
         let whole = payload.clone();
-        let (flags, read_at) = wire::take_head(&mut payload).ok_or_else(cut_short)?;
-        let kind = payload.try_get_u8().map_err(|_| cut_short())?;
+        let (flags, read_at) = wire::take_head(&mut payload).ok_or_else(truncated)?;
+        let kind = payload.try_get_u8().map_err(|_| truncated())?;
         let value = match kind {
             wire::TOO_LARGE => {
                 KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok()))
             }
-            wire::STRING => KeptValue::Captured((codec.decode)(payload)?),
+            wire::STRING => KeptValue::Kept((codec.decode)(payload)?),
             wire::DUMP => KeptValue::Dumped(payload),
             wire::FIELDS => kept_fields(&whole, codec)?,
-            _ => KeptValue::NotCaptured,
+            _ => KeptValue::NotKept,
         };
         Ok(Self {
             value,
@@ -136,24 +136,24 @@ impl<T> Expired<T> {
 
 fn kept_fields<T>(payload: &Bytes, codec: Codec<T>) -> Result<KeptValue<T>> {
     let fields = wire::fields_of(payload)
-        .ok_or_else(|| Error::new(ErrorKind::Payload, "what was kept of the hash is cut short"))?;
+        .ok_or_else(|| Error::new(ErrorKind::Payload, "the stored fields of the hash are truncated"))?;
     Ok(match codec.fields {
-        Some(read) => KeptValue::Captured(read(&fields)?),
+        Some(read) => KeptValue::Kept(read(&fields)?),
         None => KeptValue::Fields(fields.into_iter().collect()),
     })
 }
 
-fn cut_short() -> Error {
-    Error::new(ErrorKind::Payload, "what was kept of the expired key is cut short")
+fn truncated() -> Error {
+    Error::new(ErrorKind::Payload, "the stored copy of the expired key is truncated")
 }
 
 impl<T> fmt::Debug for KeptValue<T> {
-    /// Without the value, which may hold secrets.
+    /// Omits the value, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotCaptured => f.write_str("NotCaptured"),
+            Self::NotKept => f.write_str("NotKept"),
             Self::TooLarge(size) => f.debug_tuple("TooLarge").field(size).finish(),
-            Self::Captured(_) => f.write_str("Captured(..)"),
+            Self::Kept(_) => f.write_str("Kept(..)"),
             Self::Fields(_) => f.write_str("Fields(..)"),
             Self::Dumped(_) => f.write_str("Dumped(..)"),
         }
@@ -182,10 +182,13 @@ mod tests {
         assert_eq!(decoded(b"\x02\x0242").value(), Some(&42));
         assert_eq!(decoded(b"\x02\x0242").into_value(), Some(42));
         assert_eq!(decoded(b"\x00\x00").into_value(), None);
-        assert_eq!(*decoded(b"\x00\x00").captured(), KeptValue::NotCaptured);
-        assert_eq!(*decoded(b"\x02\x0165536").captured(), KeptValue::TooLarge(Some(65536)));
-        assert_eq!(*decoded(b"\x02\x01").captured(), KeptValue::TooLarge(None));
-        assert_eq!(*decoded(b"\x02\x03dump").captured(), KeptValue::Dumped(Bytes::from_static(b"dump")));
+        assert_eq!(*decoded(b"\x00\x00").value_at_last_read(), KeptValue::NotKept);
+        assert_eq!(*decoded(b"\x02\x0165536").value_at_last_read(), KeptValue::TooLarge(Some(65536)));
+        assert_eq!(*decoded(b"\x02\x01").value_at_last_read(), KeptValue::TooLarge(None));
+        assert_eq!(
+            *decoded(b"\x02\x03dump").value_at_last_read(),
+            KeptValue::Dumped(Bytes::from_static(b"dump"))
+        );
         assert!(Expired::<u64>::decode(Bytes::from_static(b"\x02"), Codec::JSON).is_err());
         assert!(Expired::<u64>::decode(Bytes::from_static(b"\x02\x02no"), Codec::JSON).is_err());
     }
@@ -197,9 +200,12 @@ mod tests {
         assert_eq!(typed.value(), Some(&BTreeMap::from([("a".to_owned(), 42), (String::new(), 7)])));
         let raw = Expired::decode(copy.clone(), Codec::RAW).unwrap();
         let pair = |name, value| (Bytes::from_static(name), Bytes::from_static(value));
-        assert_eq!(*raw.captured(), KeptValue::Fields(BTreeMap::from([pair(b"a", b"42"), pair(b"", b"7")])));
+        assert_eq!(
+            *raw.value_at_last_read(),
+            KeptValue::Fields(BTreeMap::from([pair(b"a", b"42"), pair(b"", b"7")]))
+        );
         for cut in 2..copy.len() {
-            // None at all, or the first alone.
+            // Cuts before the first field and after it leave whole fields.
             let is_whole = [2, 13].contains(&cut);
             assert_eq!(Expired::decode(copy.slice(..cut), Codec::RAW).is_ok(), is_whole, "{cut}");
         }
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_handler_can_tell_what_is_known_of_the_end() {
-        for expiry in [Expiry::Heard, Expiry::Ambiguous, Expiry::Recovered, Expiry::Vanished] {
+        for expiry in [Expiry::Announced, Expiry::Ambiguous, Expiry::Recovered, Expiry::Vanished] {
             assert_eq!(Expiry::of(expiry.flags()), expiry);
         }
         assert!(decoded(b"\x03\x00").recovered() && !decoded(b"\x0a\x00").recovered());

@@ -1,14 +1,13 @@
-//! What is asked on the connection of the subscription: canaries and touches.
+//! Calls on the subscribed connection: heartbeat keys, and reads of attached keys.
 //!
-//! *The canary* is proof that events flow, from flag to network. A numbered key of 1 ms whose expired event
-//! comes back on the subscription proves the notification flag, the ACL, the channel and the link. It also
-//! proves the role, as only a primary takes the write and publishes `expired` for it; so no ROLE is asked for.
+//! A *heartbeat key* proves that events arrive. It is numbered, and lives for 1 ms. Its expired event proves the
+//! notification flags, the ACL, the channel and the connection. It also proves the role, without a ROLE command: only
+//! a primary accepts the key and announces its end.
 //!
-//! *Touches* read attached keys on the connection on which their expiry is announced. **An answer is taken at the answer
-//! of a command behind it**, TIME, in the same request. By then all has arrived that was announced before the keys were
-//! read, and what the reading itself has caused. Redis 7.0 announces the latter before the command's own answer; since
-//! Redis 7.2 (its pull request 12326), and in Valkey, it comes after that, and before the next answer.
-//! `tests/attached/order.rs` shows both. So whoever reads the stream up to the answer has read what was announced before.
+//! *Key reads* use the connection on which the keys' expiries are announced. **A read counts once TIME, the last
+//! command of its request, is answered.** The session has then received every event from before the read, and the
+//! events that the read caused. Redis 7.0 announces the latter before the command's own answer. Redis 7.2 (pull
+//! request 12326) and Valkey announce them between this answer and the next. `tests/attached/order.rs` shows both.
 
 use std::time::Duration;
 
@@ -17,42 +16,43 @@ use keylapse_connection::{Pipeline, Value, cmd};
 
 use crate::connection::{Server, Subscription};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::event::{Question, Touch, Touched};
-use crate::policy::Capture;
-use crate::wire::scripts::{CANARY, Script, TOUCH};
+use crate::events::event::{KeyRead, KeyReadKind, KeyReadReply};
+use crate::policy::CopySpec;
+use crate::wire::scripts::{CANARY, READ_KEYS, Script};
 use crate::wire::{
     Reply, call_by_text, glance_commands, read_glanced, read_touches, script_call, touch_steps, touches,
 };
 
-/// How long a canary lives.
+/// The TTL of a heartbeat key.
 const TTL_MS: u64 = 1;
-/// When to read it: in its deadline's own millisecond it is still alive.
+/// The pause before each read. In the millisecond of its deadline, a key still exists.
 const TOUCH_AFTER: Duration = Duration::from_millis(3);
-/// How often to read it before leaving it to the server.
+/// Reads before the server is left to expire the key by itself.
 const TOUCHES: u32 = 5;
 
-const MAKING: &str = "making a canary";
+const MAKING: &str = "creating a heartbeat key";
 const READING: &str = "reading keys";
 
-/// Where keys are read.
-pub(super) enum Reads {
-    /// On the connection of the subscription: answers have their place among what is announced.
+/// The connection on which keys are read.
+pub(super) enum KeyReader {
+    /// The subscribed connection: each answer has a position among the events.
     InStream(Subscription),
-    /// On that for calls, while there is no subscription.
+    /// The connection for calls, while no subscription exists.
     Aside(Server),
 }
 
-/// Makes a canary, unless one is alive: what its name says, behind that of the counter. The answer precedes the canary's
-/// event, which is announced a millisecond later at the earliest.
+/// Creates a heartbeat key, unless the last one still exists. Returns the part of its name after the counter's name.
+/// The answer precedes the key's event by at least a millisecond.
 pub(super) async fn make_canary(counter: String, connection: Subscription) -> Result<String> {
     let (mut call, mut calls) = (script_call(&CANARY, &[&counter]), Pipeline::new());
     calls.add_command(call.arg(TTL_MS).clone());
-    let made = Reads::InStream(connection).run(MAKING, &CANARY, &calls).await.remove(0)?;
+    let made = KeyReader::InStream(connection).run(MAKING, &CANARY, &calls).await.remove(0)?;
     Ok(Reply::new("canary", made)?.maybe_text()?.unwrap_or_default())
 }
 
-/// Reads a canary once it is due, so that the server announces it: before or after the answer, by its version.
-pub(super) async fn release_canary(name: String, connection: Subscription) -> Result<()> {
+/// Reads a heartbeat key after its deadline, which makes the server announce it. The version decides whether the
+/// event precedes the answer.
+pub(super) async fn check_canary(name: String, connection: Subscription) -> Result<()> {
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
         if connection.call(MAKING, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
@@ -62,19 +62,19 @@ pub(super) async fn release_canary(name: String, connection: Subscription) -> Re
     Ok(())
 }
 
-impl Reads {
-    /// Reads the keys. `several`: whether the server is one of several.
-    pub(super) async fn touch(self, asked: Touch, several: bool) -> Touched {
+impl KeyReader {
+    /// Reads the keys. `several` is true for a cluster node, where each call names keys of one slot.
+    pub(super) async fn read_keys(self, asked: KeyRead, several: bool) -> KeyReadReply {
         let answer = match &asked.question {
-            Question::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
-            Question::Read { capture, horizon } => {
+            KeyReadKind::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
+            KeyReadKind::Read { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
                 let read =
-                    async || read_touches(&groups, self.run(READING, &TOUCH, &commands).await, capture);
+                    async || read_touches(&groups, self.run(READING, &READ_KEYS, &commands).await, capture);
                 match read().await {
                     Err(error) if is_of_script(&error) => match self.refused(&asked.keys, capture).await {
                         Some(named) => Err(named),
-                        // The right was granted meanwhile, unless the keys differ in it.
+                        // The right was granted since, or is missing for other keys only.
                         None => read().await,
                     },
                     answer => answer,
@@ -84,10 +84,10 @@ impl Reads {
         asked.answered(answer)
     }
 
-    /// Returns the error that names the first command that the user may not run, if there is one. Redis 7.0 does not name
-    /// the command that it refuses to a script; and no server does where the command is granted for other keys. So each is
+    /// Returns an error that names the first command that the user may not run. Redis 7.0 does not name a command
+    /// that it refuses inside a script. No server does if the user may run it on other keys. So each command is
     /// tried.
-    async fn refused(&self, keys: &[Bytes], capture: &Capture) -> Option<Error> {
+    async fn refused(&self, keys: &[Bytes], capture: &CopySpec) -> Option<Error> {
         let (names, steps) = touch_steps(keys.first()?, capture);
         let is_refused = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Permission)
@@ -97,7 +97,7 @@ impl Reads {
         Some(Error::new(ErrorKind::Permission, message))
     }
 
-    /// Makes calls of a script. Where the server does not have it, the first brings its text, and the server keeps it.
+    /// Calls a script. If the server lacks it, a second request sends its text with the first call.
     async fn run(&self, doing: &str, script: &Script, calls: &Pipeline) -> Vec<Result<Value>> {
         let answers = self.send(doing, calls).await;
         let lacks_it = |answer: &Result<Value>| {
@@ -113,7 +113,7 @@ impl Reads {
         self.send(doing, &again).await
     }
 
-    /// Each command's own answer, or the error of all.
+    /// Returns the answer to each command. A connection error is the answer to all of them.
     async fn send(&self, doing: &str, commands: &Pipeline) -> Vec<Result<Value>> {
         match self {
             Self::InStream(connection) => connection.call_each(doing, commands).await,
@@ -122,7 +122,7 @@ impl Reads {
     }
 }
 
-/// Returns whether a command was refused to a script, and not the script to the user.
+/// Returns whether the server refused a command inside the script, rather than the script.
 fn is_of_script(error: &Error) -> bool {
     error.kind() == ErrorKind::Permission && error.code() == Some("ERR")
 }

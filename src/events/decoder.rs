@@ -1,4 +1,4 @@
-//! From a pushed message to what it means.
+//! Decodes the messages that a server pushes.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,23 +12,23 @@ use crate::events::event::{Change, Event};
 use crate::figures::MAX_DESTINATION;
 use crate::id::Token;
 use crate::limits::MAX_KEY;
-use crate::wire::{Held, Index, PartitionNames, names};
+use crate::wire::{Index, LeaseRef, PartitionNames, names};
 
-/// A message, understood.
+/// A decoded message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// The canary of this number, and that of the one before; whose they are, the tag says.
+    /// A heartbeat with its number and the previous one. The hash tag names the slot of its counter.
     #[allow(missing_docs)] // stated above
     Canary { tag: u32, number: u64, before: u64 },
-    /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
+    /// The `set` event of a heartbeat key, which needs the flags `K` and `$`.
     Writes,
-    /// And of its `expire`: flags `K` and `g`.
+    /// The `expire` event of a heartbeat key, which needs the flags `K` and `g`.
     Expires,
-    /// So many messages found no room in the queue.
+    /// The number of messages that the full queue has dropped.
     Dropped(u64),
-    /// Something for the listener.
+    /// An event for the listener.
     Event(Event),
-    /// The wake-ups of this partition are heard elsewhere from now on.
+    /// The slot of this partition has moved, and its wake-ups with it.
     Moved(usize),
     /// The server has emptied its data set, to load another or for good.
     Reloaded,
@@ -64,25 +64,26 @@ impl Item for Decoded {
     }
 }
 
-/// What to listen for.
+/// The channels of a subscription, and the decoder of their messages.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// The channel of expired keys.
     pub(super) expired: String,
-    /// What the names of all canaries begin with.
+    /// The prefix of all heartbeat keys.
     canary: String,
     /// The wake-up channels, in the order of the partitions.
     pub(super) wake: Vec<String>,
-    /// The partition of each.
+    /// The index of the partition of each wake-up channel.
     partitions: HashMap<String, usize>,
-    /// What the channels of keys begin with.
+    /// The prefix of keyspace channels.
     keyspace: String,
-    /// Patterns of the channels of attached topics' keys, and of canaries; none without such topics.
+    /// Patterns of the keyspace channels of attached topics, and then of heartbeat keys. Empty without attached
+    /// topics.
     pub(super) patterns: Vec<String>,
 }
 
 impl Decoder {
-    /// `several`: whether it is one of several servers, each of which has canaries of its own.
+    /// Creates a decoder. `several` is true for a cluster, in which each server has its own heartbeat keys.
     pub fn new(
         namespace: &str,
         db: i64,
@@ -105,18 +106,17 @@ impl Decoder {
         }
     }
 
-    /// What a pushed message means; `None` for what is of no interest or not
-    /// of our making: anybody may publish.
-    pub fn hear(&self, mut push: PushInfo) -> Option<Decoded> {
+    /// Decodes a pushed message. Returns `None` for an irrelevant or invalid message, as any client may publish.
+    pub fn decode_push(&self, mut push: PushInfo) -> Option<Decoded> {
         use Value::BulkString as Text;
         match (push.kind, &mut push.data[..]) {
             (PushKind::Disconnection, _) => Some(Decoded::Disconnected),
             (PushKind::Message | PushKind::SMessage, [Text(channel), Text(payload)]) => {
                 self.message(channel, mem::take(payload).into())
             }
-            // No key is tracked, so it is about all of them.
+            // No key is tracked, so the message is about the whole data set.
             (PushKind::Invalidate, [Value::Nil]) => Some(Decoded::Reloaded),
-            // The server has ended the subscription by itself: the slot has moved.
+            // The server ended the subscription without a request, as the slot has moved.
             (PushKind::SUnsubscribe, [Text(channel), ..]) => self.partition(channel).map(Decoded::Moved),
             (PushKind::PMessage, [_, Text(channel), Text(event)]) => {
                 channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
@@ -135,15 +135,15 @@ impl Decoder {
             return Some(match self.canary_number(&payload) {
                 Some((tag, number, before)) => Decoded::Canary { tag, number, before },
                 None if payload.len() <= MAX_KEY => Decoded::Event(Event::Expired(payload)),
-                // No key of ours, and too long to be kept in a queue.
+                // A longer key belongs to no topic, and would fill the queue.
                 None => Decoded::Event(Event::Expired(Bytes::new())),
             });
         }
         signal(self.partition(channel)?, &payload).map(Decoded::Event)
     }
 
-    /// A change of a key. What neither gives it another deadline nor takes it away is of no interest,
-    /// nor is `expired`, which is heard on a channel of its own; and what is evicted was not deleted.
+    /// Decodes a change of a key. Only events that change the deadline or remove the key matter. `expired` has its
+    /// own channel, and `evicted` does not count as a deletion.
     fn changed(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
         if self.canary_number(&key).is_some() {
             return match event {
@@ -170,26 +170,27 @@ impl Decoder {
     }
 }
 
-/// A canary's number and that of the one before, by its name.
+/// Returns the number in the name of a heartbeat key, and the previous number.
 pub(super) fn numbers_of(name: &str) -> Option<(u64, u64)> {
     let (number, before) = name.split_once(':')?;
     Some((number.parse().ok()?, before.parse().ok()?))
 }
 
-/// `w`, `q` or `l` and a time in ms; `f`, a token and a key; or `o` and a destination.
+/// Decodes a message of a wake-up channel: `w`, `q` or `l` and a time in ms; `f`, a token and a key; or `o` and a
+/// destination.
 fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
     let ms = || std::str::from_utf8(&payload[1..]).ok()?.parse().ok();
     match payload.first()? {
         b'w' => Some(Event::Wake { partition, index: Index::Due, at: ms()? }),
         b'q' => Some(Event::Wake { partition, index: Index::Quarantine, at: ms()? }),
-        b'l' => Some(Event::Left { partition, at: ms()? }),
+        b'l' => Some(Event::Unclaimed { partition, at: ms()? }),
         b'o' if payload.len() <= 1 + MAX_DESTINATION => {
             let destination = std::str::from_utf8(&payload[1..]).ok()?.to_owned();
             Some(Event::TryNow { partition, destination })
         }
         b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
             let token = Token::from_bytes(&payload[1..9])?;
-            Some(Event::Fence { partition, held: Held { key: payload.slice(9..), token } })
+            Some(Event::Fence { partition, held: LeaseRef { key: payload.slice(9..), token } })
         }
         _ => None,
     }
@@ -216,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart() {
+    fn each_kind_of_message_is_decoded() {
         let decoder = decoder();
-        let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
+        let expired = |key: &[u8]| decoder.decode_push(message("__keyevent@0__:expired", key));
         for (canary, tag) in [(&b"keylapse:{canary/0}:17:16"[..], 0), (b"keylapse:{canary/4711}:17:16", 4711)]
         {
             assert_eq!(
@@ -230,23 +231,23 @@ mod tests {
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
         for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {
             assert_eq!(
-                decoder.hear(message("keylapse:{a/1}:wake", said)),
+                decoder.decode_push(message("keylapse:{a/1}:wake", said)),
                 Some(Decoded::Event(Event::Wake { partition: 1, index, at: 1_700_000_000_000 }))
             );
         }
         assert_eq!(
-            decoder.hear(message("keylapse:{a/1}:wake", b"l1700000000000")),
-            Some(Decoded::Event(Event::Left { partition: 1, at: 1_700_000_000_000 }))
+            decoder.decode_push(message("keylapse:{a/1}:wake", b"l1700000000000")),
+            Some(Decoded::Event(Event::Unclaimed { partition: 1, at: 1_700_000_000_000 }))
         );
         assert_eq!(
-            decoder.hear(message("keylapse:{a/0}:wake", b"oshop.example:443")),
+            decoder.decode_push(message("keylapse:{a/0}:wake", b"oshop.example:443")),
             Some(Decoded::Event(Event::TryNow { partition: 0, destination: "shop.example:443".to_owned() }))
         );
         assert_eq!(
-            decoder.hear(message("keylapse:{a/0}:wake", b"f12345678some:key")),
+            decoder.decode_push(message("keylapse:{a/0}:wake", b"f12345678some:key")),
             Some(Decoded::Event(Event::Fence {
                 partition: 0,
-                held: Held { key: Bytes::from_static(b"some:key"), token: Token(*b"12345678") },
+                held: LeaseRef { key: Bytes::from_static(b"some:key"), token: Token(*b"12345678") },
             }))
         );
     }
@@ -261,11 +262,11 @@ mod tests {
 
     fn of_key(channel: &str, event: &str) -> Option<Decoded> {
         let data = ["pattern", channel, event].map(|text| Value::BulkString(text.into())).to_vec();
-        decoder().hear(PushInfo { kind: PushKind::PMessage, data })
+        decoder().decode_push(PushInfo { kind: PushKind::PMessage, data })
     }
 
     #[test]
-    fn changes_of_attached_keys_are_told_apart_and_those_of_canaries_prove_the_flags() {
+    fn changes_of_attached_keys_are_decoded_and_those_of_heartbeat_keys_prove_the_flags() {
         assert_eq!(
             decoder().patterns,
             ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]
@@ -298,23 +299,23 @@ mod tests {
             ("keylapse:{a/0}:wake", b"w99999999999999999999999"),
             ("keylapse:{a/0}:wake", b"fshort"),
             ("keylapse:{a/0}:wake", b"x"),
-            // What those hear who look on.
+            // An entry of the live tail, which listeners ignore.
             (
                 "keylapse:{a/0}:wake",
                 b"t\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\0B\0\0\0\x01ident001\0\0\x01\x8b\xcf\xe5\x68\0\0\x01a",
             ),
         ] {
-            assert_eq!(decoder.hear(message(channel, payload)), None, "{channel} {payload:?}");
+            assert_eq!(decoder.decode_push(message(channel, payload)), None, "{channel} {payload:?}");
         }
     }
 
-    /// Nothing is split at a colon: a channel is compared whole, and what it carries is a key.
+    /// No name is split at a colon: the whole channel is compared, and the whole payload is the key.
     #[test]
     fn a_key_named_like_a_channel_is_a_key_and_a_channel_named_nearly_so_is_none() {
         let decoder = decoder();
         for key in ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "a:b:c", ":"] {
             let expired = Decoded::Event(Event::Expired(Bytes::from_static(key.as_bytes())));
-            assert_eq!(decoder.hear(message("__keyevent@0__:expired", key.as_bytes())), Some(expired));
+            assert_eq!(decoder.decode_push(message("__keyevent@0__:expired", key.as_bytes())), Some(expired));
         }
         for channel in [
             "__keyevent@00__:expired",
@@ -324,7 +325,7 @@ mod tests {
             "__keyspace@0__:expired",
             "x:__keyevent@0__:expired",
         ] {
-            assert_eq!(decoder.hear(message(channel, b"expired")), None, "{channel}");
+            assert_eq!(decoder.decode_push(message(channel, b"expired")), None, "{channel}");
         }
     }
 
@@ -332,16 +333,16 @@ mod tests {
     fn no_message_fills_the_queue_with_more_than_a_key_of_ours() {
         let long = vec![b'a'; MAX_KEY + 1];
         let nameless = Decoded::Event(Event::Expired(Bytes::new()));
-        assert_eq!(decoder().hear(message("__keyevent@0__:expired", &long)), Some(nameless));
+        assert_eq!(decoder().decode_push(message("__keyevent@0__:expired", &long)), Some(nameless));
         let fence = [b"f12345678", &long[..]].concat();
-        assert_eq!(decoder().hear(message("keylapse:{a/0}:wake", &fence)), None);
+        assert_eq!(decoder().decode_push(message("keylapse:{a/0}:wake", &fence)), None);
     }
 
     proptest! {
         #[test]
         fn no_message_makes_the_decoder_panic(channel in 0usize..3, payload: Vec<u8>) {
             let channel = ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "x"][channel];
-            decoder().hear(message(channel, &payload));
+            decoder().decode_push(message(channel, &payload));
         }
     }
 }

@@ -1,8 +1,7 @@
-//! What is heard of a server: events, which have a place in its stream, and hints, which have none.
+//! Events of a server, which have a position in its stream, and prompts to read keys, which have none.
 //!
-//! That a key was written is a hint to read it, and nothing else: where the hint stands in the stream says nothing,
-//! as the reading has a place of its own. So hints do not queue among events. `Prompts` keeps them until the keys are
-//! read, each key once, however often it is written, and at most so many bytes of them.
+//! A write of a key only prompts a read of the key, and the read has its own position. So prompts do not wait in the
+//! queue of events. `Prompts` keeps each key once until it is read, in bounded memory.
 
 use std::collections::HashMap;
 use std::mem;
@@ -15,120 +14,121 @@ use crate::backlog::ByteBounded;
 use crate::error::{ErrorKind, Result};
 use crate::lock::lock;
 use crate::log::debug;
-use crate::policy::Capture;
+use crate::policy::CopySpec;
 use crate::time::ServerTime;
-use crate::wire::{Found, Held, Index, NodeId};
+use crate::wire::{Index, KeySnapshot, LeaseRef, NodeId};
 
-/// Something heard. It is only a reason to look, never a command: anybody may publish.
+/// An event of a server. It only prompts a check, since any client may publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The head of an index may have moved to this ms.
+    /// The earliest entry of an index may have changed.
     Wake {
-        /// The place of the partition in the list that the stream was opened for.
+        /// The index of the partition in the list that the stream was opened for.
         partition: usize,
-        /// Which of its indexes.
+        /// The index that has changed.
         index: Index,
-        /// The new head.
+        /// The new earliest deadline, in ms.
         at: u64,
     },
-    /// An operator asks for a call to a destination that is held back.
+    /// An operator requests a call to a destination that is held back.
     TryNow {
-        /// The place of the partition in the list that the stream was opened for.
+        /// The index of the partition in the list that the stream was opened for.
         partition: usize,
-        /// Which.
+        /// The destination.
         destination: String,
     },
-    /// What is due from this ms on is left to others: it is more than a listener can run, or the one that led has
-    /// ended.
-    Left {
-        /// The place of the partition in the list that the stream was opened for.
+    /// The leading listener leaves due timers to others: it is at capacity, or it has stopped.
+    Unclaimed {
+        /// The index of the partition in the list that the stream was opened for.
         partition: usize,
-        /// The earliest deadline of it; 0: of everything.
+        /// The earliest deadline that is left, in ms. With 0, all timers are left.
         at: u64,
     },
-    /// A cancel has fenced this claim of this key.
+    /// A cancel has revoked a claim.
     Fence {
-        /// The place of the partition in the list that the stream was opened for.
+        /// The index of the partition in the list that the stream was opened for.
         partition: usize,
-        /// What was fenced.
-        held: Held,
+        /// The revoked claim.
+        held: LeaseRef,
     },
-    /// The server says that this key has expired.
+    /// The server announced that this key has expired.
     Expired(Bytes),
-    /// Something may have been missed.
+    /// Events may have been missed.
     Gap(Gap),
-    /// Events flow again, as far as a canary can tell.
+    /// A heartbeat proved that events arrive again.
     Anchored,
-    /// The server is this one from here on, where one may take another's place.
+    /// The server behind the stream, under Sentinel. Later events are from this server.
     Server {
-        /// What it is called.
+        /// The server's run ID, or a name made of its address.
         node: NodeId,
-        /// Where it is.
+        /// The server's address.
         at: String,
     },
-    /// A canary, where touches are answered in the stream.
+    /// A heartbeat, on a stream that carries the replies to key reads.
     Canary(Canary),
-    /// A canary was heard that cannot be the server's next, and is not believed.
+    /// A heartbeat was rejected, as its number cannot be the server's next.
     Refused,
-    /// A canary of this number that is not believed. All hear it, so what was heard in a gap has a name by it.
-    Hearsay(u64),
-    /// What these partitions' wake-ups would have said until now may have been missed: they were held elsewhere.
+    /// An unverified heartbeat with this number. All listeners receive it, so its number can identify expiries from a
+    /// gap.
+    CanaryUnverified(u64),
+    /// Wake-ups of these partitions arrive from now on. Earlier ones may have been missed, as another server held the
+    /// partitions.
     Joined(Vec<usize>),
-    /// A partition is held elsewhere from now on.
+    /// Another server holds a partition now.
     Moved,
-    /// From here on, events are missing; so many, as far as they were counted.
+    /// Events are missing from here on. The number counts those that the full queue dropped.
     Lost(u64),
     /// A key of an attached topic has changed.
     Changed(Bytes, Change),
-    /// A touch was answered, or will not be.
-    Touched(Touched),
-    /// Changes of attached topics' keys were subscribed to: for each topic, in the order of their prefixes, why that is
-    /// refused, if it is.
+    /// The reply to a key read, or the notice that none will arrive.
+    Touched(KeyReadReply),
+    /// The subscriptions to changes of attached keys were answered. Each topic, in the order of the prefixes, has the
+    /// error if its subscription was refused.
     Subscribed(Vec<Option<String>>),
 }
 
-/// A canary, heard.
+/// A heartbeat: the expired event of a heartbeat key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canary {
-    /// Its number.
+    /// The number in its name.
     pub number: u64,
-    /// The number of the one before.
+    /// The number of the previous heartbeat key.
     pub before: u64,
-    /// Whether its `set` was heard on its keyspace channel.
+    /// True if the `set` event of the key arrived on its keyspace channel.
     pub writes: bool,
-    /// Whether its `expire` was.
+    /// True if the `expire` event of the key arrived on its keyspace channel.
     pub expires: bool,
 }
 
-/// What a keyspace channel says of a key.
+/// A change of a key, from its keyspace channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Its deadline may be another.
+    /// The key was written, so its deadline may have changed.
     Written,
-    /// It was deleted or renamed.
+    /// The key was deleted or renamed.
     Gone,
 }
 
-/// Why something may have been missed.
+/// Why events may have been missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Gap {
-    /// The connection is not there, or not there yet.
+    /// The connection is lost, or was not opened yet.
     Disconnected,
-    /// Nobody heard the canary: flags cleared, a demoted master, a dead link.
+    /// No heartbeat arrived. The flags may be off, the primary demoted or the connection dead.
     Silent,
     /// The queue was full, and events were dropped.
     Overflow,
-    /// Wake-ups cannot be heard here: new heads are found by sweeps.
+    /// Wake-ups cannot be subscribed to, so sweeps find new timers.
     NoWakeUps,
-    /// No subscription can be had: the server refuses it, or cannot be reached.
+    /// The subscription failed: the server refuses it, or cannot be reached.
     NoSubscription,
-    /// The server has emptied or loaded its data set. It announces nothing of the keys that it drops then.
+    /// The server has emptied or loaded its data set. It does not announce the keys that it drops then.
     Reloaded,
 }
 
 impl Gap {
-    /// A word for metrics and reports.
+    /// The name in metrics and reports.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Disconnected => "disconnected",
@@ -141,120 +141,124 @@ impl Gap {
     }
 }
 
-/// Keys to be read on the connection of the subscription.
+/// A request to read keys on the subscribed connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touch {
-    /// The asker's number for it.
+pub struct KeyRead {
+    /// The caller's ID of the request.
     pub id: u64,
-    /// Which.
+    /// The keys, in the order of the reply.
     pub keys: Vec<Bytes>,
-    /// What is asked of them.
-    pub question: Question,
+    /// The data to read.
+    pub question: KeyReadKind,
 }
 
-/// What is asked of keys.
+/// The data that a key read returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Their deadlines alone, one by one: each was so at some time before the answer's.
+pub enum KeyReadKind {
+    /// Deadlines only. Each was read at its own time, before the time in the reply.
     Glance,
-    /// Deadlines and values, all of one moment.
+    /// Deadlines and values. In a cluster, all keys of one slot are read at the same time, elsewhere all keys.
     Read {
-        /// What of their values is wanted.
-        capture: Capture,
-        /// Whose values are: of the keys whose deadline is at most this, in ms; none: of all.
+        /// The parts of values to copy.
+        capture: CopySpec,
+        /// Copies only values of keys whose deadline is at most this, in ms. `None` copies all values.
         horizon: Option<u64>,
     },
 }
 
-impl Touch {
-    /// What came of it.
-    pub(super) fn answered(self, answer: Result<Answer>) -> Touched {
+impl KeyRead {
+    /// Turns an answer into the reply. A permission error goes into `refused`.
+    pub(super) fn answered(self, answer: Result<FoundKeys>) -> KeyReadReply {
         let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
         let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
         let refused = refused.map(ToString::to_string);
-        Touched { id: self.id, answer: answer.ok(), refused }
+        KeyReadReply { id: self.id, answer: answer.ok(), refused }
     }
 }
 
-/// The answer to a touch, in the stream behind everything that was published before it.
+/// The reply to a key read. It follows everything that the server published before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touched {
-    /// The asker's number.
+pub struct KeyReadReply {
+    /// The caller's ID of the request.
     pub id: u64,
-    /// In the order in which the keys were asked for; none where there was no answer.
-    pub answer: Option<Answer>,
-    /// Why the server refuses, where a right is missing.
+    /// The state of each key, in the order of the request. `None` if the read failed.
+    pub answer: Option<FoundKeys>,
+    /// The server's error, if the user lacks a right.
     pub refused: Option<String>,
 }
 
-/// The server's time, and what was found of each key.
-pub type Answer = (ServerTime, Vec<Found>);
+/// The server's time, and the state of each key.
+pub type FoundKeys = (ServerTime, Vec<KeySnapshot>);
 
-impl Touched {
-    /// There is no answer.
+impl KeyReadReply {
+    /// The reply to a read that found no connection.
     pub(super) fn none(id: u64) -> Self {
         Self { id, answer: None, refused: None }
     }
 
-    /// How many bytes the copies of values are.
+    /// The size of the reply in bytes, with the copies of values.
     pub(crate) fn size(&self) -> usize {
-        self.answer.iter().flat_map(|(_, found)| found).map(|one| size_of::<Found>() + one.copy.len()).sum()
+        self.answer
+            .iter()
+            .flat_map(|(_, found)| found)
+            .map(|one| size_of::<KeySnapshot>() + one.copy.len())
+            .sum()
     }
 }
 
-/// What waits takes so many bytes at most: with short names, 140,000 keys.
+/// The limit of all waiting prompts, in bytes: 140,000 keys with short names.
 const BYTES: usize = 16 << 20;
-/// About what a key costs beside its own bytes.
-const EACH: usize = 96;
+/// The approximate memory of a prompt without the bytes of its key.
+const PROMPT_OVERHEAD: usize = 96;
 
 /// Why a key is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Prompt {
-    /// It was heard to change.
+pub(crate) enum PromptReason {
+    /// The server announced a change of the key.
     Changed,
-    /// Somebody has to know more of it, its value above all.
+    /// A reader needs its state, above all its value.
     Wanted,
 }
 
-/// The keys that wait, and those who wait for them.
+/// The keys to read, and the wake-up of the role that reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Prompts {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PromptQueue>,
     news: Notify,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    keys: ByteBounded<HashMap<Bytes, Prompt>>,
+struct PromptQueue {
+    keys: ByteBounded<HashMap<Bytes, PromptReason>>,
     dropped: usize,
 }
 
-impl Default for Waiting {
+impl Default for PromptQueue {
     fn default() -> Self {
-        Self { keys: ByteBounded::new(BYTES, EACH), dropped: 0 }
+        Self { keys: ByteBounded::new(BYTES, PROMPT_OVERHEAD), dropped: 0 }
     }
 }
 
-/// What has waited.
+/// The keys that have waited.
 #[derive(Debug)]
 pub(crate) struct Prompted {
-    pub(crate) keys: HashMap<Bytes, Prompt>,
-    /// How many found no room.
+    pub(crate) keys: HashMap<Bytes, PromptReason>,
+    /// The number of keys that found no room.
     pub(crate) dropped: usize,
 }
 
 impl Prompts {
-    /// A key was heard to be written. Never waits.
-    pub(crate) fn hear(&self, key: Bytes) {
-        self.add(key, Prompt::Changed);
+    /// Adds a key that was written. Never waits.
+    pub(crate) fn add_changed(&self, key: Bytes) {
+        self.add(key, PromptReason::Changed);
     }
 
-    /// Has a key read. One that waits already is read once.
-    pub(crate) fn add(&self, key: Bytes, why: Prompt) {
+    /// Adds a key, which is read once however often it is added. `Wanted` replaces `Changed`.
+    pub(crate) fn add(&self, key: Bytes, why: PromptReason) {
         let mut waiting = lock(&self.waiting);
         let first = waiting.keys.is_empty();
         if let Some(there) = waiting.keys.get_mut(&key) {
-            if why == Prompt::Wanted {
+            if why == PromptReason::Wanted {
                 *there = why;
             }
         } else if waiting.keys.take_room(&key) {
@@ -268,18 +272,18 @@ impl Prompts {
         }
     }
 
-    /// So many others found no room, where they had to wait.
+    /// Counts keys that another queue had no room for.
     pub(crate) fn leave_out(&self, count: usize) {
         lock(&self.waiting).dropped += count;
         self.news.notify_one();
     }
 
-    /// Waits until there are any.
+    /// Waits for new keys, or for keys that found no room.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// All that wait.
+    /// Takes all waiting keys.
     pub(crate) fn take(&self) -> Prompted {
         let mut waiting = lock(&self.waiting);
         Prompted { keys: waiting.keys.take_all(), dropped: mem::take(&mut waiting.dropped) }
@@ -293,13 +297,13 @@ mod tests {
     #[test]
     fn a_key_that_is_written_over_and_over_waits_once_and_what_is_wanted_stays_so() {
         let prompts = Prompts::default();
-        for why in [Prompt::Changed, Prompt::Wanted, Prompt::Changed] {
+        for why in [PromptReason::Changed, PromptReason::Wanted, PromptReason::Changed] {
             prompts.add("a".into(), why);
         }
-        prompts.hear("b".into());
-        prompts.hear("b".into());
+        prompts.add_changed("b".into());
+        prompts.add_changed("b".into());
         let Prompted { keys, dropped } = prompts.take();
-        assert_eq!(keys, [("a".into(), Prompt::Wanted), ("b".into(), Prompt::Changed)].into());
+        assert_eq!(keys, [("a".into(), PromptReason::Wanted), ("b".into(), PromptReason::Changed)].into());
         assert_eq!((dropped, prompts.take().keys.len()), (0, 0));
     }
 
@@ -307,26 +311,26 @@ mod tests {
     fn prompts_take_bounded_bytes_and_what_is_dropped_is_counted() {
         let prompts = Prompts::default();
         let key = |number: u32| Bytes::from(format!("{number:04000}"));
-        let fitting = u32::try_from(BYTES / (4000 + EACH)).expect("few");
-        (0..fitting + 3).for_each(|number| prompts.hear(key(number)));
-        prompts.hear(key(0));
+        let fitting = u32::try_from(BYTES / (4000 + PROMPT_OVERHEAD)).expect("few");
+        (0..fitting + 3).for_each(|number| prompts.add_changed(key(number)));
+        prompts.add_changed(key(0));
         let Prompted { keys, dropped } = prompts.take();
         assert_eq!((keys.len(), dropped), (fitting as usize, 3), "one that waits already is not dropped");
-        prompts.hear(key(1));
+        prompts.add_changed(key(1));
         prompts.leave_out(2);
         let Prompted { keys, dropped } = prompts.take();
         assert_eq!((keys.len(), dropped), (1, 2), "there is room again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_hears_of_the_first_key() {
+    async fn the_first_key_wakes_the_waiting_task() {
         let prompts = Prompts::default();
-        prompts.hear("a".into());
+        prompts.add_changed("a".into());
         prompts.news().await;
         prompts.take();
         let soon = std::time::Duration::from_secs(1);
         assert!(tokio::time::timeout(soon, prompts.news()).await.is_err(), "there is no news");
-        prompts.hear("b".into());
+        prompts.add_changed("b".into());
         prompts.news().await;
         prompts.take();
         prompts.leave_out(1);

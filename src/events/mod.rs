@@ -1,7 +1,8 @@
-//! The subscription: hears wake-ups, fences and expired keys.
+//! The subscription, which receives wake-ups, fences and expired keys.
 //!
-//! A [`Supervisor`] keeps one [`Session`](session::Session) open to one node, for ever. `redis`' own ConnectionManager is
-//! not fit for this: it hides gaps, discards errors of its resubscription and gives up after six tries.
+//! A [`Supervisor`] keeps one [`Session`](session::Session) to one server open, and replaces it when it ends. The
+//! ConnectionManager of `redis` does not suffice: it hides gaps, discards errors of its resubscription and gives up
+//! after six tries.
 
 mod calls;
 pub(crate) mod decoder;
@@ -11,8 +12,10 @@ mod session;
 pub(crate) mod tail;
 
 pub use self::decoder::{Decoded, Decoder};
-pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Prompt, Prompts, Question, Touch, Touched};
-pub use self::tail::{Earshot, Voice};
+pub(crate) use self::event::{
+    Canary, Change, Event, FoundKeys, Gap, KeyRead, KeyReadKind, KeyReadReply, PromptReason, Prompts,
+};
+pub use self::tail::{ExpirySubscription, SubscribedConnection};
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -26,120 +29,117 @@ use tokio::time::Instant;
 
 use crate::connection::{Address, Server};
 use crate::error::Error;
-use crate::events::calls::Reads;
-use crate::events::session::{Ended, Session};
+use crate::events::calls::KeyReader;
+use crate::events::session::{Session, SessionEnd};
 use crate::log::{LogThrottle, info, warn};
-use crate::rounds::Rounds;
+use crate::rounds::PollTimer;
 use crate::wire::NodeId;
 
-/// Events that may wait for the listener. Beyond, the session waits.
+/// Events that may wait for the listener. The session waits when the queue is full.
 const QUEUE: usize = 4096;
-/// Touches that may wait for the connection; and so many that are on their way there.
+/// Key reads that may wait for the connection, and key reads that may be in flight.
 const TOUCHES: usize = 1024;
-/// Waits between tries to connect, before jitter.
+/// Pauses between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The same where requests are saved: a try takes several.
+/// The longest pause with `save_requests`, as a try takes several requests.
 const FEW_LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A session that held this long was a good one, even if no event ever flowed or it broke with an
-/// error: the waits start over.
-const GOOD: Duration = Duration::from_secs(10);
-/// So many tries in a row without a connection, though calls are answered, are worth a line in the log.
-const IN_VAIN: usize = 3;
-/// A session in which no canary is heard, though all are made, ends after so many, and after twice as many each time.
-const SILENT: usize = 4;
+/// A session that lasted this long resets the pauses, even if it received no event or ended with an error.
+const STABLE_SESSION_AFTER: Duration = Duration::from_secs(10);
+/// Failed connections in a row that are logged, although calls are answered.
+const LOG_AFTER_FAILURES: usize = 3;
+/// A session ends after this many heartbeats that were created and not received. Each further silent session doubles
+/// the number, up to `LONGEST_SILENT`.
+const MIN_SILENT_CANARIES: usize = 4;
 const LONGEST_SILENT: usize = 60;
 
-/// A stream of events in which touches are answered.
+/// A stream of events that also carries the replies to key reads.
 #[derive(Debug)]
 pub(crate) struct EventStream {
-    /// What is heard.
     pub(crate) events: mpsc::Receiver<Event>,
-    /// Where touches are asked for; those that find no connection are answered with nothing.
-    pub(crate) touches: mpsc::Sender<Touch>,
+    /// Takes key reads. A read that finds no connection gets a reply without keys.
+    pub(crate) touches: mpsc::Sender<KeyRead>,
 }
 
-/// What is listened to.
+/// A server to subscribe to, and the events that are wanted.
 #[derive(Clone)]
-pub(crate) struct Source {
-    /// The server, as calls are made there.
+pub(crate) struct SubscriptionSource {
     pub(crate) server: Server,
-    /// Whether its keys may be another's at another time.
-    pub(crate) among: Among,
-    /// Whether it may give slots away.
+    /// How other servers can take over its keys.
+    pub(crate) among: Deployment,
+    /// True for a cluster node, whose slots can move.
     pub(crate) slots_move: bool,
-    /// What of its events is understood.
     pub(crate) decoder: Decoder,
-    /// What it has of the work.
-    pub(crate) share: watch::Receiver<Share>,
-    /// Where keys are gathered that were heard to be written.
+    /// The partitions and the heartbeat counter that it has now.
+    pub(crate) share: watch::Receiver<NodeAssignment>,
+    /// Collects the keys that the server announced as written.
     pub(crate) prompts: Arc<Prompts>,
-    pub(crate) rounds: Rounds,
+    pub(crate) rounds: PollTimer,
 }
 
-impl Source {
-    /// The stream of its events, and what has to run for it. It lives until the receiver is dropped, and reconnects by
-    /// itself.
+impl SubscriptionSource {
+    /// Returns the stream of events and the future that fills it. The future reconnects by itself, and ends when the
+    /// receiver is dropped.
     pub(crate) fn open(self) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
         let (events, receiver) = mpsc::channel(QUEUE);
         let (touches, asked) = mpsc::channel(TOUCHES);
         (EventStream { events: receiver, touches }, Supervisor::new(self, events).run(asked))
     }
 
-    /// Whether it is one of several that have keys at the same time.
+    /// Returns whether other servers have keys at the same time.
     fn is_of_several(&self) -> bool {
-        matches!(self.among, Among::Nodes(_))
+        matches!(self.among, Deployment::Nodes(_))
     }
 
-    /// Whether another may take its place.
+    /// Returns whether another server may replace it.
     fn may_be_replaced(&self) -> bool {
-        self.among != Among::Alone
+        self.among != Deployment::Alone
     }
 }
 
-/// The servers among which a server is.
+/// The role of a server among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Among {
-    /// There are no others; or nobody asks for positions in its stream.
+pub(crate) enum Deployment {
+    /// The only server, or one whose stream needs no positions.
     Alone,
-    /// Nodes of a cluster, of which it has this name.
+    /// A cluster node with this name.
     Nodes(NodeId),
-    /// Those of which sentinels name one at a time.
+    /// The primary that Sentinel names, until another one replaces it.
     Successors,
 }
 
-/// The partitions that a server holds, and the canaries that are made there. It changes while slots of a cluster move.
+/// The partitions and the heartbeat counter of a server. Both change while slots of a cluster move.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// Their places in the list that the stream was opened for, in order.
+pub(crate) struct NodeAssignment {
+    /// Indices into the partitions that the stream was opened for, in ascending order.
     pub(crate) partitions: Vec<usize>,
-    /// The counter of canaries; none on a server without slots, which would not take it.
+    /// The name of the heartbeat counter. `None` on a server without slots, which would refuse the key.
     pub(crate) canaries: Option<String>,
 }
 
-impl Share {
-    /// Whether canaries of this tag are made there.
+impl NodeAssignment {
+    /// Returns whether heartbeat keys with this hash tag belong to the server.
     fn has_canaries_of(&self, tag: u32) -> bool {
         self.canaries.as_deref().is_some_and(|name| name.ends_with(&format!("{{canary/{tag}}}")))
     }
 }
 
-/// Keeps a subscription to one node: a session ends for any reason, a gap is reported, and after a capped and jittered
-/// wait there is another one.
+/// Keeps a subscription to one server. When a session ends, it reports a gap, and opens the next session after a
+/// capped and jittered pause.
 struct Supervisor {
-    source: Source,
+    source: SubscriptionSource,
     events: mpsc::Sender<Event>,
-    /// Sessions in a row that have ended since nothing was announced.
+    /// Sessions in a row that ended because no heartbeat was received.
     silent: AtomicU32,
 }
 
 impl Supervisor {
-    fn new(source: Source, events: mpsc::Sender<Event>) -> Self {
+    fn new(source: SubscriptionSource, events: mpsc::Sender<Event>) -> Self {
         Self { source, events, silent: AtomicU32::new(0) }
     }
 
-    /// Until nobody listens any more.
-    async fn run(self, touches: mpsc::Receiver<Touch>) {
+    /// Runs until the receiver of events is dropped.
+    async fn run(self, touches: mpsc::Receiver<KeyRead>) {
         tokio::select! {
             biased;
             () = self.events.closed() => {}
@@ -147,23 +147,23 @@ impl Supervisor {
         }
     }
 
-    async fn keep_open(&self, mut touches: mpsc::Receiver<Touch>) {
+    async fn keep_open(&self, mut touches: mpsc::Receiver<KeyRead>) {
         let (mut wait, mut throttle, mut in_vain) = (FIRST_WAIT, LogThrottle::default(), 0);
         loop {
             let began = Instant::now();
             let (gap, ended) = self.session(&mut touches).await;
-            if matches!(ended, Ok(Ended::Anchored)) || began.elapsed() >= GOOD {
+            if matches!(ended, Ok(SessionEnd::Anchored)) || began.elapsed() >= STABLE_SESSION_AFTER {
                 (wait, throttle, in_vain) = (FIRST_WAIT, LogThrottle::default(), 0);
             }
             in_vain += usize::from(ended.is_err());
             match ended {
-                Ok(Ended::Anchored) => info!(server = %self.server(), "subscription lost; reconnecting"),
-                Ok(Ended::Silent) => _ = self.silent.fetch_add(1, Ordering::Relaxed),
+                Ok(SessionEnd::Anchored) => info!(server = %self.server(), "subscription lost; reconnecting"),
+                Ok(SessionEnd::Silent) => _ = self.silent.fetch_add(1, Ordering::Relaxed),
                 Err(error) if self.is_news(&error, in_vain) && throttle.is_new(&error) => warn!(
                     server = %self.server(), %error,
                     "no subscription; sweeping every second until it is back"
                 ),
-                Ok(Ended::Never) | Err(_) => {}
+                Ok(SessionEnd::Never) | Err(_) => {}
             }
             self.pass(Event::Gap(gap)).await;
             let pause = tokio::time::sleep(self.source.rounds.about(wait, 0.5));
@@ -172,33 +172,34 @@ impl Supervisor {
         }
     }
 
-    /// Whether it is the subscription's own trouble. Where the server is lost, calls find that out as soon,
-    /// and it is said already.
+    /// Returns whether an error is worth a log line. Calls already log a lost server, so a connection error counts
+    /// only while calls are answered.
     fn is_news(&self, error: &Error, in_vain: usize) -> bool {
-        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.source.server.outage().is_lost()
+        !error.is_connection_error()
+            || in_vain >= LOG_AFTER_FAILURES && !self.source.server.outage().is_lost()
     }
 
-    /// Where it is at present, for the log.
+    /// The server's last address, for the log.
     fn server(&self) -> Address {
-        self.source.server.present()
+        self.source.server.last_address()
     }
 
-    /// One session, to its end; and what kind of gap follows.
-    async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> (Gap, Result<Ended, Error>) {
+    /// Opens and runs one session. Returns the kind of gap that follows, and how the session ended.
+    async fn session(&self, touches: &mut mpsc::Receiver<KeyRead>) -> (Gap, Result<SessionEnd, Error>) {
         let opening = Session::open(self);
         match self.without_subscription(touches, opening).await {
-            // In a flood it takes what there is, up to what the listener has room for; else the connection, which
-            // takes what comes by thousands, would be ahead of it without end.
+            // With tokio's budget, the session would fall behind in a flood: the connection queues events by
+            // thousands per poll. Only the queue to the listener bounds the session.
             Ok(session) => (Gap::Disconnected, unconstrained(session.run(touches)).await),
             Err(error) => (Gap::NoSubscription, Err(error)),
         }
     }
 
-    /// Waits for something while there is no subscription, and has keys read aside: nothing is announced meanwhile, so
-    /// that answers need no place among it. Those that come too late for that are none.
+    /// Awaits `until` while no subscription exists, and reads keys on the connection for calls. No events arrive in
+    /// this time, so replies need no position among them. Reads that are unanswered at the end get an empty reply.
     async fn without_subscription<T>(
         &self,
-        touches: &mut mpsc::Receiver<Touch>,
+        touches: &mut mpsc::Receiver<KeyRead>,
         until: impl Future<Output = T>,
     ) -> T {
         let (mut until, mut reading, mut asked) = (pin!(until), JoinSet::new(), BTreeSet::new());
@@ -208,8 +209,8 @@ impl Supervisor {
                 done = &mut until => break done,
                 Some(touch) = touches.recv(), if reading.len() < TOUCHES => {
                     asked.insert(touch.id);
-                    let reads = Reads::Aside(self.source.server.clone());
-                    reading.spawn(reads.touch(touch, self.source.is_of_several()));
+                    let reads = KeyReader::Aside(self.source.server.clone());
+                    reading.spawn(reads.read_keys(touch, self.source.is_of_several()));
                 }
                 Some(Ok(touched)) = reading.join_next() => {
                     asked.remove(&touched.id);
@@ -218,28 +219,28 @@ impl Supervisor {
             }
         };
         for id in asked {
-            self.pass(Event::Touched(Touched::none(id))).await;
+            self.pass(Event::Touched(KeyReadReply::none(id))).await;
         }
         done
     }
 
-    /// After how many canaries that nobody hears a session ends.
-    fn patience(&self) -> usize {
+    /// Returns how many heartbeats a session may miss before it ends.
+    fn silent_canary_limit(&self) -> usize {
         let sessions = self.silent.load(Ordering::Relaxed).min(10);
-        (SILENT << sessions).min(LONGEST_SILENT)
+        (MIN_SILENT_CANARIES << sessions).min(LONGEST_SILENT)
     }
 
-    /// Whether nothing was announced in the session before, either.
+    /// Returns whether the previous session ended without a heartbeat, too.
     fn was_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Something was announced.
+    /// Notes that a heartbeat was received.
     fn is_not_silent(&self) {
         self.silent.store(0, Ordering::Relaxed);
     }
 
-    /// Tells the listener; with nobody there, all of this ends.
+    /// Sends an event to the listener. A failure needs no handling: `run` ends when the receiver is dropped.
     async fn pass(&self, event: Event) {
         let _ = self.events.send(event).await;
     }

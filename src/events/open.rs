@@ -1,5 +1,5 @@
-//! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else; and what the server that answers is called,
-//! of which another may take the place: positions in its stream are named by that.
+//! Opens a subscription in RESP3, or in RESP2 if a proxy supports nothing else. Names the server that answers, since
+//! positions in its stream carry that name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,53 +8,56 @@ use std::time::Duration;
 
 use keylapse_connection::{PushInfo, RedisResult, Value, cmd, from_redis_value, pipe};
 
-use crate::backlog::{self, Receiver, backlog};
+use crate::backlog::{self, BacklogReceiver, backlog};
 use crate::connection::{Address, Endpoint, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::{Decoded, Decoder};
 use crate::events::event::{Change, Event, Prompts};
-use crate::events::{Share, Source};
+use crate::events::{NodeAssignment, SubscriptionSource};
 use crate::log::{debug, info, warn};
 use crate::wire::{NodeId, fnv1a};
 
-/// Bytes of messages that may wait between the socket and the session. The closure that
-/// fills the queue runs in the connection's driver and must not block.
+/// Bytes of messages that may wait for the session. The closure that fills the queue runs in the connection's driver
+/// and must not block.
 const PUSHED: usize = 64 << 20;
-/// Everything before the first canary has to be done within this.
+/// The time limit of everything before the first heartbeat.
 pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// A subscribed connection and what comes out of it.
+/// A subscribed connection and its messages.
 pub(super) struct Opened {
-    /// For canaries: where it can be, the very connection that is subscribed.
+    /// The connection for commands. In RESP3, it is the subscribed connection.
     pub(super) connection: Subscription,
-    /// Where wake-ups are subscribed to.
+    /// The connection that is subscribed to wake-ups.
     ///
-    /// A server that gives a slot away says `sunsubscribe` without being asked, and `redis` (1.8.1) takes that for the answer to
-    /// whatever was asked first and is not answered: then each answer goes to the next question, until none is on its
-    /// way. So where slots move it is a connection of its own, on which nothing else is asked.
+    /// A cluster node that loses a slot sends `sunsubscribe` unasked. `redis` (1.8.1) takes that for the answer to
+    /// its oldest open command, and then gives each answer to the wrong command. So a cluster node gets a second
+    /// connection, which sends no other commands.
     pub(super) for_wake_ups: Subscription,
-    pub(super) pushed: Receiver<Decoded>,
-    /// The other end of `pushed`.
-    pub(super) queue: backlog::Sender<Decoded>,
-    /// For each attached topic why its changes are not heard, if they are refused.
+    pub(super) pushed: BacklogReceiver<Decoded>,
+    /// The sending end of `pushed`.
+    pub(super) queue: backlog::BacklogSender<Decoded>,
+    /// For each attached topic, the error if its changes cannot be subscribed to.
     pub(super) unheard: Vec<Option<String>>,
-    /// Of which partitions wake-ups and fences are heard, too.
     pub(super) wake_ups: WakeUps,
-    /// Whether an answer on the connection follows what was published before it.
+    /// True if an answer on the connection follows everything that was published before it.
     pub(super) ordered: bool,
 }
 
-/// Whether wake-ups and fences are heard.
+/// The partitions whose wake-ups and fences arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WakeUps {
-    /// Of these partitions.
+    /// The indices of the partitions.
     Of(BTreeSet<usize>),
-    /// There is no way to hear any.
+    /// Wake-ups are refused, or impossible in RESP2.
     Refused,
 }
 
-/// Connects and subscribes, within a deadline.
-pub(super) async fn open(address: &Address, source: &Source, share: &Share) -> Result<Opened> {
+/// Connects and subscribes, within `OPEN_WITHIN`.
+pub(super) async fn open(
+    address: &Address,
+    source: &SubscriptionSource,
+    share: &NodeAssignment,
+) -> Result<Opened> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
     let opening = subscribe(address, source, share);
     let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
@@ -67,9 +70,13 @@ pub(super) async fn open(address: &Address, source: &Source, share: &Share) -> R
     })
 }
 
-async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisResult<Opened> {
+async fn subscribe(
+    address: &Address,
+    source: &SubscriptionSource,
+    share: &NodeAssignment,
+) -> RedisResult<Opened> {
     let (queue, pushed) = backlog(PUSHED);
-    let sender = Sender {
+    let sender = PushHandler {
         decoder: Arc::new(source.decoder.clone()),
         queue: queue.clone(),
         prompts: source.prompts.clone(),
@@ -92,30 +99,30 @@ async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisRe
 
 async fn in_resp3(
     address: &Address,
-    share: &Share,
-    sender: Sender,
+    share: &NodeAssignment,
+    sender: PushHandler,
     slots_move: bool,
 ) -> RedisResult<(Subscription, Subscription, Vec<Option<String>>, WakeUps)> {
     let decoder = sender.decoder.clone();
     let connect = async || {
         let sender = sender.clone();
-        Subscription::in_resp3(address, move |push| sender.hear(push)).await
+        Subscription::in_resp3(address, move |push| sender.enqueue_push(push)).await
     };
     let mut connection = connect().await?;
     connection.subscribe(&decoder.expired).await?;
     if !decoder.patterns.is_empty() {
-        hear_reloads(address, &connection).await?;
+        subscribe_reloads(address, &connection).await?;
     }
-    // A replica tells of the same changes as its primary.
+    // A replica announces the same changes as its primary, which is subscribed to anyway.
     let unheard = match share.canaries {
-        Some(_) => hear_changes(&mut connection, &decoder).await?,
+        Some(_) => subscribe_changes(&mut connection, &decoder).await?,
         None => Vec::new(),
     };
     let for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
-    let wake_ups = match hear_wake_ups(&for_wake_ups, &decoder, &share.partitions).await? {
+    let wake_ups = match subscribe_wake_ups(&for_wake_ups, &decoder, &share.partitions).await? {
         Ok(heard) => WakeUps::Of(heard),
         Err(error) => {
-            // Better without wake-ups than without anything.
+            // A subscription without wake-ups is better than none.
             warn!(server = %address, %error, "no wake-ups: new timers are found by sweeps");
             WakeUps::Refused
         }
@@ -123,19 +130,21 @@ async fn in_resp3(
     Ok((connection, for_wake_ups, unheard, wake_ups))
 }
 
-/// Has the server say when it empties its data set, as each load begins with that: what expires while it loads, it drops
-/// without a word. Clients that are tracked are told so. With OPTIN no key is tracked, and it costs nothing.
-async fn hear_reloads(address: &Address, connection: &Subscription) -> RedisResult<()> {
+/// Has the server announce when it empties its data set, which each load begins with. The server does not announce
+/// keys that expire while it loads. CLIENT TRACKING sends an invalidation of all keys then. With OPTIN, no key is
+/// tracked, which costs nothing.
+async fn subscribe_reloads(address: &Address, connection: &Subscription) -> RedisResult<()> {
     let answer = connection.ask(cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN")).await.map(drop);
     if let Some(error) = refusal("CLIENT TRACKING", answer)? {
-        info!(server = %address, %error, "loads of the data set are not noticed: keys that expire in one count as deleted");
+        info!(server = %address, %error, "loads of the data set are not detected: keys that expire during a load count as deleted");
     }
     Ok(())
 }
 
-/// Wake-ups of these partitions: of which they are heard now, or why they are refused. In a cluster some may be held
-/// elsewhere by now. One channel a command: those of two slots are refused, though one server may have both.
-pub(super) async fn hear_wake_ups(
+/// Subscribes to the wake-ups of these partitions. Returns the partitions that were accepted, or why the server
+/// refuses all. In a cluster, another node may hold some by now. Each command names one channel, as a command with
+/// channels of two slots is refused.
+pub(super) async fn subscribe_wake_ups(
     connection: &Subscription,
     decoder: &Decoder,
     partitions: &[usize],
@@ -160,10 +169,12 @@ pub(super) async fn hear_wake_ups(
     Ok(Ok(heard))
 }
 
-/// Changes of attached keys, where the operator and the ACL grant them. Canaries prove it only where all
-/// are granted: they are heard last, or not at all. For each topic, why it is refused. Asked again, what is granted
-/// already stays.
-pub(super) async fn hear_changes(
+/// Subscribes to changes of attached keys. Returns, for each topic, the error if its pattern is refused. Repeated
+/// calls keep the subscriptions that exist.
+///
+/// Heartbeat keys are subscribed to last, and only if every topic was accepted: their `set` event then proves that
+/// all changes arrive.
+pub(super) async fn subscribe_changes(
     connection: &mut Subscription,
     decoder: &Decoder,
 ) -> RedisResult<Vec<Option<String>>> {
@@ -176,12 +187,12 @@ pub(super) async fn hear_changes(
     if refused.iter().all(Option::is_none)
         && let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(canaries).await)?
     {
-        info!(%error, pattern = %canaries, "cannot tell whether changes of attached keys are heard");
+        info!(%error, pattern = %canaries, "cannot verify that changes of attached keys arrive");
     }
     Ok(refused)
 }
 
-/// Why the server refuses, if it does. Any other error is one of the connection.
+/// Returns the error of a server that refuses. Any other error is one of the connection, and is the result.
 fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
     match answer {
         Err(error) if error.code().is_some() => Ok(Some(classify(doing, &error))),
@@ -189,34 +200,34 @@ fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
     }
 }
 
-/// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
-async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<Subscription> {
+/// Subscribes in RESP2, to expired keys only: `redis` supports no SSUBSCRIBE there.
+async fn in_resp2(address: &Address, sender: PushHandler) -> RedisResult<Subscription> {
     let (channel, queue) = (sender.decoder.expired.clone(), sender.queue.clone());
-    // A session that has ended is told from an idle one by its queue.
+    // The queue closes when its session ends, and with it the subscription.
     let ended = queue.clone();
     let closed = async move { ended.closed().await };
-    let hear = move |push| sender.hear(push);
+    let receive = move |push| sender.enqueue_push(push);
     let end = move || queue.push_always(Decoded::Disconnected);
-    Subscription::in_resp2(address, &channel, hear, closed, end).await
+    Subscription::in_resp2(address, &channel, receive, closed, end).await
 }
 
-/// Fills the bounded queue, and counts what does not fit.
+/// Fills the bounded queue, and counts the messages that do not fit.
 #[derive(Clone)]
-struct Sender {
+struct PushHandler {
     decoder: Arc<Decoder>,
-    queue: backlog::Sender<Decoded>,
-    /// What has no place in the queue.
+    queue: backlog::BacklogSender<Decoded>,
+    /// Receives writes of keys, which do not go through the queue.
     prompts: Arc<Prompts>,
-    /// Since the queue last took anything.
+    /// Messages dropped and not reported yet.
     dropped: Arc<AtomicU64>,
 }
 
-impl Sender {
-    /// That something found no room is said before anything else is let in.
-    fn hear(&self, push: PushInfo) {
-        let Some(heard) = self.decoder.hear(push) else { return };
+impl PushHandler {
+    /// Queues a message. After a drop, the number of dropped messages is queued before any other message.
+    fn enqueue_push(&self, push: PushInfo) {
+        let Some(heard) = self.decoder.decode_push(push) else { return };
         if let Decoded::Event(Event::Changed(key, Change::Written)) = heard {
-            return self.prompts.hear(key);
+            return self.prompts.add_changed(key);
         }
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 && self.queue.push_again(Decoded::Dropped(dropped)) {
@@ -229,26 +240,27 @@ impl Sender {
     }
 }
 
-/// Whether the node is who the cluster's map says listens there. Where the user may not ask, the map is believed.
+/// Checks that the node is the one that the cluster's map names. If the user may not run CLUSTER MYID, the map is
+/// trusted.
 pub(super) async fn check_name(connection: &Subscription, node: NodeId) -> Result<()> {
-    match connection.call("asking a node for its name", cmd("CLUSTER").arg("MYID")).await {
+    match connection.call("asking a cluster node for its ID", cmd("CLUSTER").arg("MYID")).await {
         Ok(Value::BulkString(name)) if name == node.as_bytes() => Ok(()),
-        Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster listens here by now")),
+        Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster has this address now")),
         Err(error) if error.code().is_some() => {
-            debug!(%error, "a node does not say its name: the cluster's map is believed");
+            debug!(%error, "a cluster node does not return its ID: trusting the cluster's map");
             Ok(())
         }
         Err(error) => Err(error),
     }
 }
 
-/// The run of a server that sentinels name: it begins anew with each start. Where the user may not ask, its address has
-/// to do: two that are named one after the other have two.
+/// Returns the run ID of a server that Sentinel names, which changes with each start. If the user may not run INFO,
+/// returns a name made of the address, which a successor does not share.
 pub(super) async fn name_of_run(connection: &Subscription, at: &Endpoint) -> Result<NodeId> {
-    let info = match connection.call("asking a server for its run", cmd("INFO").arg("server")).await {
+    let info = match connection.call("asking a server for its run ID", cmd("INFO").arg("server")).await {
         Ok(info) => info,
         Err(error) if error.code().is_some() => {
-            debug!(%error, server = %at, "a server does not say which run it is: its address has to do");
+            debug!(%error, server = %at, "a server does not return its run ID: using its address");
             Value::Nil
         }
         Err(error) => return Err(error),
@@ -272,28 +284,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_full_queue_drops_is_counted_and_told_before_what_follows() {
+    async fn the_number_of_dropped_messages_is_queued_before_later_messages() {
         let (queue, mut pushed) = backlog(40_000);
         let decoder = Arc::new(Decoder::new("keylapse", 0, &[], &[], false));
-        let sender = Sender { decoder, queue, prompts: Arc::default(), dropped: Arc::default() };
+        let sender = PushHandler { decoder, queue, prompts: Arc::default(), dropped: Arc::default() };
         let key = |key: u8| vec![key; 4000];
-        let hear = |keys: std::ops::Range<u8>| {
+        let push = |keys: std::ops::Range<u8>| {
             for one in keys {
                 let data = [b"__keyevent@0__:expired".to_vec(), key(one)].map(Value::BulkString).into();
-                sender.hear(PushInfo { kind: PushKind::Message, data });
+                sender.enqueue_push(PushInfo { kind: PushKind::Message, data });
             }
         };
         let expired = |one: u8| Some(Decoded::Event(Event::Expired(key(one).into())));
-        hear(0..12);
-        // Not before half of it is free: else each key that is taken would end one gap and begin the next.
+        push(0..12);
+        // The number is queued once half of the queue is free. Otherwise each key that is taken would end one gap and
+        // begin the next.
         for one in 0..9 {
             assert_eq!(pushed.recv().await, expired(one));
             if one == 2 {
-                hear(12..13);
+                push(12..13);
             }
         }
         assert!(pushed.is_empty(), "all others were dropped");
-        hear(20..22);
+        push(20..22);
         assert_eq!(pushed.recv().await, Some(Decoded::Dropped(4)));
         assert_eq!(pushed.recv().await, expired(20));
     }

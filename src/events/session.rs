@@ -1,4 +1,4 @@
-//! One subscribed connection, from its opening to its end.
+//! A session: one subscribed connection, from its opening to its end.
 
 mod canaries;
 
@@ -11,93 +11,92 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::canaries::{Chain, Numbers};
-use crate::backlog::Receiver;
+use self::canaries::{CanaryNumbers, Chain};
+use crate::backlog::BacklogReceiver;
 use crate::connection::{Address, classify};
 use crate::error::{Error, Result};
-use crate::events::calls::Reads;
+use crate::events::calls::KeyReader;
 use crate::events::decoder::Decoded;
-use crate::events::event::{Canary, Event, Gap, Touch};
-use crate::events::open::{Opened, WakeUps, check_name, hear_changes, hear_wake_ups, name_of_run, open};
-use crate::events::{Among, Share, Supervisor, TOUCHES};
+use crate::events::event::{Canary, Event, Gap, KeyRead};
+use crate::events::open::{
+    Opened, WakeUps, check_name, name_of_run, open, subscribe_changes, subscribe_wake_ups,
+};
+use crate::events::{Deployment, NodeAssignment, Supervisor, TOUCHES};
 use crate::log::{info, warn};
-use crate::rounds::{Rounds, until_due};
+use crate::rounds::{PollTimer, until_due};
 
-/// A subscription that was refused is tried again after this long.
+/// The pause before a refused subscription is tried again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
-/// Dropped events are reported once in this time: in a flood there is no end of
-/// them, and each report costs a sweep.
+/// The least time between reports of dropped events, as each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
+/// The pause before wake-ups of a moved slot are subscribed to again.
 const JOIN_AGAIN: Duration = Duration::from_millis(250);
 
-/// The partitions whose wake-ups are heard, too, or why they are refused.
+/// The partitions whose subscriptions were accepted, or why the server refuses all.
 type Joined = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
-/// For each attached topic, why its changes are not heard.
+/// For each attached topic, the error if its changes cannot be subscribed to.
 type Resubscribed = keylapse_connection::RedisResult<Vec<Option<String>>>;
 
 pub(super) struct Session<'a> {
     supervisor: &'a Supervisor,
-    /// Where it is connected to.
     server: Address,
     opened: Opened,
-    /// What the server has of the work, and news of it.
-    shares: watch::Receiver<Share>,
-    share: Share,
-    /// When wake-ups are asked for that ought to be heard and are not.
+    /// Changes of the server's assignment.
+    shares: watch::Receiver<NodeAssignment>,
+    share: NodeAssignment,
+    /// When to subscribe to missing wake-ups.
     join_at: Option<Instant>,
-    /// Events that were dropped, and not reported yet.
+    /// Dropped events that are not reported yet.
     dropped: u64,
     reported: Option<Instant>,
-    /// What is heard of the next canary before it is.
+    /// The keyspace events of the next heartbeat key, which precede its expired event.
     canary: Canary,
-    /// Why the last canary was not made.
+    /// Why the server refused the last heartbeat key.
     refused: Option<Error>,
-    anchor: Anchor,
-    /// Which canaries are believed.
+    anchor: EventFlow,
     chain: Chain,
-    /// Whether it was said that some are not.
-    said: bool,
-    /// The call that makes the next canary, and when it was made.
+    /// Set once a rejected heartbeat was logged.
+    rejection_logged: bool,
+    /// The pending call that creates a heartbeat key, and when it was made.
     making: Option<(Instant, BoxFuture<'static, Result<String>>)>,
-    /// When the server was asked last.
+    /// When the script was last called.
     asked: Option<Instant>,
-    /// When it is asked before that is due by itself.
+    /// When to call the script before the next heartbeat is due.
     ask_at: Option<Instant>,
     next_canary: Instant,
-    /// A canary that was asked for is missing from then on.
+    /// When the requested heartbeat counts as missing.
     missing_at: Option<Instant>,
-    /// Canaries missed since the last that was heard.
+    /// Heartbeats missed since the last one that arrived.
     missed: usize,
-    /// When the one was made that is not heard yet.
+    /// When the heartbeat was requested that has not arrived yet.
     made: Option<Instant>,
-    /// When one was heard last.
+    /// When the last heartbeat arrived.
     flowed: Option<Instant>,
 }
 
-/// What is known of the stream.
+/// The state of the event stream, as heartbeats show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Anchor {
-    /// No canary was heard yet.
+enum EventFlow {
+    /// No heartbeat has arrived or was missed yet.
     Never,
     Holds,
-    /// One was heard, and then none.
+    /// A heartbeat is missing, or the server's heartbeat counter has changed.
     Lost,
 }
 
-/// How a session has ended, without an error.
+/// How a session ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// No canary was heard yet.
+pub(super) enum SessionEnd {
+    /// Before a heartbeat arrived or was missed.
     Never,
-    /// One was heard.
+    /// After a heartbeat arrived or was missed.
     Anchored,
-    /// None was heard for long, though all were made: whether another connection hears more remains to be seen.
+    /// After too many missing heartbeats whose keys were created. Another connection may receive them.
     Silent,
 }
 
 impl<'a> Session<'a> {
-    /// Connects and subscribes, within a deadline.
+    /// Connects, subscribes, and checks which server answers.
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
         let source = &supervisor.source;
         let mut shares = source.share.clone();
@@ -105,14 +104,14 @@ impl<'a> Session<'a> {
         let server = source.server.find().await?;
         let opened = open(&server, source, &share).await?;
         match source.among {
-            Among::Alone => {}
-            Among::Nodes(name) => {
+            Deployment::Alone => {}
+            Deployment::Nodes(name) => {
                 if let Err(error) = check_name(&opened.connection, name).await {
                     supervisor.pass(Event::Moved).await;
                     return Err(error);
                 }
             }
-            Among::Successors => {
+            Deployment::Successors => {
                 let endpoint = server.endpoint();
                 let node = name_of_run(&opened.connection, &endpoint).await?;
                 supervisor.pass(Event::Server { node, at: endpoint.to_string() }).await;
@@ -129,9 +128,9 @@ impl<'a> Session<'a> {
             reported: None,
             canary: Canary::default(),
             refused: None,
-            anchor: Anchor::Never,
+            anchor: EventFlow::Never,
             chain: Chain::default(),
-            said: false,
+            rejection_logged: false,
             making: None,
             asked: None,
             ask_at: None,
@@ -143,18 +142,20 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Passes on what is heard until the connection ends.
-    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
+    /// Passes events on until the connection ends.
+    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
         match self.listen(touches).await {
             // A call on this connection detected the loss before the connection reported it.
-            Err(error) if error.is_of_the_line() && self.anchor != Anchor::Never => Ok(Ended::Anchored),
+            Err(error) if error.is_connection_error() && self.anchor != EventFlow::Never => {
+                Ok(SessionEnd::Anchored)
+            }
             ended => ended,
         }
     }
 
-    async fn listen(&mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
+    async fn listen(&mut self, touches: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
         if !self.opened.ordered {
-            // Answers have no place among what is heard, so attached topics hear nothing.
+            // In RESP2, answers have no position among the events, so attached topics cannot use the stream.
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
         let (mut touching, mut releasing, mut subscribing) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
@@ -167,59 +168,59 @@ impl<'a> Session<'a> {
             let (urgent_at, every) = (self.urgent_at(), self.canary_every());
             tokio::select! {
                 heard = next(&mut self.making, &mut self.opened.pushed) => match heard {
-                    Heard::Made(asked, made) => self.made(asked, made, &mut releasing)?,
-                    Heard::Pushed(Some(Decoded::Canary { tag, number, before })) => {
+                    SessionInput::Made(asked, made) => self.made(asked, made, &mut releasing)?,
+                    SessionInput::Pushed(Some(Decoded::Canary { tag, number, before })) => {
                         self.notice_silence().await;
-                        self.heard_canary(tag, Numbers { number, before }).await;
+                        self.heard_canary(tag, CanaryNumbers { number, before }).await;
                     }
-                    Heard::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
-                    Heard::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
-                    Heard::Pushed(Some(Decoded::Dropped(count))) => {
+                    SessionInput::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
+                    SessionInput::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
+                    SessionInput::Pushed(Some(Decoded::Dropped(count))) => {
                         self.dropped += count;
                         self.lose(count).await;
                     }
-                    Heard::Pushed(Some(Decoded::Reloaded)) => self.reloaded().await,
-                    Heard::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
-                    Heard::Pushed(Some(Decoded::Event(event))) => {
+                    SessionInput::Pushed(Some(Decoded::Reloaded)) => self.reloaded().await,
+                    SessionInput::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
+                    SessionInput::Pushed(Some(Decoded::Event(event))) => {
                         if matches!(event, Event::Expired(_)) {
                             self.notice_silence().await;
                         }
                         self.supervisor.pass(event).await;
                     }
-                    Heard::Pushed(Some(Decoded::Disconnected) | None) => {
+                    SessionInput::Pushed(Some(Decoded::Disconnected) | None) => {
                         return Ok(self.ended());
                     }
                 },
                 Some(asked) = touches.recv(), if touching.len() < TOUCHES => {
-                    let (reads, queue) = (Reads::InStream(self.opened.connection.clone()), self.opened.queue.clone());
+                    let (reads, queue) = (KeyReader::InStream(self.opened.connection.clone()), self.opened.queue.clone());
                     let several = self.supervisor.source.is_of_several();
-                    // Who asks has room for the answer, so it needs none here.
+                    // The caller has reserved room for the reply, so it exceeds the queue's limit.
                     touching.spawn(async move {
-                        queue.push_always(Decoded::Event(Event::Touched(reads.touch(asked, several).await)));
+                        queue.push_always(Decoded::Event(Event::Touched(reads.read_keys(asked, several).await)));
                     });
                 }
-                // Nobody ends these but the session: a panic in them is one here.
-                Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
-                Some(done) = releasing.join_next() => self.released(done.expect("a canary that ends"))?,
+                // Only the session aborts these tasks, so a join error is a panic.
+                Some(touched) = touching.join_next() => touched.expect("a key read panicked"),
+                Some(done) = releasing.join_next() => self.released(done.expect("a read of a heartbeat key panicked"))?,
                 Some(subscribed) = subscribing.join_next() => {
-                    let subscribed = subscribed.expect("a subscription that ends");
+                    let subscribed = subscribed.expect("a subscription panicked");
                     self.subscribed(subscribed.map_err(|error| classify("subscribing", &error))?, &mut subscribing).await;
                 }
                 Ok(()) = self.shares.changed() => self.shared(&mut subscribing).await,
                 () = until_due(self.join_at) => self.join(&mut joining),
                 Some(joined) = joining.join_next() => {
-                    let joined = joined.expect("a subscription that ends");
+                    let joined = joined.expect("a subscription panicked");
                     self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
                 }
-                () = self.supervisor.source.server.left(&self.server) => return Ok(self.ended()),
+                () = self.supervisor.source.server.wait_until_address_changes(&self.server) => return Ok(self.ended()),
                 () = wake(urgent_at, self.next_canary, every, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
                         self.missing_at = None;
                         self.missed_canary(idle).await;
-                        // Where none can be made, another connection does not change that.
-                        if self.refused.is_none() && self.missed >= self.supervisor.patience() {
-                            return Ok(Ended::Silent);
+                        // If the server refuses the heartbeat key, another connection does not help.
+                        if self.refused.is_none() && self.missed >= self.supervisor.silent_canary_limit() {
+                            return Ok(SessionEnd::Silent);
                         }
                     } else {
                         rounds.begin();
@@ -231,21 +232,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn ended(&self) -> Ended {
-        if self.anchor == Anchor::Never { Ended::Never } else { Ended::Anchored }
+    fn ended(&self) -> SessionEnd {
+        if self.anchor == EventFlow::Never { SessionEnd::Never } else { SessionEnd::Anchored }
     }
 
-    /// The server drops what is due while it loads its data set, and announces nothing of that.
+    /// Handles a load of the data set. The server announces none of the keys that expire during the load.
     async fn reloaded(&mut self) {
         if self.share.canaries.is_some() {
-            info!(server = %self.server, "the server has emptied or loaded its data set: what was due meanwhile is recovered");
+            info!(server = %self.server, "the server has emptied or loaded its data set: expiries from that time are recovered");
         }
         self.lose(0).await;
         self.ask_soon();
         self.supervisor.pass(Event::Gap(Gap::Reloaded)).await;
     }
 
-    /// Changes of attached keys were subscribed to; what is refused is tried again after a while.
+    /// Passes on how the subscriptions to changes were answered. Retries refused ones after `SUBSCRIBE_AGAIN`.
     async fn subscribed(&mut self, refused: Vec<Option<String>>, subscribing: &mut JoinSet<Resubscribed>) {
         if refused.is_empty() {
             return;
@@ -261,12 +262,12 @@ impl<'a> Session<'a> {
         let decoder = self.supervisor.source.decoder.clone();
         subscribing.spawn(async move {
             tokio::time::sleep(after).await;
-            hear_changes(&mut connection, &decoder).await
+            subscribe_changes(&mut connection, &decoder).await
         });
     }
 
-    /// The server has another share of the work. Canaries of another slot are another chain; and those of a replica that
-    /// has become a primary are the first.
+    /// Applies a new assignment. Heartbeats of another slot, or of a replica that became a primary, start a new
+    /// chain.
     async fn shared(&mut self, subscribing: &mut JoinSet<Resubscribed>) {
         let share = self.shares.borrow_and_update().clone();
         let before = mem::replace(&mut self.share, share);
@@ -278,13 +279,13 @@ impl<'a> Session<'a> {
         self.next_canary = Instant::now();
         if before.canaries.is_none() {
             self.subscribe(Duration::ZERO, subscribing);
-        } else if self.anchor == Anchor::Holds {
-            self.anchor = Anchor::Lost;
+        } else if self.anchor == EventFlow::Holds {
+            self.anchor = EventFlow::Lost;
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
     }
 
-    /// What does not wait until the next canary is due.
+    /// Returns when to act before the next heartbeat is due.
     fn urgent_at(&self) -> Option<Instant> {
         [self.missing_at, self.ask_at].into_iter().flatten().min()
     }
@@ -292,18 +293,18 @@ impl<'a> Session<'a> {
     async fn report_dropped(&mut self) {
         let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
         if self.dropped == 0 || lately {
-            return; // the next canary comes by here in time
+            return; // the next heartbeat comes within a second or so, and reports them
         }
         self.reported = Some(Instant::now());
-        warn!(count = self.dropped, "events dropped: more expired events than can be looked at");
+        warn!(count = self.dropped, "events dropped: more expired events arrive than can be processed");
         self.dropped = 0;
         self.supervisor.pass(Event::Gap(Gap::Overflow)).await;
     }
 }
 
-/// Wake-ups are heard of the partitions that the server holds, which change while slots of a cluster move.
+/// Wake-ups of the partitions that the server holds, which change while slots of a cluster move.
 impl Session<'_> {
-    /// The server holds a partition no more; unless it does again by now, which it is asked.
+    /// Handles the end of a partition's wake-ups. Subscribes again if the partition is still assigned to the server.
     async fn lost_wake_ups(&mut self, partition: usize) {
         if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
             heard.remove(&partition);
@@ -312,8 +313,8 @@ impl Session<'_> {
         self.plan_joining();
     }
 
-    /// What is not heard of all that the server holds.
-    fn unheard(&self) -> Vec<usize> {
+    /// Returns the assigned partitions whose wake-ups are not subscribed to. Empty if the server refuses wake-ups.
+    fn missing_wake_ups(&self) -> Vec<usize> {
         match &self.opened.wake_ups {
             WakeUps::Refused => Vec::new(),
             WakeUps::Of(heard) => {
@@ -322,25 +323,26 @@ impl Session<'_> {
         }
     }
 
-    /// At once; what was asked for in vain, after a while.
+    /// Forgets partitions that are no longer assigned, and plans to subscribe to missing wake-ups immediately.
     fn plan_joining(&mut self) {
         if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
             heard.retain(|one| self.share.partitions.binary_search(one).is_ok());
         }
-        self.join_at = (!self.unheard().is_empty()).then(Instant::now);
+        self.join_at = (!self.missing_wake_ups().is_empty()).then(Instant::now);
     }
 
     fn join(&mut self, joining: &mut JoinSet<Joined>) {
         self.join_at = None;
         if !joining.is_empty() {
-            return; // what is missing then is seen when that has ended
+            return; // `joined` plans the rest
         }
-        let (asked, decoder) = (self.unheard(), self.supervisor.source.decoder.clone());
+        let (asked, decoder) = (self.missing_wake_ups(), self.supervisor.source.decoder.clone());
         let connection = self.opened.for_wake_ups.clone();
-        joining.spawn(async move { hear_wake_ups(&connection, &decoder, &asked).await });
+        joining.spawn(async move { subscribe_wake_ups(&connection, &decoder, &asked).await });
     }
 
-    /// More wake-ups are heard from now on. What they would have said before has to be looked for.
+    /// Handles the answer to a subscription to wake-ups. `Event::Joined` prompts a sweep for timers whose wake-ups
+    /// were missed.
     async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
         match (answer, &mut self.opened.wake_ups) {
             (Ok(new), WakeUps::Of(heard)) => {
@@ -356,24 +358,24 @@ impl Session<'_> {
                 self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
             }
         }
-        if !self.unheard().is_empty() {
+        if !self.missing_wake_ups().is_empty() {
             self.supervisor.pass(Event::Moved).await;
             self.join_at = Some(Instant::now() + JOIN_AGAIN);
         }
     }
 }
 
-/// What comes next: an answer before what was published after it.
-enum Heard {
-    /// The call that makes a canary, made then, is answered.
+/// The next input of a session. An answer comes before messages that were published after it.
+enum SessionInput {
+    /// The answer to the call that creates a heartbeat key, and when the call was made.
     Made(Instant, Result<String>),
     Pushed(Option<Decoded>),
 }
 
 async fn next(
     making: &mut Option<(Instant, BoxFuture<'static, Result<String>>)>,
-    pushed: &mut Receiver<Decoded>,
-) -> Heard {
+    pushed: &mut BacklogReceiver<Decoded>,
+) -> SessionInput {
     let made = async {
         let Some((asked, call)) = making else { return std::future::pending().await };
         (*asked, call.await)
@@ -382,14 +384,14 @@ async fn next(
         biased;
         (asked, made) = made => {
             *making = None;
-            Heard::Made(asked, made)
+            SessionInput::Made(asked, made)
         }
-        pushed = pushed.recv() => Heard::Pushed(pushed),
+        pushed = pushed.recv() => SessionInput::Pushed(pushed),
     }
 }
 
-/// Waits for what is urgent, or until the next canary is due.
-async fn wake(urgent_at: Option<Instant>, next_canary: Instant, every: Duration, rounds: &Rounds) {
+/// Waits until `urgent_at`, or until the next heartbeat is due.
+async fn wake(urgent_at: Option<Instant>, next_canary: Instant, every: Duration, rounds: &PollTimer) {
     match urgent_at {
         Some(at) => tokio::time::sleep_until(at.min(next_canary)).await,
         None => rounds.next(next_canary, every).await,

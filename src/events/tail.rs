@@ -1,5 +1,5 @@
-//! Subscriptions of those who only look on: at what partitions tell of starts and ends, or for a while at a server's
-//! expired keys. Listeners have no use for either, so each is a connection of its own, which ends when it is dropped.
+//! Subscriptions of tools that only watch: the live tail of partitions, or a server's expired keys. Each has its own
+//! connection, which ends when it is dropped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,46 +9,46 @@ use bytes::Bytes;
 use keylapse_connection::{Cmd, PushInfo, PushKind, Value};
 use tokio::sync::watch;
 
-use crate::backlog::Receiver;
+use crate::backlog::BacklogReceiver;
 use crate::connection::{Address, Server, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::calls::release_canary;
+use crate::events::calls::check_canary;
 use crate::events::decoder::{Decoded, Decoder};
-use crate::events::open::{OPEN_WITHIN, Opened, hear_wake_ups, open};
-use crate::events::{Among, Event, Share, Source};
-use crate::rounds::Rounds;
-use crate::wire::{PartitionNames, TAIL_LETTER};
+use crate::events::open::{OPEN_WITHIN, Opened, open, subscribe_wake_ups};
+use crate::events::{Deployment, Event, NodeAssignment, SubscriptionSource};
+use crate::rounds::PollTimer;
+use crate::wire::{PartitionNames, TAIL_PREFIX};
 
-/// What is heard.
+/// A message for the watcher of partitions.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Overheard {
-    /// A message of this partition, by its place in the list.
-    Told(usize, Bytes),
-    /// Nothing more, of one of them at least: the connection is lost, or a slot has moved.
+pub enum TailMessage {
+    /// A message of the partition at this index of the list.
+    Message(usize, Bytes),
+    /// No more messages of at least one partition: the connection is lost, or a slot has moved.
     Ended,
 }
 
-/// A subscribed connection. When it is dropped, nothing more is heard.
+/// A connection that is subscribed to the live tail of partitions. Dropping it ends the subscription.
 #[derive(Debug)]
-pub struct TailLine {
+pub struct TailConnection {
     _connection: Subscription,
-    /// The places of the partitions that are heard. Others are held elsewhere by now.
+    /// The indices of the partitions that are subscribed to. Other servers hold the rest by now.
     pub heard: BTreeSet<usize>,
 }
 
-impl TailLine {
-    /// Subscribes to these of the partitions.
+impl TailConnection {
+    /// Subscribes to the partitions at the indices `places`. Each message goes to `receive`.
     ///
     /// # Errors
-    /// When the server cannot be reached, refuses, or does not speak RESP3.
+    /// The server cannot be reached, refuses, or does not support RESP3.
     pub async fn open(
         address: &Address,
         partitions: &[PartitionNames],
         places: &[usize],
-        hear: impl Fn(Overheard) + Send + Sync + 'static,
+        receive: impl Fn(TailMessage) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let late = |_| Error::new(ErrorKind::Timeout, "looking on: no answer within 5 s");
-        let opening = subscribe(address, partitions, places, hear);
+        let late = |_| Error::new(ErrorKind::Timeout, "watching: no answer within 5 s");
+        let opening = subscribe(address, partitions, places, receive);
         tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?
     }
 }
@@ -57,77 +57,81 @@ async fn subscribe(
     address: &Address,
     partitions: &[PartitionNames],
     places: &[usize],
-    hear: impl Fn(Overheard) + Send + Sync + 'static,
-) -> Result<TailLine> {
+    receive: impl Fn(TailMessage) + Send + Sync + 'static,
+) -> Result<TailConnection> {
     let namespace = partitions.first().map_or("", |first| &first.namespace);
     let decoder = Decoder::new(namespace, address.db(), partitions, &[], false);
-    let hearing = decoder.clone();
+    let push_decoder = decoder.clone();
     let push = move |push| {
-        if let Some(heard) = overheard(&hearing, push) {
-            hear(heard);
+        if let Some(message) = decode_tail_push(&push_decoder, push) {
+            receive(message);
         }
     };
     let connection =
         Subscription::in_resp3(address, push).await.map_err(|error| match lacks_resp3(&error) {
             true => Error::new(
                 ErrorKind::Unsupported,
-                format!("{address} does not speak RESP3, without which no partition can be heard"),
+                format!("{address} does not support RESP3, which is needed to watch partitions"),
             ),
-            false => classify("looking on", &error),
+            false => classify("watching", &error),
         })?;
-    let heard = hear_wake_ups(&connection, &decoder, places).await;
-    let heard = heard.map_err(|error| classify("looking on", &error))??;
-    Ok(TailLine { _connection: connection, heard })
+    let heard = subscribe_wake_ups(&connection, &decoder, places).await;
+    let heard = heard.map_err(|error| classify("watching", &error))??;
+    Ok(TailConnection { _connection: connection, heard })
 }
 
-/// What a push means to those who look on.
-fn overheard(decoder: &Decoder, mut push: PushInfo) -> Option<Overheard> {
+/// Decodes a pushed message for the watcher of partitions.
+fn decode_tail_push(decoder: &Decoder, mut push: PushInfo) -> Option<TailMessage> {
     use Value::BulkString as Text;
     match (push.kind, &mut push.data[..]) {
-        (PushKind::Disconnection, _) => Some(Overheard::Ended),
-        (PushKind::SUnsubscribe, [Text(channel), ..]) => decoder.partition(channel).map(|_| Overheard::Ended),
-        (PushKind::SMessage, [Text(channel), Text(message)]) if message.first() == Some(&TAIL_LETTER) => {
-            Some(Overheard::Told(decoder.partition(channel)?, mem::take(message).into()))
+        (PushKind::Disconnection, _) => Some(TailMessage::Ended),
+        (PushKind::SUnsubscribe, [Text(channel), ..]) => {
+            decoder.partition(channel).map(|_| TailMessage::Ended)
+        }
+        (PushKind::SMessage, [Text(channel), Text(message)]) if message.first() == Some(&TAIL_PREFIX) => {
+            Some(TailMessage::Message(decoder.partition(channel)?, mem::take(message).into()))
         }
         _ => None,
     }
 }
 
-/// A subscription that ends when it is dropped.
-pub struct Earshot {
+/// A subscription to the expired keys of a server. Dropping it ends the subscription.
+pub struct ExpirySubscription {
     connection: Subscription,
-    pushed: Receiver<Decoded>,
+    pushed: BacklogReceiver<Decoded>,
     ordered: bool,
 }
 
-impl Earshot {
-    /// Subscribes, within a deadline.
+impl ExpirySubscription {
+    /// Connects and subscribes, within `OPEN_WITHIN`.
     pub async fn of(server: &Server, namespace: &str) -> Result<Self> {
         let address = server.find().await?;
-        let source = Source {
+        let source = SubscriptionSource {
             server: server.clone(),
-            among: Among::Alone,
+            among: Deployment::Alone,
             slots_move: false,
             decoder: Decoder::new(namespace, address.db(), &[], &[], false),
-            share: watch::channel(Share::default()).1,
+            share: watch::channel(NodeAssignment::default()).1,
             prompts: Arc::default(),
-            rounds: Rounds::default(),
+            rounds: PollTimer::default(),
         };
-        let Opened { connection, pushed, ordered, .. } = open(&address, &source, &Share::default()).await?;
+        let Opened { connection, pushed, ordered, .. } =
+            open(&address, &source, &NodeAssignment::default()).await?;
         Ok(Self { connection, pushed, ordered })
     }
 
-    /// The connection that is subscribed, where there can be one: what is announced before an answer is heard before.
-    pub fn voice(&self) -> Voice {
-        Voice(self.connection.clone())
+    /// Returns the connection for commands. In RESP3 it is the subscribed one, so events precede the answers to later
+    /// commands.
+    pub fn connection(&self) -> SubscribedConnection {
+        SubscribedConnection(self.connection.clone())
     }
 
-    /// Whether it is: in RESP2 it is another connection.
+    /// Returns whether events and answers are ordered. In RESP2, commands use another connection.
     pub fn is_ordered(&self) -> bool {
         self.ordered
     }
 
-    /// The next key that is announced; none when the connection has ended.
+    /// Returns the next expired key, or `None` once the connection has ended.
     pub async fn expired(&mut self) -> Option<Bytes> {
         loop {
             match self.pushed.recv().await? {
@@ -139,27 +143,27 @@ impl Earshot {
     }
 }
 
-impl fmt::Debug for Earshot {
+impl fmt::Debug for ExpirySubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Earshot").field("ordered", &self.ordered).finish_non_exhaustive()
+        f.debug_struct("ExpirySubscription").field("ordered", &self.ordered).finish_non_exhaustive()
     }
 }
 
-/// Asks on a subscribed connection.
+/// Sends commands on a subscribed connection.
 #[derive(Clone, Debug)]
-pub struct Voice(Subscription);
+pub struct SubscribedConnection(Subscription);
 
-impl Voice {
+impl SubscribedConnection {
     /// Sends a command.
     ///
     /// # Errors
-    /// When it is refused or has no answer.
+    /// The server refuses the command, or does not answer.
     pub async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
         self.0.call(doing, command).await
     }
 
-    /// Reads a key of 1 ms once it is due.
-    pub async fn release(&self, key: String) -> Result<()> {
-        release_canary(key, self.0.clone()).await
+    /// Reads a key with a TTL of 1 ms after its deadline, until it is gone.
+    pub async fn check_key(&self, key: String) -> Result<()> {
+        check_canary(key, self.0.clone()).await
     }
 }

@@ -1,4 +1,4 @@
-//! Builds a listener, and refuses what could never work.
+//! Builds a listener, and rejects settings that cannot work.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,25 +19,25 @@ use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
 use crate::runtime::{
-    LastError, Listening, Nodes, Partition, Permits, Refusals, RunningTopic, Runtime, Stall, StreamState,
-    Waiting,
+    BacklogGauges, ConcurrencyLimiter, LastError, ListenerReadiness, Nodes, Partition, Refusals,
+    RunningTopic, Runtime, Stall, StreamState,
 };
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::Extract;
 
-/// Collects topics and limits. See [`Listener::builder`].
+/// Collects the topics and settings of a listener. See [`Listener::builder`].
 ///
-/// `S` says whether its handlers have a state: `()` until [`state`](Self::state), then a
+/// `S` is the state of its handlers: `()` until [`state`](Self::state) is called, then a
 /// [`State`](crate::handler::State).
-#[must_use = "nothing listens until it is built and run"]
+#[must_use = "a builder does nothing until its listener is built and run"]
 pub struct ListenerBuilder<S = ()> {
     state: S,
     pub(super) settings: Settings,
 }
 
-/// All that does not depend on the state of the handlers.
+/// The settings that do not depend on the state of handlers.
 pub(super) struct Settings {
     client: Result<Client>,
     topics: Vec<(TopicConfig, AnyHandler)>,
@@ -68,11 +68,11 @@ impl ListenerBuilder {
 }
 
 impl<S> ListenerBuilder<S> {
-    /// What handlers that are added from here on may take as their second argument: they are
-    /// `async fn(Lapse<T>, S)`, or as before `async fn(Lapse<T>)`.
+    /// Sets the state that handlers may take as their second argument. Handlers added after this call are `async
+    /// fn(Lapse<T>, S)` or `async fn(Lapse<T>)`.
     ///
-    /// Each attempt gets a clone: put an [`Arc`] around what is large or shared. A handler is checked against
-    /// the state where it is added, so that none can be without.
+    /// Each attempt gets a clone, so put an [`Arc`] around large or shared data. The compiler checks each handler
+    /// against the state where the handler is added.
     ///
     /// ```
     /// use keylapse::{Done, Lapse, Listener, Topic};
@@ -101,19 +101,19 @@ impl<S> ListenerBuilder<S> {
         ListenerBuilder { state: State(state), settings: self.settings }
     }
 
-    /// Runs this handler for the lapses of this topic.
+    /// Adds a topic, and the handler that runs for its lapses.
     pub fn on<T: Send + 'static, K>(mut self, topic: Topic<T>, handler: impl IntoHandler<T, S, K>) -> Self {
         let handler = handler.into_handler(&self.state);
-        // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
+        // `on` adds managed topics only. Redis refuses a managed and an attached topic of the same name.
         let config = TopicConfig { attach: None, ..topic.config };
         self.settings.topics.push((config, erase(topic.codec.decode, handler)));
         self
     }
 
-    /// Runs this handler for keys of this topic that other programs write, whenever one has expired. See
-    /// docs/attach.md for what can be relied on, and [`Attached`] for what can be chosen.
+    /// Adds a topic of keys that other programs write, and the handler that runs when such a key has expired.
+    /// docs/attach.md lists the guarantees, and [`Attached`] the options.
     ///
-    /// The handler gets an [`Expired<T>`](Expired), which has the key's value where the topic keeps it.
+    /// The handler gets an [`Expired<T>`](Expired), with the key's value if the topic keeps values.
     pub fn attach<T: Send + 'static, K>(
         mut self,
         topic: impl Into<Attached<T>>,
@@ -127,7 +127,7 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
-    /// Puts something around each handler so far, by the name of its topic.
+    /// Wraps each handler added so far. `wrap` gets the name of its topic.
     pub(crate) fn wrap(mut self, wrap: impl Fn(&str, AnyHandler) -> AnyHandler) -> Self {
         for (config, handler) in &mut self.settings.topics {
             *handler = wrap(&config.name, handler.clone());
@@ -135,88 +135,85 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
-    /// How many attempts run at a time, over all topics. Each topic keeps one
-    /// of these to itself while it runs nothing: with as many topics as attempts, each runs
-    /// one at a time, and [`build`](Self::build) warns of it. Default: 1,000.
+    /// Limits how many attempts run at the same time, over all topics. Default: 1,000.
+    ///
+    /// Each idle topic reserves one of these slots. With as many topics as slots, each topic runs one attempt at a
+    /// time, and [`build`](Self::build) logs a warning.
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.settings.concurrency = attempts;
         self
     }
 
-    /// Gives a free place to the topic with the highest [priority](Topic::priority) that has due work, and to a lower one
-    /// only if none has: **topics of lower priority may starve**. By default each has its part.
+    /// Gives each free slot to the topic with the highest [priority](Topic::priority) that has due timers. **Topics
+    /// of lower priority may starve.** By default, each topic gets its share.
     ///
-    /// The place that each topic keeps for itself while it has nothing to do stays, so that the first timer of a low
-    /// topic starts at once even then. The next have to wait. Topics of the same priority take turns. Attempts that
-    /// run are never interrupted. Where all topics have the same priority this changes nothing, and
-    /// [`build`](Self::build) says so in the log.
+    /// An idle topic still reserves one slot, so its first timer starts immediately, and later ones wait. Topics of
+    /// the same priority take turns. Running attempts are never interrupted. If all topics have the same priority,
+    /// this changes nothing, and [`build`](Self::build) logs a warning.
     pub fn strict_priorities(mut self) -> Self {
         self.settings.strict = true;
         self
     }
 
-    /// How long running attempts may go on after a shut-down was asked for. Those that have not ended then are
-    /// dropped at their next `await`, and handed back. Default: 10 s.
+    /// Limits how long running attempts may continue after a shutdown was requested. The rest are then dropped at
+    /// their next `await`, and their timers are released. Default: 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.settings.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
+        self.settings.grace = grace.min(MAX_DELAY); // longer times could overflow an `Instant`
         self
     }
 
-    /// The runtime on which handlers run, in place of that on which [`run_until`](Listener::run_until) is awaited.
+    /// Runs handlers on this runtime instead of the one that awaits [`run_until`](Listener::run_until).
     ///
-    /// The listener itself runs on a thread of its own: it renews leases, claims and settles whatever handlers
-    /// do. One that blocks a thread of its runtime takes its own place and that thread; see `docs/handlers.md`.
+    /// The listener has its own thread, so blocking handlers do not delay leases, claims and settlements. A handler
+    /// that blocks occupies its slot and a thread of the runtime; see `docs/handlers.md`.
     ///
-    /// Keep the runtime until [`run_until`](Listener::run_until) has returned. When it is shut down before, the listener
-    /// stops with [`ErrorKind::Internal`](crate::ErrorKind::Internal): what was running there runs again when its lease
-    /// ends, and the rest is handed back.
+    /// Keep the runtime until [`run_until`](Listener::run_until) has returned. If it shuts down earlier, the listener
+    /// stops with [`ErrorKind::Internal`](crate::ErrorKind::Internal). Timers of running attempts run again when
+    /// their leases end. The other claimed timers are released.
     pub fn handlers_on(mut self, runtime: Handle) -> Self {
         self.settings.handlers = Some(runtime);
         self
     }
 
-    /// Adds `E` and `x` to the server's `notify-keyspace-events` at the start, if
-    /// they are missing. Without this the flags are never changed: they are the
-    /// operator's, and timers fire all the same.
+    /// Adds the flags `E` and `x` to the server's `notify-keyspace-events` at the start, if they are missing. By
+    /// default, the flags are left to the operator. Timers of managed topics fire without them.
     pub fn manage_notifications(mut self) -> Self {
         self.settings.manage_notifications = true;
         self
     }
 
-    /// Sends few requests while nothing is due: at most one in two seconds to each primary, for a topic of one partition.
-    /// It is for services that are paid by the request. Else there are two to three in each second. Default: off.
+    /// Sends fewer requests while nothing is due, for services that bill each request. A topic of one partition then
+    /// costs at most one request in two seconds to each primary, instead of two to three per second. Default: off.
     ///
-    /// Timers fire in time: a listener that knows its next deadline needs no request until then, and the
-    /// server tells it of new timers. Some faults are noticed later, as this proves every 20 s, and not every second,
-    /// that the server still tells it:
+    /// Timers still fire on time: the listener remembers its next deadline, and the server announces new timers. The
+    /// listener verifies the subscription every 20 s instead of every second, so it detects some faults later:
     ///
-    /// - A subscription that died without a sign is noticed within 21 s, in place of 1.5 s. A timer that was armed
-    ///   meanwhile, and is due before all that the listener knows of, starts so much later.
-    /// - Where the server tells of no new timers, as there is no pub/sub, one starts up to 15 s late, in place of
-    ///   one.
-    /// - Records that an index has lost are found within hours, by one look in 30 s.
+    /// - A subscription that fails without an error is detected within 21 s instead of 1.5 s. A timer that is armed
+    ///   in this time, and is due before all others, starts late by up to this time.
+    /// - Without pub/sub, the server announces no new timers. A new timer starts up to 15 s late instead of 1 s.
+    /// - Records that an index has lost are found within hours, by one scan in 30 s.
     ///
-    /// Each further partition costs one request in 20 s. Attached topics need the proof every second, so that a listener
-    /// that has any cannot be built so.
+    /// Each further partition costs one request in 20 s. Attached topics need a verification every second, so
+    /// [`build`](Self::build) fails for a listener that has one.
     pub fn save_requests(mut self) -> Self {
         self.settings.saves_requests = true;
         self
     }
 
-    /// Has this function called with the span of each attempt whose timer was armed with a trace context, before the
-    /// handler starts, and with that context: a W3C `traceparent`. So the program's tracer can continue the trace.
-    /// docs/operations.md shows it for OpenTelemetry; [`Schedule::trace`](crate::Schedule::trace) is the other end.
+    /// Calls this function before each attempt whose timer was armed with a trace context. It gets the span of the
+    /// attempt and the context, a W3C `traceparent`, so the program's tracer can continue the trace.
+    /// docs/operations.md shows it for OpenTelemetry. [`Schedule::trace`](crate::Schedule::trace) sets the context of
+    /// a timer.
     pub fn trace(mut self, continue_trace: impl Fn(&Span, &str) + Send + Sync + 'static) -> Self {
         self.settings.extract = Some(Extract(Arc::new(continue_trace)));
         self
     }
 
-    /// The listener. Nothing is connected yet.
+    /// Returns the listener. It connects in [`run_until`](Listener::run_until).
     ///
     /// # Errors
-    /// When two topics share a name or can claim the same key (the message
-    /// names both patterns), a setting can never work, there is no topic, or
-    /// the URL cannot be read.
+    /// The builder has no topic, a setting cannot work, or the URL is invalid. Two topics have the same name, or
+    /// patterns that can match the same key; the message names both patterns.
     pub fn build(self) -> Result<Listener> {
         let settings = self.settings;
         if settings.topics.is_empty() {
@@ -230,12 +227,12 @@ impl<S> ListenerBuilder<S> {
         let attached = settings.topics.iter().find(|(config, _)| config.attach.is_some());
         if let Some((config, _)) = attached.filter(|_| settings.saves_requests) {
             let message = format!(
-                "topic {} is attached, and its listener cannot save requests: give attached topics a listener of their own",
+                "topic {} is attached, and its listener cannot save requests: give attached topics their own listener",
                 config.name
             );
             return Err(Error::invalid(message));
         }
-        warn_of_few_permits(settings.concurrency, &settings.topics);
+        warn_of_few_slots(settings.concurrency, &settings.topics);
         warn_of_equal_priorities(settings.strict, &settings.topics);
         let client = Client { saves_requests: settings.saves_requests, ..settings.client?.apart() };
         client.check()?;
@@ -244,7 +241,7 @@ impl<S> ListenerBuilder<S> {
         let limits: Vec<_> =
             settings.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
         let (permits, outage) =
-            (Permits::new(settings.concurrency, &limits, settings.strict), Arc::default());
+            (ConcurrencyLimiter::new(settings.concurrency, &limits, settings.strict), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in settings.topics.into_iter().enumerate() {
             let names = config.all_partitions(&client.namespace);
@@ -279,9 +276,9 @@ impl<S> ListenerBuilder<S> {
             stats: ListenerCounters::default(),
             nodes: Nodes::default(),
             stream_state: StreamState::default(),
-            waiting: Waiting::default(),
-            permits,
-            listening: Listening::default(),
+            waiting: BacklogGauges::default(),
+            limiter: permits,
+            listening: ListenerReadiness::default(),
             stall: Stall::default(),
         };
         Ok(Listener {
@@ -301,15 +298,15 @@ impl<S> fmt::Debug for ListenerBuilder<S> {
     }
 }
 
-/// Each topic that runs nothing keeps one permit: what is left may be one for each.
-fn warn_of_few_permits(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
+/// Each idle topic reserves one slot, which may leave one slot for each topic.
+fn warn_of_few_slots(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
     let count = topics.len();
     if count > 1 && concurrency <= count && topics.iter().any(|(config, _)| config.concurrency > 1) {
         warn!(
             concurrency,
             topics = count,
-            "each topic runs one attempt at a time, as each of the others keeps one of the listener's: give \
-             ListenerBuilder::concurrency one for each topic, and besides as many as one topic is to run at a time"
+            "each topic runs one attempt at a time, as each idle topic reserves one slot: set \
+             ListenerBuilder::concurrency to the number of topics plus the attempts that one topic is to run at a time"
         );
     }
 }
@@ -318,10 +315,7 @@ fn warn_of_equal_priorities(strict: bool, topics: &[(TopicConfig, AnyHandler)]) 
     let mut priorities = topics.iter().map(|(config, _)| config.priority);
     let first = priorities.next();
     if strict && priorities.all(|priority| Some(priority) == first) {
-        warn!(
-            topics = topics.len(),
-            "strict priorities change nothing: no topic has another priority than the rest"
-        );
+        warn!(topics = topics.len(), "strict priorities change nothing: all topics have the same priority");
     }
 }
 

@@ -1,14 +1,14 @@
-//! Each default that the documentation names is the one that is used.
+//! Tests that each default in the documentation is the one that is used.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::forward::ForwardTo;
-use crate::policy::{Counting, Fields, Policy, Treatment};
+use crate::policy::{FieldSelection, Policy, Treatment, WriteBackValue};
 use crate::timers::Durably;
 use crate::{Attached, Backoff, Client, Listener, Priority, Servers, Tls, Topic};
 
-/// A setter, what its documentation says after "Default: ", and whether that is so.
+/// A setter, the text after "Default: " in its documentation, and whether that is the default.
 type Row = (&'static str, &'static str, bool);
 
 const fn secs(secs: u64) -> Duration {
@@ -42,12 +42,13 @@ fn topic() -> [Row; 17] {
         ("concurrency", "100", config.concurrency == 100),
         ("priority", "`Priority::Normal`", config.priority == Priority::Normal),
         ("partitions", "1, at most 1,024", config.partitions == 1),
-        ("triggers", "yes", config.triggers),
+        ("triggers", "yes", config.marker_keys),
         ("payload_limit", "64 KiB, at most 8 MiB", config.payload_limit == 64 * 1024),
         (
             "dead_letters",
             "10,000 and 90 days",
-            (config.letters.count, u128::from(config.letters.age_ms)) == (10_000, (DAY * 90).as_millis()),
+            (config.dead_letters.count, u128::from(config.dead_letters.age_ms))
+                == (10_000, (DAY * 90).as_millis()),
         ),
         ("journal", "nothing is kept", config.journal.is_none()),
         ("destinations", "nothing is reported", config.destinations.is_none()),
@@ -65,7 +66,7 @@ fn listener() -> [Row; 3] {
 
 fn forward() -> [Row; 2] {
     let to = ForwardTo::list("jobs");
-    [("max_length", "0, any number", to.max_length == 0), ("remember_for", "a day", to.remember == DAY)]
+    [("max_length", "0, any number", to.max_length == 0), ("deduplicate_for", "a day", to.remember == DAY)]
 }
 
 fn client() -> [Row; 4] {
@@ -85,23 +86,23 @@ fn client() -> [Row; 4] {
 }
 
 fn servers() -> [Row; 9] {
-    let said = Servers::sentinel(["h"], "m").target.expect("sentinels");
+    let sentinel = Servers::sentinel(["h"], "m").target.expect("sentinels");
     let tls = format!("{:?}", Tls::new());
     [
-        ("user", "the server's default user", said.access.login.user.is_none()),
+        ("user", "the server's default user", sentinel.options.login.user.is_none()),
         (
             "password",
             "that of the environment, as for [`Client::new`], or none",
-            said.access.login.password.is_none(),
+            sentinel.options.login.password.is_none(),
         ),
-        ("database", "0", said.access.db == 0),
-        ("sentinel_user", "their default user", said.sentinel_access.login.user.is_none()),
+        ("database", "0", sentinel.options.db == 0),
+        ("sentinel_user", "their default user", sentinel.sentinel_options.login.user.is_none()),
         (
             "sentinel_password",
             "that of the environment, or none",
-            said.sentinel_access.login.password.is_none(),
+            sentinel.sentinel_options.login.password.is_none(),
         ),
-        ("tls", "none", said.access.tls.is_none()),
+        ("tls", "none", sentinel.options.tls.is_none()),
         ("ca_file", "the platform's", tls.contains("ca_file: None")),
         ("client_certificate", "none", tls.contains("client: None")),
         ("server_name", "the host", tls.contains("server_name: None")),
@@ -114,11 +115,11 @@ fn attached() -> [Row; 12] {
     let Policy { revision, topic: treated, only_extended, cap, scan_rate, scan_every, .. } = policy;
     [
         ("keep_values", "no copies", treated.values == 0),
-        ("keep_fields", "a hash is not copied", treated.fields == Fields::None),
-        ("unenrolled", "they fire", treated.unenrolled == Treatment::Fire),
+        ("keep_fields", "a hash is not copied", treated.fields == FieldSelection::None),
+        ("untracked", "they fire", treated.untracked == Treatment::Fire),
         ("vanished", "they are forgotten", treated.vanished == Treatment::Ignore),
         ("recovered", "they fire", treated.recovered == Treatment::Fire),
-        ("write_back", "retries live in keylapse's index alone", treated.write_back == Counting::Never),
+        ("write_back", "retries live in keylapse's index alone", treated.write_back == WriteBackValue::Never),
         ("revision", "1", revision == 1),
         ("deadlines_only_grow", "each change is read", !only_extended),
         ("cap", "1,000,000", cap == 1_000_000),
@@ -131,24 +132,24 @@ fn attached() -> [Row; 12] {
 #[test]
 fn each_documented_default_is_so() {
     let rows: Vec<Row> = [&topic()[..], &listener(), &forward(), &client(), &servers(), &attached()].concat();
-    for (setter, says, is_so) in &rows {
-        assert!(is_so, "{setter}: the documentation says {says}");
+    for (setter, text, is_so) in &rows {
+        assert!(is_so, "{setter}: the documentation has {text}");
     }
-    let mut known: Vec<_> = rows.iter().map(|(setter, says, _)| format!("{setter}: {says}")).collect();
+    let mut known: Vec<_> = rows.iter().map(|(setter, text, _)| format!("{setter}: {text}")).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["src", "crates/connection/src", "crates/wire/src"];
     let mut documented: Vec<_> = folders.iter().flat_map(|folder| documented(&root.join(folder))).collect();
     known.sort();
     documented.sort();
-    assert_eq!(documented, known, "what the documentation says, and what this table checks");
+    assert_eq!(documented, known, "the defaults of the documentation, and of this table");
 }
 
-/// Every "Default: …" in the documentation of a public function below this folder, with its name.
+/// Returns each "Default: …" in the documentation of a folder's public functions, with the function's name.
 fn documented(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        // What the test kit's own servers are given is said where it is set.
+        // The servers of the test kit document their defaults where these are set.
         if path.is_dir() && !path.ends_with("testing") {
             found.extend(documented(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -165,8 +166,8 @@ fn defaults_in(source: &str) -> Vec<String> {
             doc.push_str(text);
         } else if let Some(rest) = line.strip_prefix("pub fn ") {
             let name = rest.split(['(', '<']).next().unwrap_or_default();
-            let says = doc.split_once("Default: ").map(|(_, rest)| rest.split(". ").next().unwrap_or(rest));
-            found.extend(says.map(|says| format!("{name}: {}", says.trim_end_matches('.'))));
+            let text = doc.split_once("Default: ").map(|(_, rest)| rest.split(". ").next().unwrap_or(rest));
+            found.extend(text.map(|text| format!("{name}: {}", text.trim_end_matches('.'))));
             doc.clear();
         } else if !line.starts_with("#[") {
             doc.clear();

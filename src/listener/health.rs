@@ -1,4 +1,4 @@
-//! How a listener is: for readiness probes, and for people who wonder.
+//! The health of a listener, for readiness probes and for people.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 use crate::runtime::condition::oldest_overdue_ms;
 use crate::runtime::{EventMode, LastError, RunningTopic, Runtime};
 
-/// A view of how a listener is, from [`Listener::health`](crate::Listener::health). Cheap to clone; asks nothing of
-/// the server.
+/// The health of a listener, from [`Listener::health`](crate::Listener::health). It is cheap to clone, and sends no
+/// requests.
 ///
 /// ```
 /// use keylapse::health::Health;
 ///
-/// /// What a readiness probe gets.
+/// /// Answers a readiness probe.
 /// fn readiness(health: &Health) -> (u16, String) {
 ///     let topics: Vec<_> = health.topics().into_iter().filter(|topic| !topic.parked.is_empty()).collect();
 ///     (if health.is_ready() { 200 } else { 503 }, format!("{health:?}, parked: {topics:?}"))
@@ -21,102 +21,104 @@ use crate::runtime::{EventMode, LastError, RunningTopic, Runtime};
 #[derive(Clone)]
 pub struct Health(pub(super) Arc<Runtime>);
 
-/// How many attempts run, and how many may.
+/// The number of running attempts, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Places {
-    /// Attempts that run, or are about to.
+pub struct Capacity {
+    /// Attempts that run, or are about to run.
     pub running: usize,
-    /// How many may at a time.
+    /// The maximum number of attempts at the same time.
     pub limit: usize,
 }
 
-/// What waits of attached topics' keys in a listener, in bytes. Both are bounded, and what finds no room waits where it
-/// was heard.
+/// The work for attached keys that waits in a listener, in bytes. Both amounts are bounded. When they are reached,
+/// further work waits in the queues of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttachedBacklog {
-    /// Keys that are to be read, and what was read of them and is not written down yet; values that are to be read
-    /// count with the most that the topic keeps. At most 8 MiB find room, and one asker of each partition waits.
+    /// Keys to read, and results of reads that are not written yet. A value to read counts with the maximum size that
+    /// the topic keeps. At most 8 MiB are admitted, plus the next read of each partition, which waits.
     pub reads: usize,
-    /// Notes of expiries, deadlines and verdicts that are to be written down, without values. At most 12 MiB for each
+    /// Expiries, deadlines and results of checks that are not written yet, without values. At most 12 MiB for each
     /// partition.
     pub writes: usize,
 }
 
-/// How one topic of a listener is.
+/// The health of one topic of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicHealth {
-    /// Its name.
+    /// The topic's name.
     pub name: String,
-    /// Its places.
-    pub places: Places,
-    /// For how long its first timer was overdue, unclaimed, when a sweep last looked: within the last five seconds.
+    /// The topic's running attempts, and their limit.
+    pub capacity: Capacity,
+    /// How long the earliest unclaimed timer was overdue at the last sweep. The last sweep is at most 5 s old, or 20
+    /// s with [`save_requests`](crate::ListenerBuilder::save_requests).
     pub oldest_overdue: Duration,
-    /// The numbers of its partitions of which nothing can be claimed until one of their names is repaired; the log
-    /// says which.
+    /// The numbers of the parked partitions. No timer of them is claimed until one of their names is repaired; the
+    /// log shows which.
     pub parked: Vec<u32>,
-    /// Of an attached topic: what the server refuses to let it learn of its keys at present, and why. A right is
-    /// missing.
+    /// For an attached topic, the commands and channels that the server refuses for lack of a right, with the errors.
     pub refused: Vec<String>,
-    /// The last error of a claim or a settlement, and when that was by this machine's clock. It may be long over.
+    /// The last error of a claim or a settlement, and its time by this machine's clock. The cause may have ended
+    /// since.
     pub last_error: Option<(SystemTime, String)>,
-    /// The error of the last attempt that has failed.
+    /// The error of the last failed attempt, and its time by this machine's clock.
     pub last_failure: Option<(SystemTime, String)>,
 }
 
 impl Health {
-    /// Whether it can do its work: it is past its start, not stopping yet, and the server answers.
+    /// Returns whether the listener is ready: it has started, is not stopping, and the server answers.
     ///
-    /// That no canary is heard or a partition is parked is none of this: the other timers run on time, and a restart
-    /// would mend neither. While [`mode`](Self::mode) returns [`EventMode::Starting`], a listener may miss events of attached
-    /// keys.
+    /// Missing heartbeats and parked partitions do not count: the other timers run on time, and a restart would
+    /// repair neither. While [`mode`](Self::mode) returns [`EventMode::Starting`], a listener may miss events of
+    /// attached keys.
     pub fn is_ready(&self) -> bool {
         self.0.listening.is_ready() && self.connected()
     }
 
-    /// Whether the last call was answered. A listener makes one every five seconds at least.
+    /// Returns whether the server has answered the last call. A listener makes a call every five seconds or more
+    /// often.
     pub fn connected(&self) -> bool {
-        self.0.client.store.topology().answer()
+        self.0.client.store.topology().is_answering()
     }
 
-    /// Whether a canary was heard, and none was missed since: expired events flow.
-    pub fn canary_heard(&self) -> bool {
-        self.0.hears()
+    /// Returns whether expired events arrive: a heartbeat was received, and none was missed since.
+    pub fn heartbeat_received(&self) -> bool {
+        self.0.receives_expirations()
     }
 
-    /// Returns what is heard of expired keys, as [`Stats::mode`](crate::stats::Stats::mode) returns it.
+    /// Returns which events of keys the listener receives, like [`Stats::mode`](crate::stats::Stats::mode).
     pub fn mode(&self) -> EventMode {
         self.0.mode()
     }
 
-    /// For how long the first timer of all topics was overdue, unclaimed, when a sweep last looked. Paused and
-    /// parked topics count.
+    /// Returns how long the earliest unclaimed timer of all topics was overdue at the last sweep. Paused and parked
+    /// topics count.
     pub fn oldest_overdue(&self) -> Duration {
         Duration::from_millis(oldest_overdue_ms(&self.0.partitions))
     }
 
-    /// Returns for how long the runtime of the handlers has polled nothing. None: it polls what it is given.
+    /// Returns how long the runtime of the handlers has polled no attempt. `None` means that it polls them.
     ///
-    /// A listener begins with that once an attempt was not polled for half a second: handlers block all threads of
-    /// their runtime, or nobody drives it. It hands back what was not polled, which uses up no attempt, and claims
-    /// nothing until the runtime polls again.
+    /// The runtime counts as stalled once an attempt was not polled for half a second. Its handlers block all its
+    /// threads, or no thread drives it. The listener then releases the timers that were not polled, which uses up no
+    /// attempt. It claims none until the runtime polls again.
     pub fn handlers_stalled(&self) -> Option<Duration> {
         self.0.stall.lasts()
     }
 
-    /// The places of all topics together.
-    pub fn places(&self) -> Places {
-        places(self.0.permits.usage())
+    /// Returns the running attempts of all topics, and their limit.
+    pub fn places(&self) -> Capacity {
+        places(self.0.limiter.usage())
     }
 
-    /// What waits of attached topics' keys. It stays near 0 as long as the server keeps up.
+    /// Returns the work for attached keys that waits. It stays near 0 as long as the server keeps up.
     pub fn attached_backlog(&self) -> AttachedBacklog {
         AttachedBacklog { reads: self.0.waiting.reads.get(), writes: self.0.waiting.writes.get() }
     }
 
-    /// How each topic is.
+    /// Returns the health of each topic.
     pub fn topics(&self) -> Vec<TopicHealth> {
         self.0.topics.iter().map(|topic| self.topic(topic)).collect()
     }
@@ -126,7 +128,7 @@ impl Health {
         let parked = partitions.iter().filter(|partition| partition.condition.is_parked());
         TopicHealth {
             name: topic.config.name.clone(),
-            places: places(self.0.permits.usage_of(topic.index)),
+            capacity: places(self.0.limiter.usage_of(topic.index)),
             oldest_overdue: Duration::from_millis(oldest_overdue_ms(partitions)),
             parked: parked.map(|partition| partition.names.index).collect(),
             refused: topic.refusals.all(),
@@ -136,8 +138,8 @@ impl Health {
     }
 }
 
-fn places((running, limit): (usize, usize)) -> Places {
-    Places { running, limit }
+fn places((running, limit): (usize, usize)) -> Capacity {
+    Capacity { running, limit }
 }
 
 impl std::fmt::Debug for Health {
@@ -145,7 +147,7 @@ impl std::fmt::Debug for Health {
         f.debug_struct("Health")
             .field("ready", &self.is_ready())
             .field("connected", &self.connected())
-            .field("canary_heard", &self.canary_heard())
+            .field("heartbeat_received", &self.heartbeat_received())
             .field("handlers_stalled", &self.handlers_stalled())
             .field("oldest_overdue", &self.oldest_overdue())
             .field("places", &self.places())

@@ -1,4 +1,4 @@
-//! The listener: all roles, put together.
+//! The listener, its builder, its health and its counters.
 
 mod builder;
 #[cfg(test)]
@@ -8,7 +8,7 @@ mod run;
 mod start;
 
 pub use self::builder::ListenerBuilder;
-pub use self::health::{AttachedBacklog, Health, Places, TopicHealth};
+pub use self::health::{AttachedBacklog, Capacity, Health, TopicHealth};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,12 +47,12 @@ pub struct Listener {
     grace: Duration,
     manage_notifications: bool,
     handlers: Option<Handle>,
-    /// Whoever read the log when it was built.
+    /// The tracing subscriber of the thread that built the listener.
     subscriber: Dispatch,
 }
 
 impl Listener {
-    /// A listener on a server, given by its URL or as a [`Client`].
+    /// Returns a builder of a listener for a server, given by its URL or as a [`Client`].
     pub fn builder<C>(client: C) -> ListenerBuilder
     where
         C: TryInto<Client, Error: Into<Error>>,
@@ -60,43 +60,41 @@ impl Listener {
         ListenerBuilder::new(client.try_into().map_err(Into::into))
     }
 
-    /// Listens until `shutdown` completes, whatever it answers; then claims
-    /// nothing more, waits for running attempts within the grace time, stops what is left, and hands
-    /// it back without using up an attempt. A handler that blocks its thread cannot be stopped, and is
-    /// not handed back: others run its timer when its lease ends.
+    /// Runs the listener until `shutdown` completes, with any output. The listener then stops claiming, and waits for
+    /// running attempts within the grace time. It stops the others and releases their timers, which uses up no
+    /// attempt. A handler that blocks its thread cannot be stopped: its timer runs again when its lease ends.
     ///
-    /// [`shutdown_signal`](crate::shutdown_signal) completes at SIGINT and
-    /// SIGTERM. Take [`stats`](Self::stats) before, to look at them meanwhile.
+    /// [`shutdown_signal`](crate::shutdown_signal) completes at SIGINT and SIGTERM. Call [`stats`](Self::stats) first
+    /// to read the counters while the listener runs.
     ///
-    /// A server that is away, slow or full is waited for, for as long as it
-    /// takes; the log says so.
+    /// If the server is unreachable, slow or full, the listener logs that, and waits as long as necessary.
     ///
-    /// Claims, leases and settlements are the work of a thread that this starts; handlers run on the runtime on
-    /// which it is awaited, or on [another](ListenerBuilder::handlers_on).
+    /// A thread of the listener claims and settles timers and renews leases. Handlers run on the runtime that awaits
+    /// this method, or on [another](ListenerBuilder::handlers_on).
     ///
-    /// **If it is dropped** (in a `select!`, by a timeout), that thread ends, each handler has lost its lease at
-    /// once, and is dropped at its next `await`. Nothing is handed back: what was running or about to run is run
-    /// again when its leases end, by this or another listener. Prefer a `shutdown` that completes.
+    /// **If the future is dropped**, for example by `select!` or a timeout, that thread ends. Each handler loses its
+    /// lease immediately, and is dropped at its next `await`. No timer is released: the claimed timers run again when
+    /// their leases end, in this or another listener. Prefer a `shutdown` that completes.
     ///
     /// # Errors
-    /// At the start, for what an operator has to change: a
-    /// refused password, a missing permission, another number of partitions or
-    /// wire version, a server that is too old. Later only [`Internal`](crate::ErrorKind::Internal), when a part of
-    /// the listener has panicked; it has been shut down then as above.
+    /// At the start: an error that an operator has to correct, such as a wrong password, a missing permission,
+    /// another number of partitions or wire version, or a server that is too old.
+    /// [`Invalid`](crate::ErrorKind::Invalid) without a tokio runtime for handlers, or if this runtime has no timers.
     ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// Later only [`Internal`](crate::ErrorKind::Internal): a part of the listener has panicked, or the runtime of
+    /// the handlers was shut down. The listener has then stopped as after `shutdown`.
     pub async fn run_until(self, shutdown: impl Future) -> Result<()> {
         run::run(self, shutdown).await
     }
 
-    /// How it is; can be asked while the listener runs. Take it before [`run_until`](Self::run_until), for the
-    /// program's readiness probe.
+    /// Returns a view of the listener's health, for the program's readiness probe. Call it before
+    /// [`run_until`](Self::run_until): the view stays current.
     pub fn health(&self) -> Health {
         Health(self.runtime.clone())
     }
 
-    /// What was counted so far; can be asked while the listener runs.
+    /// Returns a view of the listener's counters. Call it before [`run_until`](Self::run_until): the view stays
+    /// current.
     pub fn stats(&self) -> Stats {
         Stats(self.runtime.clone())
     }
@@ -107,83 +105,81 @@ impl Listener {
 pub struct Stats(Arc<Runtime>);
 
 impl Stats {
-    /// What was counted of one topic; `None` if the listener does not have it.
+    /// Returns the counters of one topic, or `None` if the listener does not have it.
     pub fn topic(&self, name: &str) -> Option<TopicStats> {
         let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
         Some(topic.stats.snapshot())
     }
 
-    /// The sums over all topics.
+    /// Returns the sums over all topics.
     pub fn total(&self) -> TopicStats {
         let mut total = TopicStats::default();
         self.0.topics.iter().for_each(|topic| total += topic.stats.snapshot());
         total
     }
 
-    /// How late the attempts of a topic were started; `None` if the listener does not have it.
+    /// Returns how late the attempts of a topic started, or `None` if the listener does not have it.
     pub fn lateness(&self, name: &str) -> Option<Distribution> {
         let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
         Some(topic.meter.lateness.snapshot())
     }
 
-    /// How long the handler of a topic took; `None` if the listener does not have it.
+    /// Returns how long the handler of a topic took, or `None` if the listener does not have it.
     pub fn handler_times(&self, name: &str) -> Option<Distribution> {
         let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
         Some(topic.meter.handler.snapshot())
     }
 
-    /// How the listener is.
+    /// Returns a view of the listener's health.
     pub fn health(&self) -> Health {
         Health(self.0.clone())
     }
 
-    /// What was counted of an attached topic's keys; `None` if the listener does not have it.
+    /// Returns the counters of an attached topic's keys, or `None` if the listener has no such attached topic.
     pub fn attached(&self, name: &str) -> Option<AttachedStats> {
         let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
         topic.config.attach.as_ref().map(|_| topic.attached.snapshot())
     }
 
-    /// Returns what can be heard of attached topics' keys. Without such topics it is what is heard of expired keys: `Expired`,
-    /// `Blind` or `Unsubscribed`.
+    /// Returns which events of attached keys the listener receives. Without attached topics, the mode is about
+    /// expired keys of managed topics: `Expired`, `ScanOnly` or `Unsubscribed`.
     pub fn mode(&self) -> EventMode {
         self.0.mode()
     }
 
-    /// What was counted of the subscription and the sweeps.
+    /// Returns the counters of the subscription and the sweeps.
     pub fn listener(&self) -> ListenerStats {
         self.0.stats.snapshot()
     }
 }
 
-/// Completes when the program is asked to stop: by SIGINT (ctrl-c) or SIGTERM, elsewhere than on Unix by
-/// ctrl-c alone. For [`Listener::run_until`](crate::Listener::run_until).
+/// Completes when the program receives SIGINT (ctrl-c) or SIGTERM, for
+/// [`Listener::run_until`](crate::Listener::run_until). On other systems than Unix, only ctrl-c counts.
 ///
-/// From its first poll on, these signals no longer end the program by themselves, not even when this has
-/// completed: how long the shut-down may take is what the builder's
-/// [`grace`](crate::ListenerBuilder::grace) says. If the system refuses to tell of a signal, that is logged,
-/// and the signal ends the program at once, as it would without this.
+/// After the first poll, these signals no longer end the program by themselves, even once the future has completed.
+/// The builder's [`grace`](crate::ListenerBuilder::grace) limits how long the shutdown takes. If the system refuses
+/// to deliver a signal, this is logged, and that signal ends the program immediately.
 ///
 /// # Panics
-/// Where tokio's runtime was built without `enable_io`.
+/// Panics if the tokio runtime was built without `enable_io`.
 #[cfg(unix)]
 pub async fn shutdown_signal() {
     use tokio::signal::unix::SignalKind;
     tokio::select! {
-        () = heard(SignalKind::interrupt()) => {}
-        () = heard(SignalKind::terminate()) => {}
+        () = wait_for_signal(SignalKind::interrupt()) => {}
+        () = wait_for_signal(SignalKind::terminate()) => {}
     }
 }
 
 #[cfg(unix)]
-async fn heard(kind: tokio::signal::unix::SignalKind) {
+async fn wait_for_signal(kind: tokio::signal::unix::SignalKind) {
     match tokio::signal::unix::signal(kind) {
         Ok(mut signal) => drop(signal.recv().await),
         Err(error) => never(kind.as_raw_value(), &error).await,
     }
 }
 
-/// Completes when the program is asked to stop, by ctrl-c. For
-/// [`Listener::run_until`](crate::Listener::run_until).
+/// Completes when the program receives ctrl-c, for [`Listener::run_until`](crate::Listener::run_until).
 #[cfg(not(unix))]
 pub async fn shutdown_signal() {
     if let Err(error) = tokio::signal::ctrl_c().await {
@@ -191,9 +187,9 @@ pub async fn shutdown_signal() {
     }
 }
 
-/// A signal that cannot be heard is no reason to stop.
+/// Logs that a signal cannot be received, and never completes: the failure is no reason to stop.
 async fn never(signal: impl std::fmt::Debug, error: &std::io::Error) {
-    crate::log::warn!(?signal, %error, "cannot hear a signal: it will end this program at once");
+    crate::log::warn!(?signal, %error, "cannot receive a signal: it will end the program immediately");
     std::future::pending::<()>().await;
 }
 
@@ -208,10 +204,10 @@ mod signal_tests {
     async fn both_signals_ask_to_stop() {
         for signal in [Signal::TERM, Signal::INT] {
             let mut asked = Box::pin(shutdown_signal());
-            assert!(asked.as_mut().now_or_never().is_none(), "nobody has asked yet");
+            assert!(asked.as_mut().now_or_never().is_none(), "no signal was sent yet");
             kill_process(getpid(), signal).expect("it is our own process");
-            let patience = std::time::Duration::from_secs(20);
-            tokio::time::timeout(patience, asked).await.expect("the signal is heard");
+            let limit = std::time::Duration::from_secs(20);
+            tokio::time::timeout(limit, asked).await.expect("the signal arrives");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A listener's life: start, run, stop.
+//! Starts, runs and stops a listener.
 //!
-//! Its roles run on a thread of their own, so that no handler holds them up.
+//! Its roles run on their own thread, so that no handler delays them.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -18,21 +18,21 @@ use tokio::time::Instant;
 use tracing::dispatcher::{Dispatch, set_default};
 use tracing::subscriber::NoSubscriber;
 
-use crate::attached::{AttachedRoles, Hearing, Peers};
+use crate::attached::{AttachedRoles, Peers, ServerReader};
 use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
-use crate::events::{Among, Decoder, EventStream, Source};
+use crate::events::{Decoder, Deployment, EventStream, SubscriptionSource};
 use crate::id::SlotId;
-use crate::lease::PARTING;
+use crate::lease::HANDLER_STOP_GRACE;
 use crate::listener::Listener;
-use crate::listener::start::{keep_an_eye_on_settings, prepare};
+use crate::listener::start::{prepare, watch_settings};
 use crate::log::{error, info, warn};
-use crate::panics::{contained, message};
+use crate::panics::{catch_panic, message};
 use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
-use crate::roles::expirer::touches;
+use crate::roles::expirer::marker_checks;
 use crate::roles::leases::{guard_leases, keep_leases};
 use crate::roles::node_keeper::NodeKeeper;
 use crate::roles::reporter::{Reporter, leave};
@@ -41,12 +41,12 @@ use crate::roles::starter::Starter;
 use crate::roles::sweeper::{Sweeper, repair};
 use crate::runtime::{Groups, NodeState, Partition, RunningTopic, Runtime};
 
-/// How long settling and handing back may take at the end, with the server away.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// How long forgetting what the claimers claimed last may take.
+/// The time limit of settling and releasing timers at the end, if the server does not answer.
+const STOP_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of deleting the listener's entries in Redis at the end.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Listens until `shutdown`.
+/// Runs the listener until `shutdown` completes.
 pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()> {
     let Listener { runtime, grace, manage_notifications, handlers, subscriber } = listener;
     let _owned = Owned(runtime.clone());
@@ -67,7 +67,7 @@ pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()>
     work.await
 }
 
-/// However listening ends, nothing is left of it.
+/// Gives up all leases when the listener ends, also if its future is dropped.
 struct Owned(Arc<Runtime>);
 
 impl Drop for Owned {
@@ -76,7 +76,7 @@ impl Drop for Owned {
     }
 }
 
-/// What the listener's thread does.
+/// Prepares the topics, runs the roles until `stopped`, and stops them. Runs on the listener's thread.
 async fn work(
     runtime: Arc<Runtime>,
     manage_notifications: bool,
@@ -107,14 +107,15 @@ async fn work(
     failed.map_or(Ok(()), Err)
 }
 
-/// A task that only the end of this runtime ends.
+/// Spawns a task that ends only if this runtime is shut down.
 fn end_of(handlers: &Handle) -> JoinSet<()> {
     let mut ends = JoinSet::new();
     ends.spawn_on(std::future::pending(), handlers);
     ends
 }
 
-/// Why a listener stops whose handlers can run no more: each attempt would cost its timer a lease.
+/// The error of a listener whose handlers' runtime was shut down. It stops, as each further attempt would cost its
+/// timer a lease.
 fn without_handlers() -> Error {
     let message = "the runtime of the handlers was shut down, so the listener has stopped; keep it until `run_until` returns";
     Error::new(ErrorKind::Internal, message)
@@ -126,11 +127,11 @@ fn without_runtime() -> Error {
     )
 }
 
-/// Refuses a runtime on which no attempt could have a timeout. tokio has no other way to ask than to make a timer, which
-/// panics without them.
+/// Rejects a runtime without timers, which attempts need for their timeout. tokio offers no other check than to
+/// create a timer, which panics there.
 fn check_timers(handlers: &Handle) -> Result<()> {
     let _there = handlers.enter();
-    contained(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
+    catch_panic(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
         Error::invalid(
             "the runtime of the handlers has no timers, which the timeout of each attempt needs: build it with \
              `enable_time()` or `enable_all()`",
@@ -141,25 +142,25 @@ fn check_timers(handlers: &Handle) -> Result<()> {
 /// The running tasks, in the order in which they stop.
 #[derive(Default)]
 struct Roles {
-    /// Find and claim work.
+    /// Tasks that claim timers.
     claiming: JoinSet<()>,
-    /// Keep and settle what was claimed.
+    /// Tasks that receive events, renew leases and settle attempts.
     keeping: JoinSet<()>,
-    /// Write down what was heard of attached keys.
+    /// Tasks that write the events of attached keys to Redis.
     writers: JoinSet<()>,
     slots: Vec<(Arc<Partition>, SlotId)>,
-    /// The partitions for whose topics this listener may scan or enrol.
+    /// The partitions for whose topics this listener may scan or track keys.
     scanners: Vec<(Arc<Partition>, SlotId)>,
-    /// Dropped to ask the claimers to stop.
+    /// Dropped to stop the claimers.
     stop: watch::Sender<()>,
 }
 
 impl Roles {
     fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
         let mut roles = Self::default();
-        let (touched, touching) = touches(runtime.client.store.clone());
+        let (touched, touching) = marker_checks(runtime.client.store.clone());
         roles.keeping.spawn(touching);
-        let groups = Groups::new(runtime.partitions.first().map_or(1, |one| one.permits.places()));
+        let groups = Groups::new(runtime.partitions.first().map_or(1, |one| one.limiter.total_slots()));
         for partition in &runtime.partitions {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
             for claimer in [claimer(), claimer().of_quarantine(groups.clone())] {
@@ -169,24 +170,24 @@ impl Roles {
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
-        // Fences matter as long as anything runs.
+        // Fences arrive with the events, and matter until the last attempt has ended.
         roles.listen(runtime);
         roles.keeping.spawn(guard_leases(runtime.clone()));
         roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(Reporter::new(runtime.clone()).run());
-        roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
+        roles.keeping.spawn(watch_settings(runtime.clone()));
         roles
     }
 
-    /// Hears the events of each server, and sweeps it.
+    /// Starts to receive events of each server, and to sweep it.
     fn listen(&mut self, runtime: &Arc<Runtime>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
-        let db = client.store.target().access.db;
+        let db = client.store.target().options.db;
         let topology = client.store.topology();
-        let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes, topology.are_many());
+        let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes, topology.is_cluster());
         let attached = runtime.attached_topics().next().map(|_| {
             let attached = AttachedRoles::start(runtime, &mut self.keeping, &mut self.writers);
             self.scanners.clone_from(&attached.scanners);
@@ -200,7 +201,8 @@ impl Roles {
         }
     }
 
-    /// The same of the only server; with the keys of other programs where there are attached topics.
+    /// Starts to receive events of the only server, and to sweep it. Also reads attached keys, if there are attached
+    /// topics.
     fn listen_to(
         &mut self,
         runtime: &Arc<Runtime>,
@@ -213,13 +215,20 @@ impl Roles {
         let (share, rounds) = (node.share.subscribe(), client.rounds());
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
         let peers = attached.and_then(|_| Peers::successors(server));
-        let among = if peers.is_some() { Among::Successors } else { Among::Alone };
-        let source =
-            Source { server: server.clone(), among, slots_move: false, decoder, share, prompts, rounds };
+        let among = if peers.is_some() { Deployment::Successors } else { Deployment::Alone };
+        let source = SubscriptionSource {
+            server: server.clone(),
+            among,
+            slots_move: false,
+            decoder,
+            share,
+            prompts,
+            rounds,
+        };
         let (EventStream { events, touches }, supervisor) = source.open();
         self.keeping.spawn(supervisor);
         let attached = attached.map(|attached| {
-            let Hearing { ear, reader } = attached.hear(&node, peers, touches);
+            let ServerReader { ear, reader } = attached.open_reader(&node, peers, touches);
             self.keeping.spawn(reader);
             self.keeping.spawn(attached.scan(&node, server));
             ear
@@ -229,48 +238,48 @@ impl Roles {
         self.keeping.spawn(Sweeper::new(runtime.clone(), node).run());
     }
 
-    /// None of them does, unasked: what has become of the first that did.
+    /// Returns why the first role ended. A role that ends before `stop` has failed.
     async fn one_has_ended(&mut self) -> Error {
         let ended = tokio::select! {
             Some(ended) = self.claiming.join_next() => ended,
             Some(ended) = self.keeping.join_next() => ended,
             Some(ended) = self.writers.join_next() => ended,
-            else => return panicked("nothing is left of it"),
+            else => return panicked("no role is left"),
         };
         match ended.map_err(tokio::task::JoinError::try_into_panic) {
             Err(Ok(panic)) => panicked(&message(panic)),
-            _ => panicked("it has ended by itself"),
+            _ => panicked("a role ended by itself"),
         }
     }
 
-    /// Stops claiming, waits for running attempts, stops them, hands back the rest.
+    /// Stops claiming, waits for running attempts within `grace`, stops the others, and releases their timers.
     async fn stop(mut self, runtime: &Arc<Runtime>, grace: Duration, starter: &Starter) {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
         drop(self.stop);
         let _ = tokio::time::timeout_at(until, all_end(&mut self.claiming)).await;
-        hand_back_unstarted(runtime, starter);
+        release_unstarted(runtime, starter);
         let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.emptied()));
         if tokio::time::timeout_at(until, idle).await.is_err() {
             stop_running(runtime).await;
         }
         let settled = async {
-            // What a claim brings that is answered only now is handed back, too.
+            // The starter also releases timers of a claim that is answered only now.
             all_end(&mut self.claiming).await;
             join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty())).await;
         };
-        if tokio::time::timeout(FAREWELL, settled).await.is_err() {
+        if tokio::time::timeout(STOP_SETTLE_TIMEOUT, settled).await.is_err() {
             self.claiming.abort_all();
-            warn!("the server does not answer: what is unsettled runs again when its leases end");
+            warn!("the server does not answer: unsettled timers run again when their leases end");
         }
-        let slots = self.slots.iter().map(|(at, slot)| at.store.close_slot(&at.names, *slot));
-        // Those that stay open are tidied in a day.
+        let slots = self.slots.iter().map(|(at, slot)| at.store.release_claimer(&at.names, *slot));
+        // The slow repair deletes entries that remain after a day.
         let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
         let _ = tokio::time::timeout(CLOSING, leave(runtime)).await;
-        // What was heard is written down; with the last who could add to it, the writers end.
-        let _ = tokio::time::timeout(FAREWELL, all_end(&mut self.writers)).await;
-        let left = self.scanners.iter().map(|(at, slot)| at.store.hold_scanner(&at.names, *slot, 0, false));
+        // The writers write all events received so far, and end, as every role that feeds them has ended.
+        let _ = tokio::time::timeout(STOP_SETTLE_TIMEOUT, all_end(&mut self.writers)).await;
+        let left = self.scanners.iter().map(|(at, slot)| at.store.take_duty(&at.names, *slot, 0, false));
         let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
         info!("stopped");
     }
@@ -280,16 +289,17 @@ async fn all_end(roles: &mut JoinSet<()>) {
     while roles.join_next().await.is_some() {}
 }
 
-fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
+fn release_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
     if !jobs.is_empty() {
         let topics = runtime.topics.len();
-        info!(count = jobs.len(), topics, "handing back timers whose attempts have not started");
+        info!(count = jobs.len(), topics, "releasing timers whose attempts have not started");
     }
-    jobs.into_iter().for_each(Job::hand_back);
+    jobs.into_iter().for_each(Job::release_unrun);
 }
 
-/// Each hands itself back once it has stopped: not before, or two would run at once.
+/// Stops running attempts. Each releases its timer only once it has stopped, or two attempts could run at the same
+/// time.
 async fn stop_running(runtime: &Runtime) {
     for partition in &runtime.partitions {
         let count = partition.leases.stop();
@@ -298,7 +308,7 @@ async fn stop_running(runtime: &Runtime) {
         }
     }
     let ended = join_all(runtime.partitions.iter().map(|partition| partition.leases.ended()));
-    let _ = tokio::time::timeout(PARTING, ended).await;
+    let _ = tokio::time::timeout(HANDLER_STOP_GRACE, ended).await;
     for partition in &runtime.partitions {
         for held in partition.leases.give_up() {
             let (topic, key) = (&partition.topic, Escaped(&held.key));
@@ -308,8 +318,8 @@ async fn stop_running(runtime: &Runtime) {
     }
 }
 
-/// Runs this on a thread and a runtime of its own, to its end or until the answer is dropped. Everything that
-/// it has spawned there has ended when it is answered.
+/// Runs `work` on its own thread and runtime, until it ends or this future is dropped. All tasks that it has spawned
+/// end before its result is returned.
 async fn on_own_thread<F>(subscriber: Dispatch, work: impl FnOnce() -> F + Send + 'static) -> Result<()>
 where
     F: Future<Output = Result<()>>,
@@ -317,14 +327,14 @@ where
     let (alive, abandoned) = oneshot::channel::<Infallible>();
     let (answer, answered) = oneshot::channel();
     let work = move || {
-        // One that is set for all threads, perhaps later, needs no help.
+        // A global subscriber also receives events of this thread, even if it is set later.
         let _subscriber = (!subscriber.is::<NoSubscriber>()).then(|| set_default(&subscriber));
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
         let ended = runtime.block_on(async {
             tokio::select! {
                 biased;
-                _ = abandoned => Ok(Ok(())), // nobody hears it
+                _ = abandoned => Ok(Ok(())), // nobody receives the result
                 ended = AssertUnwindSafe(async { work().await }).catch_unwind() => ended,
             }
         });
@@ -335,15 +345,15 @@ where
     thread.spawn(move || drop(answer.send(work()))).map_err(|error| no_thread(&error))?;
     let ended = answered.await;
     drop(alive);
-    ended.unwrap_or_else(|_| Err(panicked("without a word")))
+    ended.unwrap_or_else(|_| Err(panicked("its thread ended without a result")))
 }
 
-/// One of the listener's threads cannot be had.
+/// The error of a thread, or its runtime, that cannot be created.
 fn no_thread(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Internal, format!("cannot start a thread of the listener: {error}"))
 }
 
-/// What becomes of a panic in a part of the listener.
+/// The error of a panic in a part of the listener.
 fn panicked(message: &str) -> Error {
     Error::new(
         ErrorKind::Internal,

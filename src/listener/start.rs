@@ -1,4 +1,4 @@
-//! What a listener agrees with Redis on before it listens, and what it warns of.
+//! Registers a listener's topics in Redis at its start, and warns about settings and unserved topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,35 +14,34 @@ use crate::pattern::Pattern;
 use crate::runtime::{RunningTopic, Runtime};
 use crate::wire::TopicEntry;
 
-/// Whoever turns eviction on while we run is told so within this time.
+/// The interval of checks of the server's settings, which warn if eviction is turned on.
 const SETTINGS: Duration = Duration::from_secs(60);
-/// More topics than these are not looked at.
-const MOST: usize = 10_000;
+/// The maximum number of registered topics that are checked.
+const MAX_CHECKED_TOPICS: usize = 10_000;
 
-/// Agrees with Redis on every topic, and looks at its settings.
+/// Registers every topic in Redis, and checks the server's settings.
 pub(super) async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
     topic::agree(runtime).await?;
     if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
-        warn!(%error, "the server's settings were not checked");
+        warn!(%error, "cannot check the server's settings");
     }
     warn_of_unserved(runtime).await;
     Ok(())
 }
 
-/// Until it is dropped. Flags are added at the start only: who clears them
-/// later means it.
-pub(super) async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
+/// Checks the server's settings until it is dropped. It adds no notification flags: an operator who clears them later
+/// does so on purpose.
+pub(super) async fn watch_settings(runtime: Arc<Runtime>) {
     loop {
         tokio::time::sleep(SETTINGS).await;
         if let Err(error) = runtime.client.store.check_settings(false).await {
-            debug!(%error, "the server's settings were not checked");
+            debug!(%error, "cannot check the server's settings");
         }
     }
 }
 
-/// Agrees with Redis on every topic. Waits for a server that is away; gives up
-/// only where an operator is needed.
+/// Registers every topic in Redis, and waits for an unavailable server. Fails only if an operator has to act.
 async fn register(runtime: &Runtime) -> Result<()> {
     let throttle = LogThrottle::default();
     let topics: Vec<_> =
@@ -60,7 +59,7 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
         error.is_transient()
     };
     match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
-        // The partition parks and reports; the others run.
+        // A name of the wrong type parks its partition at the first claim; the other partitions run.
         Err((error, _)) if error.kind() != ErrorKind::WrongType => {
             Err(runtime.client.store.topology().explained(error).await)
         }
@@ -68,17 +67,17 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
     }
 }
 
-/// Warns of each topic with keys like ours that nobody serves, once. It is mostly one of ours under the name that its
-/// pattern gave it before it was changed: its timers will never fire. Says nothing where that cannot be found out.
+/// Warns once about each unserved topic whose keys may match a topic of this listener. Mostly, a pattern of the
+/// program was changed, and the topic's name with it, so timers under the old name would never fire.
 pub(super) async fn warn_of_unserved(runtime: &Runtime) {
-    if let Err(error) = look(runtime).await {
-        debug!(%error, "whether topics with keys like ours are served was not found out");
+    if let Err(error) = find_unserved(runtime).await {
+        debug!(%error, "cannot check whether topics with keys like ours are served");
     }
 }
 
-async fn look(runtime: &Runtime) -> Result<()> {
+async fn find_unserved(runtime: &Runtime) -> Result<()> {
     let (store, namespace) = (&runtime.client.store, &*runtime.client.namespace);
-    for entry in store.registered(namespace, MOST).await? {
+    for entry in store.registered(namespace, MAX_CHECKED_TOPICS).await? {
         let Some(ours) = our_pattern_like(runtime, &entry) else { continue };
         let partitions = entry.all_partitions(namespace);
         let timers = store.count_timers(&partitions).await?;
@@ -88,15 +87,15 @@ async fn look(runtime: &Runtime) -> Result<()> {
                 pattern = %Escaped(entry.pattern.as_bytes()),
                 %ours,
                 timers,
-                "a topic with keys like ours holds timers, and no listener seems to serve it: if it was ours \
-                 before its pattern changed, keep its name with Topic::named, or serve it besides until it is empty"
+                "a topic with keys like ours holds timers, and no listener seems to serve it: if a pattern \
+                 of this program was changed, keep the topic's name with Topic::named, or serve both until the old one is empty"
             );
         }
     }
     Ok(())
 }
 
-/// Of a topic that is not ours, the pattern of ours that its keys may match.
+/// Returns the pattern of this listener that keys of another topic may match.
 fn our_pattern_like<'a>(runtime: &'a Runtime, entry: &TopicEntry) -> Option<&'a Pattern> {
     let is_ours = runtime.topics.iter().any(|topic| topic.config.name == entry.name);
     let theirs = Pattern::new(&entry.pattern).ok().filter(|_| !is_ours)?;

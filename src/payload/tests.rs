@@ -1,4 +1,4 @@
-//! Payloads as JSON and as fields, right and wrong.
+//! Tests of valid and invalid payloads as JSON and as fields.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn errors_do_not_repeat_the_payload() {
 }
 
 #[test]
-fn what_only_looks_like_a_payload_is_refused() {
+fn malformed_payloads_are_refused() {
     #[derive(Debug, serde::Deserialize, Serialize)]
     struct Notice {
         url: String,
@@ -75,7 +75,7 @@ enum Plan {
 #[derive(Debug, Deserialize, PartialEq)]
 struct Cents(u64);
 
-/// As types of bytes are read that know of serde.
+/// A byte type with the usual support for serde.
 #[derive(Debug, PartialEq)]
 struct Blob(Vec<u8>);
 
@@ -174,7 +174,7 @@ fn maps_take_all_fields_and_names_may_be_numbers() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_field_and_without_the_value() {
+fn errors_name_the_field_and_omit_the_value() {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     #[allow(dead_code)]
@@ -185,24 +185,24 @@ fn what_is_wrong_is_said_with_the_field_and_without_the_value() {
         roles: Option<Vec<u8>>,
         name: Option<String>,
     }
-    for (fields, says) in [
-        (&[("sum", &b"hunter2"[..])][..], "field \"sum\": it is no u64"),
-        (&[("sum", b"")], "field \"sum\": it is no u64"),
-        (&[("sum", b"-1")], "field \"sum\": it is no u64"),
-        (&[("sum", b"1.0")], "field \"sum\": it is no u64"),
-        (&[("sum", b"\xff")], "field \"sum\": it is no UTF-8"),
+    for (fields, expected) in [
+        (&[("sum", &b"hunter2"[..])][..], "field \"sum\": expected u64"),
+        (&[("sum", b"")], "field \"sum\": expected u64"),
+        (&[("sum", b"-1")], "field \"sum\": expected u64"),
+        (&[("sum", b"1.0")], "field \"sum\": expected u64"),
+        (&[("sum", b"\xff")], "field \"sum\": expected UTF-8"),
         (&[("plan", b"Free")], "field \"sum\" is missing"),
-        (&[("sum", b"1"), ("plan", b"hunter2")], "field \"plan\": it is none of [\"Free\", \"pro\"]"),
-        (&[("sum", b"1"), ("on", b"hunter2")], "field \"on\": it is none of true, false, 1 and 0"),
-        (&[("sum", b"1"), ("roles", b"hunter2")], "field \"roles\": it is no JSON"),
-        (&[("sum", b"1"), ("roles", b"[1] hunter2")], "field \"roles\": it is no JSON"),
-        (&[("sum", b"1"), ("name", b"\xffhunter2")], "field \"name\": it is no "),
-        (&[("sum", b"1"), ("moon", b"hunter2")], "there is \"moon\""),
+        (&[("sum", b"1"), ("plan", b"hunter2")], "field \"plan\": expected one of [\"Free\", \"pro\"]"),
+        (&[("sum", b"1"), ("on", b"hunter2")], "field \"on\": expected true, false, 1 or 0"),
+        (&[("sum", b"1"), ("roles", b"hunter2")], "field \"roles\": expected JSON"),
+        (&[("sum", b"1"), ("roles", b"[1] hunter2")], "field \"roles\": expected JSON"),
+        (&[("sum", b"1"), ("name", b"\xffhunter2")], "field \"name\": expected "),
+        (&[("sum", b"1"), ("moon", b"hunter2")], "unknown field \"moon\""),
     ] {
         let error = read::<Strict>(fields).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Payload);
-        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
-    assert!(read::<u64>(&[("a", b"1")]).unwrap_err().to_string().contains("it is no u64"));
+    assert!(read::<u64>(&[("a", b"1")]).unwrap_err().to_string().contains("expected u64"));
 }

@@ -12,22 +12,23 @@ use tracing::{Instrument, info_span};
 
 use crate::error::{Error, ErrorKind};
 use crate::escape::{Escaped, of_error};
-use crate::handler::Attempt;
-use crate::lapse::{About, LapseSource, RUNNING};
-use crate::lease::{PARTING, Phase, Told};
-use crate::log::{QuietSpan, debug, error, info, warn};
+use crate::handler::AttemptFuture;
+use crate::lapse::{CURRENT_ARMING, LapseMetadata, LapseSource};
+use crate::lease::{HANDLER_STOP_GRACE, LeaseNotice, Phase};
+use crate::log::{PanicSafeSpan, debug, error, info, warn};
 use crate::outcome::Failure;
-use crate::panics::{Contained, contained, message};
+use crate::panics::{CatchPanic, catch_panic, message};
 use crate::roles::write_back;
 use crate::runtime::{
-    Ended, Groups, Lease, Member, Partition, RunningTopic, Settlement, Undecodable, first_undecodable,
+    AttemptResult, Groups, Lease, Partition, QuarantineMember, RunningTopic, Settlement, Undecodable,
+    first_undecodable,
 };
-use crate::time::Reading;
+use crate::time::ClockReading;
 use crate::trace::{Extract, Traceparent};
-use crate::wire::{DeadReason, End, Ending, Held, History, Record, State};
+use crate::wire::{AttemptEnd, DeadReason, Ending, History, LeaseRef, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
-const LANDING: Duration = Duration::from_secs(1);
+const QUARANTINE_SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An attempt that starts so much later than its claim reaches asks first whether it was cancelled meanwhile.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -38,16 +39,16 @@ pub(crate) struct Job {
     pub(crate) record: Record,
     pub(crate) trace: Option<Traceparent>,
     pub(crate) state: State,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ClockReading,
     pub(crate) source: LapseSource,
     /// Set once the server was asked, late, if the timer is still ours.
     pub(crate) confirmed: bool,
     /// Kept until the attempt has ended.
-    pub(crate) permit: Permit,
+    pub(crate) slots: AttemptSlots,
 }
 
 /// Permits to run at the same time as others; given back when dropped.
-pub(crate) struct Permit {
+pub(crate) struct AttemptSlots {
     partition: Arc<Partition>,
     /// How many of the ordinary ones.
     ordinary: usize,
@@ -55,15 +56,15 @@ pub(crate) struct Permit {
     spare: Option<OwnedSemaphorePermit>,
     /// For what is claimed from the quarantine.
     groups: Option<Arc<Groups>>,
-    member: Option<Member>,
+    member: Option<QuarantineMember>,
 }
 
-impl Permit {
+impl AttemptSlots {
     /// Up to `most` for a claim; from the quarantine, as its group has room for.
     pub(crate) fn take(partition: &Arc<Partition>, most: usize, groups: Option<&Arc<Groups>>) -> Self {
         let most = groups.map_or(most, |groups| groups.room());
         let spare = groups.filter(|_| most > 0).and_then(|groups| groups.spare());
-        let ordinary = partition.permits.take(partition.topic.index, most - usize::from(spare.is_some()));
+        let ordinary = partition.limiter.take(partition.topic.index, most - usize::from(spare.is_some()));
         Self { partition: partition.clone(), ordinary, spare, groups: groups.cloned(), member: None }
     }
 
@@ -74,7 +75,7 @@ impl Permit {
     /// Gives back what a claim had no use for.
     pub(crate) fn give_back_unused(mut self) {
         let unused = std::mem::take(&mut self.ordinary);
-        self.partition.permits.give_back_unused(self.partition.topic.index, unused);
+        self.partition.limiter.give_back_unused(self.partition.topic.index, unused);
     }
 
     /// One of them, for an attempt of a timer that has lost so many leases.
@@ -88,9 +89,9 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for AttemptSlots {
     fn drop(&mut self) {
-        self.partition.permits.give_back(self.partition.topic.index, self.ordinary);
+        self.partition.limiter.release_slots(self.partition.topic.index, self.ordinary);
     }
 }
 
@@ -101,12 +102,12 @@ impl Job {
     }
 
     /// It, unless the key's writer came first: then the retry has given way.
-    pub(crate) async fn unless_superseded(self) -> Option<Self> {
+    pub(crate) async fn settle_if_superseded(self) -> Option<Self> {
         if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
             return Some(self);
         }
         self.partition.topic.stats.started(self.source, self.state.lost > 0);
-        self.settle(Ended::Superseded, &QuietSpan::none());
+        self.settle(AttemptResult::Superseded, &PanicSafeSpan::none());
         None
     }
 
@@ -122,8 +123,8 @@ impl Job {
     }
 
     async fn run_to_its_end(self) {
-        if self.lease.state.is_told(Told::Stop) {
-            return self.hand_back();
+        if self.lease.state.has_notice(LeaseNotice::Stop) {
+            return self.release_unrun();
         }
         let (partition, lease) = (self.partition.clone(), self.lease.state.clone());
         lease.enter(Phase::Running, Some(partition.topic.config.timeout));
@@ -136,7 +137,7 @@ impl Job {
             Some(ended) if self.lease.is_held() => self.settle(ended, &span),
             _ => {
                 partition.topic.ended(self.source, Ending::Lost);
-                self.permit
+                self.slots
             }
         };
         if permit.member.is_some() {
@@ -144,7 +145,8 @@ impl Job {
             // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
-            let _ = tokio::time::timeout(LANDING, lease.until_told(Told::Lost)).await;
+            let _ = tokio::time::timeout(QUARANTINE_SETTLE_TIMEOUT, lease.wait_for_notice(LeaseNotice::Lost))
+                .await;
         }
     }
 
@@ -162,22 +164,22 @@ impl Job {
     }
 
     /// It was not begun.
-    pub(crate) fn hand_back(self) {
+    pub(crate) fn release_unrun(self) {
         if self.lease.is_held() {
-            self.partition.end(self.lease, End::Release);
+            self.partition.end(self.lease, AttemptEnd::Release);
         }
     }
 
     /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
-    fn settle(self, ended: Ended, span: &QuietSpan) -> Permit {
+    fn settle(self, ended: AttemptResult, span: &PanicSafeSpan) -> AttemptSlots {
         let topic = &self.partition.topic;
         let ended = ended.by_policy(&topic.config, self.state.attempt);
         topic.ended(self.source, ended.ending());
         let undecodable = match &ended {
-            Ended::Undecodable(undecodable) => Some(undecodable.error.to_string()),
+            AttemptResult::Undecodable(undecodable) => Some(undecodable.error.to_string()),
             _ => None,
         };
-        let failed = Failed::of(&ended, self.state.attempt, topic.config.attempts());
+        let failed = FailureReport::of(&ended, self.state.attempt, topic.config.attempts());
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
         let failed = failed.map(|failed| failed.followed_by(end.as_ref()));
@@ -190,11 +192,11 @@ impl Job {
         if let Some(failed) = failed {
             failed.log(&self.partition.topic, span);
         }
-        self.permit
+        self.slots
     }
 
-    fn span(&self, about: &About) -> QuietSpan {
-        let span = QuietSpan::open(|| {
+    fn span(&self, about: &LapseMetadata) -> PanicSafeSpan {
+        let span = PanicSafeSpan::open(|| {
             info_span!(
                 "lapse",
                 topic = %self.partition.topic.config.name,
@@ -212,15 +214,15 @@ impl Job {
     }
 
     /// How the attempt ended; `None` if it was not ours any more.
-    async fn attempt(&self, about: Arc<About>, span: &QuietSpan) -> Option<Ended> {
+    async fn attempt(&self, about: Arc<LapseMetadata>, span: &PanicSafeSpan) -> Option<AttemptResult> {
         let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
-        let attempt = match contained(start) {
+        let attempt = match catch_panic(start) {
             Ok(Ok(attempt)) => attempt,
-            Ok(Err(error)) => return Some(Ended::Undecodable(Undecodable { error, panic: None })),
+            Ok(Err(error)) => return Some(AttemptResult::Undecodable(Undecodable { error, panic: None })),
             Err(panic) => {
                 let error = Error::new(ErrorKind::Payload, "the decoder of the payload panicked");
-                return Some(Ended::Undecodable(Undecodable { error, panic: Some(panic) }));
+                return Some(AttemptResult::Undecodable(Undecodable { error, panic: Some(panic) }));
             }
         };
         let began = Instant::now();
@@ -229,16 +231,20 @@ impl Job {
         ended
     }
 
-    async fn supervise(&self, attempt: tracing::instrument::Instrumented<Attempt>) -> Option<Ended> {
+    async fn supervise(
+        &self,
+        attempt: tracing::instrument::Instrumented<AttemptFuture>,
+    ) -> Option<AttemptResult> {
         let timeout = self.partition.topic.config.timeout;
         // What it arms for its own key says so.
-        let attempt = RUNNING.scope(self.record.arming, Contained::new(attempt));
+        let attempt = CURRENT_ARMING.scope(self.record.arming, CatchPanic::new(attempt));
         let attempt = tokio::time::timeout(timeout, attempt);
         let lease = &self.lease.state;
         let parting = async {
-            lease.until_told(Told::Stop).await;
-            if lease.is_told(Told::Lost) {
-                let _ = tokio::time::timeout(PARTING, lease.until_told(Told::Gone)).await;
+            lease.wait_for_notice(LeaseNotice::Stop).await;
+            if lease.has_notice(LeaseNotice::Lost) {
+                let _ =
+                    tokio::time::timeout(HANDLER_STOP_GRACE, lease.wait_for_notice(LeaseNotice::Gone)).await;
             }
         };
         let ended = tokio::select! {
@@ -246,22 +252,24 @@ impl Job {
             ended = attempt => ended,
             () = parting => {
                 debug!("the handler was stopped: its lease was lost, or the listener stops");
-                return self.lease.is_held().then_some(Ended::Stopped);
+                return self.lease.is_held().then_some(AttemptResult::Stopped);
             }
         };
         Some(match ended {
-            Ok(Ok(Ok(outcome))) => Ended::Returned(outcome),
-            Ok(Ok(Err(failure))) => Ended::Failed(Ending::Error, failure),
-            Ok(Err(panic)) => Ended::Failed(Ending::Panic, Failure::retry(panic)),
-            Err(_) => Ended::Failed(Ending::Timeout, Failure::retry(format!("no end within {timeout:?}"))),
+            Ok(Ok(Ok(outcome))) => AttemptResult::Returned(outcome),
+            Ok(Ok(Err(failure))) => AttemptResult::Failed(Ending::Error, failure),
+            Ok(Err(panic)) => AttemptResult::Failed(Ending::Panic, Failure::retry(panic)),
+            Err(_) => {
+                AttemptResult::Failed(Ending::Timeout, Failure::retry(format!("no end within {timeout:?}")))
+            }
         })
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> LapseMetadata {
         let topic = &self.partition.topic;
         let now = self.reading.at(Instant::now());
         let late = now.0.saturating_sub(self.deadline().saturating_mul(1000));
-        About {
+        LapseMetadata {
             key: self.lease.held.key.clone(),
             captures: topic.config.pattern.matches(&self.lease.held.key),
             arming: self.record.arming,
@@ -280,7 +288,7 @@ impl Job {
 }
 
 /// Shows in the span of a lapse where its producer's trace stands, and has the program continue it there.
-fn continue_trace(topic: &RunningTopic, span: &QuietSpan, trace: Traceparent) {
+fn continue_trace(topic: &RunningTopic, span: &PanicSafeSpan, trace: Traceparent) {
     let trace = trace.to_string();
     span.with(|span| {
         span.record("traceparent", &*trace);
@@ -291,31 +299,33 @@ fn continue_trace(topic: &RunningTopic, span: &QuietSpan, trace: Traceparent) {
 }
 
 /// A failed attempt.
-struct Failed {
+struct FailureReport {
     kind: Ending,
     error: String,
     retry_in: Option<Duration>,
     attempts_left: u32,
 }
 
-impl Failed {
+impl FailureReport {
     /// None where it has not failed; so many attempts its topic allows.
-    fn of(ended: &Ended, attempt: u32, attempts: u32) -> Option<Self> {
-        let Ended::Failed(kind, failure) = ended else { return None };
+    fn of(ended: &AttemptResult, attempt: u32, attempts: u32) -> Option<Self> {
+        let AttemptResult::Failed(kind, failure) = ended else { return None };
         let (error, attempts_left) = (of_error(&failure.error), attempts.saturating_sub(attempt));
         Some(Self { kind: *kind, error, retry_in: None, attempts_left })
     }
 
     /// What was decided to follow.
-    fn followed_by(self, end: Option<&End>) -> Self {
+    fn followed_by(self, end: Option<&AttemptEnd>) -> Self {
         match end {
-            Some(End::Retry { delay, .. }) => Self { retry_in: Some(Duration::from_millis(*delay)), ..self },
+            Some(AttemptEnd::Retry { delay, .. }) => {
+                Self { retry_in: Some(Duration::from_millis(*delay)), ..self }
+            }
             _ => Self { attempts_left: 0, ..self },
         }
     }
 
     /// In the span of the lapse, which names the key.
-    fn log(self, topic: &RunningTopic, span: &QuietSpan) {
+    fn log(self, topic: &RunningTopic, span: &PanicSafeSpan) {
         let Self { kind, error, retry_in, attempts_left } = self;
         let (kind, retry_in) = (kind.as_str(), retry_in.map(tracing::field::debug));
         span.within(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
@@ -325,20 +335,26 @@ impl Failed {
 
 /// A payload could not be decoded, and this follows. Loud at the beginning and at the end, as there may be many and
 /// each comes back often.
-fn undecodable_payload(topic: &RunningTopic, held: &Held, state: &State, error: &str, end: Option<&End>) {
+fn undecodable_payload(
+    topic: &RunningTopic,
+    held: &LeaseRef,
+    state: &State,
+    error: &str,
+    end: Option<&AttemptEnd>,
+) {
     let key = Escaped(&held.key);
     match end {
-        Some(End::Retry { delay, .. }) if first_undecodable(state).is_none() => {
+        Some(AttemptEnd::Retry { delay, .. }) if first_undecodable(state).is_none() => {
             let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
             warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
         }
-        Some(End::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
+        Some(AttemptEnd::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
         _ => warn!(?topic, %key, error, "undecodable payload: dead letter"),
     }
 }
 
 /// A timer has ended as a dead letter, with this history.
-pub(super) fn dead_letter(topic: &RunningTopic, held: &Held, reason: DeadReason, history: &[u8]) {
+pub(super) fn dead_letter(topic: &RunningTopic, held: &LeaseRef, reason: DeadReason, history: &[u8]) {
     let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
     let attempts = last.as_ref().map(|last| last.attempt);
     // Another line says why a payload cannot be decoded, without text that may quote it.

@@ -14,19 +14,21 @@ use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
 use crate::lapse::LapseSource;
 use crate::log::{LogThrottle, debug, error, info, warn};
-use crate::roles::attempt::{Job, Permit};
+use crate::roles::attempt::{AttemptSlots, Job};
 use crate::runtime::{Lease, Partition};
 use crate::stats::meter::ClaimResult;
-use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
-use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Group, Held, Index, Record, State};
+use crate::time::{ClockReading, MAX_DEADLINE_MS, ms_ceil};
+use crate::wire::{
+    AttemptEnd, Claim, Claimed, ClaimedTimer, DeadReason, Index, LeaseRef, QuarantineGroup, Record, State,
+};
 
 /// The answer to a claim, and when it was asked and answered.
-pub(super) struct Taken {
+pub(super) struct AnsweredClaim {
     pub(super) claimed: Claimed,
     pub(super) token: Token,
     /// When the claim was sent, by the clock of leases.
     pub(super) sent: Instant,
-    pub(super) reading: Reading,
+    pub(super) reading: ClockReading,
 }
 
 /// Claims. A claim that was sent and not answered is repeated until it is: what
@@ -42,9 +44,9 @@ pub(super) async fn take(
     slot: SlotId,
     limit: usize,
     reach: i64,
-    group: Group,
+    group: QuarantineGroup,
     trouble: &mut ClaimTrouble,
-) -> Result<Taken> {
+) -> Result<AnsweredClaim> {
     let config = &partition.topic.config;
     let call = Claim {
         index,
@@ -55,7 +57,7 @@ pub(super) async fn take(
         bytes: trouble.size.after(0),
         lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
-        letters: config.letters,
+        letters: config.dead_letters,
         group,
     };
     let (mut sent, mut asked) = (now(), Instant::now());
@@ -64,9 +66,9 @@ pub(super) async fn take(
     let heals = |error: &Error, repeat| {
         if error.maybe_done() {
             let lost = 1 + lost.fetch_add(1, Ordering::Relaxed);
-            say_lost(partition, lost, error);
+            warn_lost_answers(partition, lost, error);
         }
-        trouble.say(partition, index, error);
+        trouble.report_error(partition, index, error);
         repeat
     };
     let claim = |repeat| {
@@ -77,11 +79,11 @@ pub(super) async fn take(
         )
     };
     let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
-    let reading = partition.clock.read(asked, Reading::now(claimed.stamp));
+    let reading = partition.clock.read(asked, ClockReading::now(claimed.stamp));
     count(partition, &claimed);
     trouble.size.learn(lost.load(Ordering::Relaxed), &claimed.timers);
     trouble.is_over(partition, index);
-    Ok(Taken { claimed, token: call.token, sent, reading })
+    Ok(AnsweredClaim { claimed, token: call.token, sent, reading })
 }
 
 /// What keeps one claimer from claiming.
@@ -94,7 +96,7 @@ pub(super) struct ClaimTrouble {
 }
 
 impl ClaimTrouble {
-    fn say(&mut self, partition: &Partition, index: Index, reason: &Error) {
+    fn report_error(&mut self, partition: &Partition, index: Index, reason: &Error) {
         let kind = reason.kind();
         partition.topic.meter.claim(ClaimResult::Failed);
         partition.topic.last_error.note(reason);
@@ -140,7 +142,7 @@ impl ClaimTrouble {
 
 /// One lost answer says little: its connection may have been closed before the claim was sent. A second, on a new
 /// one, is lost by something that goes on.
-fn say_lost(partition: &Partition, lost: u32, reason: &Error) {
+fn warn_lost_answers(partition: &Partition, lost: u32, reason: &Error) {
     let topic = &partition.topic;
     if lost >= 2 && reason.kind() != ErrorKind::Timeout && topic.lost_answers.is_new(reason) {
         warn!(
@@ -167,26 +169,26 @@ fn count(partition: &Partition, claimed: &Claimed) {
         stats.parked.add_u64(claimed.parked);
         warn!(%topic, count = claimed.parked, "records of a newer keylapse were put off by a minute: update this program");
     }
-    if claimed.buried > 0 {
-        stats.dead.add_u64(claimed.buried);
-        partition.topic.meter.dead(DeadReason::LostLeases, claimed.buried);
-        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost a lease too often");
+    if claimed.dead_lettered > 0 {
+        stats.dead.add_u64(claimed.dead_lettered);
+        partition.topic.meter.dead(DeadReason::LostLeases, claimed.dead_lettered);
+        warn!(%topic, count = claimed.dead_lettered, "timers ended as dead letters: unreadable, or lost a lease too often");
     }
     stats.trimmed.add_u64(claimed.trimmed);
 }
 
-impl Taken {
+impl AnsweredClaim {
     /// Registers what was taken and makes it ready to start.
     pub(super) fn into_jobs(
         self,
         partition: &Arc<Partition>,
         source: LapseSource,
-        mut permits: Permit,
+        mut permits: AttemptSlots,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, sent, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
         let mut jobs = Vec::with_capacity(claimed.timers.len());
-        let held = claimed.timers.iter().map(|timer| Held { key: timer.key.clone(), token });
+        let held = claimed.timers.iter().map(|timer| LeaseRef { key: timer.key.clone(), token });
         let leases = partition.leases.take(held, sent);
         for (timer, lease) in claimed.timers.into_iter().zip(leases) {
             let trace = Record::traceparent(&timer.record);
@@ -202,7 +204,7 @@ impl Taken {
                         reading,
                         source,
                         confirmed: false,
-                        permit: permits.split(lost),
+                        slots: permits.split(lost),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
@@ -214,7 +216,7 @@ impl Taken {
                 _ => {
                     debug!(topic = ?partition.topic, "a claimed record cannot be read");
                     let (reason, history) = (DeadReason::Unreadable, Bytes::new());
-                    partition.end(lease, End::Dead { reason, history });
+                    partition.end(lease, AttemptEnd::Dead { reason, history });
                 }
             }
         }
@@ -241,13 +243,13 @@ fn put_back(partition: &Partition, lease: Lease) {
         "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
     );
     topic.stats.repaired.add(1);
-    partition.end(lease, End::Release);
+    partition.end(lease, AttemptEnd::Release);
 }
 
 /// Keys, records and states of one claim, in bytes: reading stops there.
-const MOST: usize = 1 << 20;
+const MAX_CLAIM_BYTES: usize = 1 << 20;
 /// So long after a change, claims may ask for more.
-const KEPT: Duration = Duration::from_secs(60);
+const CLAIM_GROWTH_PAUSE: Duration = Duration::from_secs(60);
 
 /// How much one claimer asks for. A server may close the connection rather than answer so much, at any size: so each claim
 /// that repeats an unanswered one asks for half of that, down to a single timer.
@@ -261,7 +263,7 @@ struct AnswerSize {
 impl AnswerSize {
     /// Returns how many bytes the next claim asks for, after so many answers in a row that were lost.
     fn after(self, lost: u32) -> usize {
-        MOST.checked_shr(self.halved + lost).unwrap_or_default().max(1)
+        MAX_CLAIM_BYTES.checked_shr(self.halved + lost).unwrap_or_default().max(1)
     }
 
     /// One has come, after so many that were lost. Where all fitted into it, size has lost none, and nobody needs more.
@@ -273,8 +275,10 @@ impl AnswerSize {
             return;
         }
         let halved = match lost {
-            0 if self.changed.is_none_or(|at| at.elapsed() >= KEPT) => self.halved.saturating_sub(1),
-            _ => (self.halved + lost).min(MOST.ilog2()),
+            0 if self.changed.is_none_or(|at| at.elapsed() >= CLAIM_GROWTH_PAUSE) => {
+                self.halved.saturating_sub(1)
+            }
+            _ => (self.halved + lost).min(MAX_CLAIM_BYTES.ilog2()),
         };
         if halved != self.halved {
             *self = Self { halved, changed: Some(Instant::now()) };
@@ -292,11 +296,11 @@ mod tests {
     use crate::outcome::{Done, Failure};
     use crate::rig::Rig;
     use crate::topic::Topic;
-    use keylapse_testserver::Fault;
+    use keylapse_testserver::CallFault;
 
     /// A claim while these faults are ahead: whether it was answered, after how many
     /// seconds, and how often it was made.
-    async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
+    async fn claim(faults: &[(CallFault, usize)]) -> (bool, u64, usize) {
         let bed = Rig::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>();
@@ -307,27 +311,28 @@ mod tests {
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
         let trouble = &mut ClaimTrouble::default();
-        let taken = take(partition, Index::Due, SlotId::random(), 1, 0, Group::ALONE, trouble).await;
+        let taken =
+            take(partition, Index::Due, SlotId::random(), 1, 0, QuarantineGroup::ALONE, trouble).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_has_taken_nothing_and_is_the_callers_to_ask_again() {
-        let refused = Fault::Refused("LOADING");
+        let refused = CallFault::Refused("LOADING");
         assert_eq!(claim(&[(refused, 1)]).await, (false, 0, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_unanswered_is_repeated_whatever_the_repeats_hear() {
-        let refused = Fault::Refused("LOADING");
-        assert_eq!(claim(&[(Fault::Unanswered, 1)]).await, (true, 0, 2));
-        assert_eq!(claim(&[(Fault::Unanswered, 2)]).await, (true, 0, 3));
-        assert_eq!(claim(&[(Fault::Unanswered, 1), (refused, 2)]).await, (true, 0, 4));
+        let refused = CallFault::Refused("LOADING");
+        assert_eq!(claim(&[(CallFault::Unanswered, 1)]).await, (true, 0, 2));
+        assert_eq!(claim(&[(CallFault::Unanswered, 2)]).await, (true, 0, 3));
+        assert_eq!(claim(&[(CallFault::Unanswered, 1), (refused, 2)]).await, (true, 0, 4));
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_lease_there_is_nothing_left_to_be_told() {
-        let (answered, after, made) = claim(&[(Fault::Unanswered, 1000)]).await;
+        let (answered, after, made) = claim(&[(CallFault::Unanswered, 1000)]).await;
         assert!(!answered && (29..=31).contains(&after), "{after} s");
         assert!((30..=80).contains(&made), "{made} claims");
     }
@@ -339,23 +344,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_smaller_answer_brought_is_asked_for_until_a_minute_has_passed() {
         let mut size = AnswerSize::default();
-        assert_eq!((size.after(0), size.after(3), size.after(20), size.after(99)), (MOST, MOST >> 3, 1, 1));
-        size.learn(3, &timers(MOST >> 3));
-        assert_eq!(size.after(0), MOST >> 3);
-        size.learn(0, &timers(MOST >> 3));
-        assert_eq!(size.after(0), MOST >> 3, "it was halved just now");
-        tokio::time::advance(KEPT).await;
+        assert_eq!(
+            (size.after(0), size.after(3), size.after(20), size.after(99)),
+            (MAX_CLAIM_BYTES, MAX_CLAIM_BYTES >> 3, 1, 1)
+        );
+        size.learn(3, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3);
+        size.learn(0, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "it was halved just now");
+        tokio::time::advance(CLAIM_GROWTH_PAUSE).await;
         size.learn(0, &timers(100));
-        assert_eq!(size.after(0), MOST >> 3, "nobody needs more");
-        size.learn(0, &timers(MOST >> 3));
-        assert_eq!(size.after(0), MOST >> 2);
-        size.learn(1, &timers(MOST >> 3));
-        assert_eq!(size.after(0), MOST >> 3, "that was too much");
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "nobody needs more");
+        size.learn(0, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 2);
+        size.learn(1, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "that was too much");
         for _ in 0..9 {
-            tokio::time::advance(KEPT).await;
-            size.learn(0, &timers(MOST));
+            tokio::time::advance(CLAIM_GROWTH_PAUSE).await;
+            size.learn(0, &timers(MAX_CLAIM_BYTES));
         }
-        assert_eq!(size.after(0), MOST);
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES);
     }
 
     /// As when a connection was closed because nobody used it.
@@ -363,7 +371,7 @@ mod tests {
     async fn answers_that_are_lost_for_another_reason_make_no_claim_smaller() {
         let mut size = AnswerSize::default();
         size.learn(2, &timers(100));
-        assert_eq!(size.after(0), MOST);
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES);
         size.learn(40, &timers(1));
         assert_eq!(size.after(0), 1);
     }

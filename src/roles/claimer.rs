@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::log::debug;
-use crate::roles::attempt::Permit;
-use crate::roles::claim::{ClaimTrouble, Taken, take};
-use crate::roles::expirer::Touches;
+use crate::roles::attempt::AttemptSlots;
+use crate::roles::claim::{AnsweredClaim, ClaimTrouble, take};
+use crate::roles::expirer::MarkerChecks;
 use crate::roles::starter::Starter;
-use crate::runtime::{DeadlineTimer, Demand, Groups, Partition, Seen};
-use crate::time::Reading;
-use crate::wire::{Claimed, Group, Index, MAX_BATCH};
+use crate::runtime::{DeadlineTimer, Demand, Groups, LookResult, Partition};
+use crate::time::ClockReading;
+use crate::wire::{Claimed, Index, MAX_BATCH, QuarantineGroup};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
@@ -25,7 +25,7 @@ const GROWTH: usize = 4;
 /// Between two calls to others, who have places.
 const CALLED_EVERY: Duration = Duration::from_millis(100);
 /// For so long the topic's part of the places is kept for it while a claim is on its way.
-const PLACES_KEPT: Duration = Duration::from_millis(100);
+const DEMAND_TIMEOUT: Duration = Duration::from_millis(100);
 /// Between two questions for nothing but the time.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
@@ -33,7 +33,7 @@ const ASKED_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Claimer {
     partition: Arc<Partition>,
     starter: Starter,
-    touches: Touches,
+    touches: MarkerChecks,
     pub(crate) slot: SlotId,
     /// Of the quarantine: its timers run in groups.
     groups: Option<Arc<Groups>>,
@@ -56,10 +56,10 @@ pub(crate) struct Claimer {
 
 impl Claimer {
     /// Claims from the ordinary index.
-    pub(crate) fn new(partition: Arc<Partition>, starter: Starter, touches: Touches) -> Self {
+    pub(crate) fn new(partition: Arc<Partition>, starter: Starter, touches: MarkerChecks) -> Self {
         let config = &partition.topic.config;
         let timer = DeadlineTimer::looking_now(config.lookahead);
-        let share = partition.permits.share(partition.topic.index, config.partitions as usize).min(MAX_BATCH);
+        let share = partition.limiter.share(partition.topic.index, config.partitions as usize).min(MAX_BATCH);
         Self {
             share,
             ask: share,
@@ -104,7 +104,7 @@ impl Claimer {
     }
 
     /// Waits until it is time to look and there are permits.
-    async fn next_look(&mut self) -> (LapseSource, Permit) {
+    async fn next_look(&mut self) -> (LapseSource, AttemptSlots) {
         let index = self.index();
         let Self { partition, starter, groups, waiting, timer, ask, demand, called, .. } = self;
         loop {
@@ -114,7 +114,7 @@ impl Claimer {
                 starter.until_it_runs(|| call_others(partition)).await;
                 source
             };
-            let source = keep_places(demand, std::future::ready(()), ready).await;
+            let source = hold_demand(demand, std::future::ready(()), ready).await;
             if let Some(groups) = groups {
                 match waiting.take() {
                     Some((turn, left)) => {
@@ -124,11 +124,11 @@ impl Claimer {
                     None => *waiting = groups.turn().await.map(|turn| (turn, groups.left())),
                 }
             }
-            let permits = Permit::take(partition, *ask, groups.as_ref());
+            let permits = AttemptSlots::take(partition, *ask, groups.as_ref());
             if permits.count() > 0 {
                 return (source, permits);
             }
-            let waits = || partition.permits.demand(partition.topic.index);
+            let waits = || partition.limiter.demand(partition.topic.index);
             match groups {
                 None => {
                     let rested = called.map_or_else(Instant::now, |at| at + CALLED_EVERY);
@@ -150,13 +150,13 @@ impl Claimer {
     }
 
     /// Looks once. Whether something is left that is due and did not fit into the group.
-    async fn tick(&mut self, source: LapseSource, permits: Permit) -> bool {
+    async fn tick(&mut self, source: LapseSource, permits: AttemptSlots) -> bool {
         self.timer.begin();
-        let group = self.groups.as_ref().map_or(Group::ALONE, |groups| groups.group());
+        let group = self.groups.as_ref().map_or(QuarantineGroup::ALONE, |groups| groups.group());
         let (index, slot, reach) = (self.index(), self.slot, self.timer.reach());
         let claim = take(&self.partition, index, slot, permits.count(), reach, group, &mut self.trouble);
-        let patience = async { tokio::time::sleep(PLACES_KEPT).await };
-        let Ok(taken) = keep_places(&mut self.demand, patience, claim).await else {
+        let patience = async { tokio::time::sleep(DEMAND_TIMEOUT).await };
+        let Ok(taken) = hold_demand(&mut self.demand, patience, claim).await else {
             // Its permits go back at once: other partitions may have a use for
             // them.
             permits.give_back_unused();
@@ -174,7 +174,7 @@ impl Claimer {
     }
 
     /// What the answer says about the next look, here and in the other index.
-    fn learn(&mut self, taken: &Taken, source: LapseSource) {
+    fn learn(&mut self, taken: &AnsweredClaim, source: LapseSource) {
         let (heads, reading) = (taken.claimed.heads, taken.reading);
         let (own, other, of_other) = if self.groups.is_some() {
             (heads.quarantine, heads.due, &self.partition.wakeup)
@@ -188,18 +188,18 @@ impl Claimer {
         // Of the quarantine more may be due than its group has room for.
         self.demand = self.demand.take().filter(|_| more);
         if more && self.groups.is_none() {
-            let demand = || self.partition.permits.demand(self.partition.topic.index);
+            let demand = || self.partition.limiter.demand(self.partition.topic.index);
             self.demand.get_or_insert_with(demand);
         }
         if let Some(ms) = other {
             of_other.head(ms);
         }
-        let seen = Seen {
+        let seen = LookResult {
             reading,
             stamp: taken.claimed.stamp,
             head: own.filter(|_| taken.claimed.paused.is_none()),
             empty: taken.claimed.timers.is_empty(),
-            rival: taken.claimed.rival.filter(|_| self.groups.is_none()),
+            rival: taken.claimed.other_claimed_at.filter(|_| self.groups.is_none()),
             standby: taken.claimed.standby,
         };
         if self.timer.learn(seen, source) {
@@ -217,17 +217,17 @@ impl Claimer {
         self.asked = Some(sent);
         tokio::spawn(async move {
             if let Ok(stamp) = partition.store.time_of(partition.names.key("due")).await {
-                partition.clock.read(sent, Reading::now(stamp));
+                partition.clock.read(sent, ClockReading::now(stamp));
             }
         });
     }
 
-    fn dispatch(&self, taken: Taken, permits: Permit, source: LapseSource) {
+    fn dispatch(&self, taken: AnsweredClaim, permits: AttemptSlots, source: LapseSource) {
         let jobs = taken.into_jobs(&self.partition, source, permits);
         if jobs.is_empty() {
             return;
         }
-        if self.partition.topic.config.triggers {
+        if self.partition.topic.config.marker_keys {
             let latest = jobs.iter().map(|(at, _)| *at).max();
             self.touches.plan(latest, jobs.iter().map(|(_, job)| job.lease.held.key.clone()));
         }
@@ -236,7 +236,7 @@ impl Claimer {
 }
 
 /// Awaits this, while the topic's part of the places waits for it, too; but no longer than our patience.
-async fn keep_places<T>(
+async fn hold_demand<T>(
     demand: &mut Option<Demand>,
     patience: impl Future<Output = ()>,
     work: impl Future<Output = T>,
@@ -272,7 +272,7 @@ async fn free_or_call(
 fn call_others(partition: &Arc<Partition>) {
     let partition = partition.clone();
     tokio::spawn(async move {
-        if let Err(error) = partition.store.announce_left(&partition.names).await {
+        if let Err(error) = partition.store.wake_followers(&partition.names).await {
             debug!(topic = %partition.topic.config.name, %error, "nobody was told that more is due than can be run here");
         }
     });
@@ -283,25 +283,25 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::runtime::Permits;
+    use crate::runtime::ConcurrencyLimiter;
     use crate::topic::Priority;
 
     #[tokio::test(start_paused = true)]
     async fn places_are_kept_for_no_longer_than_our_patience() {
-        let permits = Permits::new(1, &[(1, Priority::Normal)], false);
+        let permits = ConcurrencyLimiter::new(1, &[(1, Priority::Normal)], false);
         let kept = async |patience: u64, takes: u64| {
             let mut demand = Some(permits.demand(0));
             let (patience, work) = (Duration::from_millis(patience), Duration::from_millis(takes));
             let began = Instant::now();
-            keep_places(&mut demand, sleep(patience), sleep(work)).await;
+            hold_demand(&mut demand, sleep(patience), sleep(work)).await;
             assert_eq!(began.elapsed(), work);
             demand.is_some()
         };
         assert_eq!((kept(100, 0).await, kept(100, 99).await, kept(100, 101).await), (true, true, false));
         let mut demand = Some(permits.demand(0));
-        keep_places(&mut demand, std::future::ready(()), std::future::ready(())).await;
+        hold_demand(&mut demand, std::future::ready(()), std::future::ready(())).await;
         assert!(demand.is_some());
-        keep_places(&mut demand, std::future::ready(()), sleep(Duration::from_millis(1))).await;
+        hold_demand(&mut demand, std::future::ready(()), sleep(Duration::from_millis(1))).await;
         assert!(demand.is_none(), "what is not ready at once may take for ever");
     }
 }

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::attached::{Ear, Heard};
+use crate::attached::{ReaderEvent, ReaderQueue};
 use crate::escape::Escaped;
 use crate::events::{Change, Event, Gap};
 use crate::log::{debug, trace, warn};
-use crate::runtime::{Asked, NodeState, Runtime};
+use crate::runtime::{NodeState, RequiredPermission, Runtime};
 
 /// Events that are taken together, before others get their turn.
-const AT_ONCE: usize = 4096;
+const MAX_EVENT_BATCH: usize = 4096;
 /// A server without slots that announces expired keys makes the map be asked for no more often than this.
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub(crate) struct EventLoop {
     node: Arc<NodeState>,
     events: mpsc::Receiver<Event>,
     /// Of attached topics.
-    attached: Option<Ear>,
+    attached: Option<ReaderQueue>,
     /// When the map was suspected last, for what the server has announced.
     suspected: Option<Instant>,
 }
@@ -35,25 +35,25 @@ impl EventLoop {
         runtime: Arc<Runtime>,
         node: Arc<NodeState>,
         events: mpsc::Receiver<Event>,
-        attached: Option<Ear>,
+        attached: Option<ReaderQueue>,
     ) -> Self {
         Self { runtime, node, events, attached, suspected: None }
     }
 
     pub(crate) async fn run(mut self) {
         let mut events = Vec::new();
-        while self.events.recv_many(&mut events, AT_ONCE).await > 0 {
-            events.drain(..).for_each(|event| self.heard(event));
+        while self.events.recv_many(&mut events, MAX_EVENT_BATCH).await > 0 {
+            events.drain(..).for_each(|event| self.handle_event(event));
         }
     }
 
-    fn heard(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         let runtime = &self.runtime;
         self.node.note(&event);
         match event {
             // The decoder has the partitions of this runtime, in their order.
             Event::Wake { partition, index, at } => runtime.partitions[partition].wakeup_of(index).head(at),
-            Event::Left { partition, at } => runtime.partitions[partition].wakeup.left(at),
+            Event::Unclaimed { partition, at } => runtime.partitions[partition].wakeup.left(at),
             Event::TryNow { partition, destination } => {
                 if let Some(all) = &runtime.partitions[partition].topic.config.destinations {
                     all.try_now(&destination);
@@ -66,44 +66,44 @@ impl EventLoop {
                 debug!(?gap, "events may have been missed: sweeping");
                 // Often until events flow again; what was dropped, or came with other data, is found at once.
                 let passes = matches!(gap, Gap::Overflow | Gap::Reloaded);
-                self.node.calm.send_modify(|calm| *calm &= passes);
+                self.node.events_flowing.send_modify(|calm| *calm &= passes);
                 match gap {
-                    Gap::Disconnected => self.tell(Heard::Disconnected),
-                    Gap::NoSubscription => self.tell(Heard::NoSubscription),
-                    Gap::Silent => self.tell(Heard::Silent),
+                    Gap::Disconnected => self.forward_to_reader(ReaderEvent::Disconnected),
+                    Gap::NoSubscription => self.forward_to_reader(ReaderEvent::NoSubscription),
+                    Gap::Silent => self.forward_to_reader(ReaderEvent::Silent),
                     Gap::Overflow | Gap::NoWakeUps | Gap::Reloaded => {}
                 }
             }
             Event::Anchored => {
                 runtime.stats.anchored.add(1);
-                self.node.calm.send_replace(true);
+                self.node.events_flowing.send_replace(true);
             }
             Event::Joined(_) => self.node.sweep(),
-            Event::Moved => runtime.client.store.topology().suspect(),
+            Event::Moved => runtime.client.store.topology().mark_map_stale(),
             // Of those that were written the subscription has told the prompter.
             Event::Changed(_, Change::Written) => {}
             Event::Changed(key, Change::Gone) => {
                 if runtime.route(&key).is_some() {
-                    self.tell(Heard::Gone(key));
+                    self.forward_to_reader(ReaderEvent::Gone(key));
                 }
             }
-            Event::Canary(canary) => self.tell(Heard::Canary(canary)),
-            Event::Refused => runtime.stats.refused_canaries.add(1),
+            Event::Canary(canary) => self.forward_to_reader(ReaderEvent::Canary(canary)),
+            Event::Refused => runtime.stats.refused_heartbeats.add(1),
             Event::Subscribed(refused) => self.subscribed(&refused),
-            Event::Touched(touched) => self.tell(Heard::Touched(touched)),
-            Event::Hearsay(number) => self.tell(Heard::Hearsay(number)),
-            Event::Server { node, at } => self.tell(Heard::Server { node, at }),
+            Event::Touched(touched) => self.forward_to_reader(ReaderEvent::Touched(touched)),
+            Event::CanaryUnverified(number) => self.forward_to_reader(ReaderEvent::CanaryUnverified(number)),
+            Event::Server { node, at } => self.forward_to_reader(ReaderEvent::Server { node, at }),
             Event::Lost(count) => {
                 runtime.stats.dropped_events.add_u64(count);
-                self.tell(Heard::Lost);
+                self.forward_to_reader(ReaderEvent::Lost);
             }
         }
     }
 
     /// Tells the reader of attached topics, if there are any.
-    fn tell(&mut self, heard: Heard) {
+    fn forward_to_reader(&mut self, heard: ReaderEvent) {
         if let Some(attached) = &mut self.attached {
-            attached.hear(heard);
+            attached.push_event(heard);
         }
     }
 
@@ -111,11 +111,11 @@ impl EventLoop {
     fn subscribed(&self, refused: &[Option<String>]) {
         for (topic, refused) in self.runtime.attached_topics().zip(refused) {
             let Some(error) = refused else {
-                topic.refusals.end(Asked::Changes);
+                topic.refusals.end(RequiredPermission::Changes);
                 continue;
             };
             topic.attached.refused_subscriptions.add(1);
-            if topic.refusals.begin(Asked::Changes, error) {
+            if topic.refusals.begin(RequiredPermission::Changes, error) {
                 warn!(topic = %topic.config.name, %error, "changes of attached keys are not heard: they are found by scanning");
             }
         }
@@ -126,7 +126,7 @@ impl EventLoop {
         let lately = self.suspected.is_some_and(|at| at.elapsed() < SUSPECT_EVERY);
         if !lately && self.node.share.borrow().canaries.is_none() {
             self.suspected = Some(Instant::now());
-            self.runtime.client.store.topology().suspect();
+            self.runtime.client.store.topology().mark_map_stale();
         }
     }
 
@@ -137,10 +137,10 @@ impl EventLoop {
             return;
         };
         let topic = &self.runtime.partitions[partition].topic;
-        topic.stats.heard.add(1);
+        topic.stats.announced.add(1);
         if topic.config.attach.is_some() {
             self.suspect_if_slotless();
-            self.tell(Heard::Expired(partition, key));
+            self.forward_to_reader(ReaderEvent::Expired(partition, key));
         } else {
             self.runtime.partitions[partition].note_expired();
         }
@@ -152,7 +152,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::attached::{Attached, AttachedRoles, Hearing};
+    use crate::attached::{Attached, AttachedRoles, ServerReader};
     use crate::events::Canary;
     use crate::id::Token;
     use crate::lapse::Lapse;
@@ -160,13 +160,13 @@ mod tests {
     use crate::outcome::{Done, Failure};
     use crate::rig::Rig;
     use crate::topic::Topic;
-    use crate::wire::{Held, Index};
-    use keylapse_testserver::Fault;
+    use crate::wire::{Index, LeaseRef};
+    use keylapse_testserver::CallFault;
 
     #[tokio::test(start_paused = true)]
     async fn wake_ups_and_fences_do_not_wait_behind_a_parked_attached_partition() {
         let bed = Rig::new();
-        bed.calls().fail("note", Fault::Refused("WRONGTYPE"), 100_000);
+        bed.calls().fail("record_expiries", CallFault::Refused("WRONGTYPE"), 100_000);
         let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
         let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
         let listener = Listener::builder(bed.client())
@@ -180,7 +180,7 @@ mod tests {
         let attached = AttachedRoles::start(&runtime, &mut roles, &mut writers);
         let node = NodeState::of(&runtime);
         runtime.add_node(&node);
-        let Hearing { ear, reader } = attached.hear(&node, None, touches);
+        let ServerReader { ear, reader } = attached.open_reader(&node, None, touches);
         roles.spawn(reader);
         let (heard, events) = mpsc::channel(1);
         roles.spawn(EventLoop::new(runtime.clone(), node, events, Some(ear)).run());
@@ -192,7 +192,7 @@ mod tests {
                 heard.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
             }
             heard.send(Event::Wake { partition: 0, index: Index::Due, at: 7 }).await.unwrap();
-            let held = Held { key: Bytes::from_static(b"a:1"), token: Token::random() };
+            let held = LeaseRef { key: Bytes::from_static(b"a:1"), token: Token::random() };
             heard.send(Event::Fence { partition: 0, held }).await.unwrap();
         };
         tokio::time::timeout(Duration::from_secs(1), flood).await.expect("nothing waits");

@@ -20,7 +20,7 @@ use crate::wire::{MAX_BATCH, Store};
 /// After the deadline.
 const MARGIN: Duration = Duration::from_millis(2);
 /// Between two calls. At a high rate most requests would otherwise be these.
-const REST: Duration = Duration::from_millis(50);
+const MARKER_CHECK_PAUSE: Duration = Duration::from_millis(50);
 /// Batches that may wait, and bytes of their keys. Beyond, keys are left to the server.
 const WAITING: usize = 1024;
 const WAITING_BYTES: usize = 8 << 20;
@@ -29,27 +29,27 @@ const CALL_BYTES: usize = 1 << 20;
 
 /// Where claimers leave the keys to be touched.
 #[derive(Clone, Debug)]
-pub(crate) struct Touches {
-    queue: mpsc::Sender<Batch>,
+pub(crate) struct MarkerChecks {
+    queue: mpsc::Sender<MarkerBatch>,
     /// Bytes that wait.
     bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
-struct Batch {
+struct MarkerBatch {
     at: Instant,
     keys: Vec<Bytes>,
     bytes: usize,
 }
 
-impl Touches {
+impl MarkerChecks {
     /// Touches these keys once the latest of their deadlines has passed.
     pub(crate) fn plan(&self, latest: Option<Instant>, keys: impl Iterator<Item = Bytes>) {
         let Some(latest) = latest else { return };
         let at = latest.max(Instant::now()) + MARGIN;
         let (mut keys, mut more) = (keys.peekable(), true);
         while more && keys.peek().is_some() {
-            let mut batch = Batch { at, keys: Vec::new(), bytes: 0 };
+            let mut batch = MarkerBatch { at, keys: Vec::new(), bytes: 0 };
             while batch.bytes < CALL_BYTES
                 && let Some(key) = keys.next()
             {
@@ -61,7 +61,7 @@ impl Touches {
     }
 
     /// Whether there was room.
-    fn leave(&self, batch: Batch) -> bool {
+    fn leave(&self, batch: MarkerBatch) -> bool {
         let bytes = batch.bytes;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let left = before + bytes <= WAITING_BYTES && self.queue.try_send(batch).is_ok();
@@ -73,8 +73,8 @@ impl Touches {
 }
 
 /// The queue's two ends: for claimers, and the task that does the work.
-pub(crate) fn touches(store: Store) -> (Touches, impl Future<Output = ()> + Send) {
-    let (queue, mut batches) = mpsc::channel::<Batch>(WAITING);
+pub(crate) fn marker_checks(store: Store) -> (MarkerChecks, impl Future<Output = ()> + Send) {
+    let (queue, mut batches) = mpsc::channel::<MarkerBatch>(WAITING);
     let bytes = Arc::<AtomicUsize>::default();
     let waiting = bytes.clone();
     let work = async move {
@@ -95,18 +95,22 @@ pub(crate) fn touches(store: Store) -> (Touches, impl Future<Output = ()> + Send
                     }
                 }
             }
-            if let Err(error) = store.touch(&keys).await {
+            if let Err(error) = store.check_markers(&keys).await {
                 debug!(%error, "trigger keys not touched: the server expires them in its own time");
             }
             waiting.fetch_sub(taken, Ordering::Relaxed);
             // With as much as one call takes, there is nothing to wait for.
-            rested = if keys.len() < MAX_BATCH && taken < CALL_BYTES { now + REST } else { now };
+            rested =
+                if keys.len() < MAX_BATCH && taken < CALL_BYTES { now + MARKER_CHECK_PAUSE } else { now };
         }
     };
-    (Touches { queue, bytes }, work)
+    (MarkerChecks { queue, bytes }, work)
 }
 
-async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) -> Option<Batch> {
+async fn next(
+    later: &mut Option<MarkerBatch>,
+    batches: &mut mpsc::Receiver<MarkerBatch>,
+) -> Option<MarkerBatch> {
     match later.take() {
         Some(batch) => Some(batch),
         None => batches.recv().await,
@@ -128,7 +132,7 @@ mod tests {
     /// and how long after the last deadline that went on.
     async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
         let bed = Rig::new();
-        let (touches, work) = touches(bed.client().store.clone());
+        let (touches, work) = marker_checks(bed.client().store.clone());
         let start = Instant::now();
         (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
         drop(touches);
@@ -145,13 +149,13 @@ mod tests {
     async fn a_stream_of_keys_is_touched_twenty_times_a_second() {
         let (calls, last) = touched(1000, 1, MS).await;
         assert!((20..=22).contains(&calls), "{calls} calls");
-        assert!(last <= MARGIN + REST + MS, "{last:?}");
+        assert!(last <= MARGIN + MARKER_CHECK_PAUSE + MS, "{last:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn keys_beyond_eight_mebibytes_are_left_to_the_server_and_a_call_takes_one() {
         let bed = Rig::new();
-        let (touches, work) = touches(bed.client().store.clone());
+        let (touches, work) = marker_checks(bed.client().store.clone());
         let key = Bytes::from(vec![b'k'; 4096]);
         for _ in 0..10 {
             touches.plan(Some(Instant::now()), std::iter::repeat_n(key.clone(), MAX_BATCH));
@@ -171,6 +175,6 @@ mod tests {
     async fn as_many_keys_as_a_call_takes_wait_for_nothing() {
         let (calls, last) = touched(100, MAX_BATCH, Duration::ZERO).await;
         assert_eq!(calls, 100);
-        assert!(last < MARGIN + REST, "{last:?}");
+        assert!(last < MARGIN + MARKER_CHECK_PAUSE, "{last:?}");
     }
 }

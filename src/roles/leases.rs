@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::boottime::{Alarm, now};
+use crate::boottime::{BoottimeSleep, now};
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::log::{debug, error, warn};
 use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
-use crate::wire::{Held, portions};
+use crate::wire::{LeaseRef, portions};
 
 /// Keeps the leases of one partition: extends, every sixth of the lease, what was last extended more than a sixth
 /// ago: so each lease is extended at about a third. And at once, what is about to be begun late.
@@ -38,7 +38,7 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     }
 }
 
-async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
+async fn extend(partition: &Partition, batch: &[LeaseRef]) -> Result<()> {
     let (sent, topic) = (now(), &partition.topic);
     let gone = partition.store.renew(&partition.names, ms_ceil(topic.config.lease), batch).await?;
     let lost: Vec<_> = gone.into_iter().filter_map(|place| batch.get(place)).collect();
@@ -52,7 +52,7 @@ async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
 
 /// Takes leases away until it is dropped.
 pub(crate) async fn guard_leases(runtime: Arc<Runtime>) {
-    let alarm = Alarm::new(runtime.client.virtual_time());
+    let alarm = BoottimeSleep::new(runtime.client.virtual_time());
     loop {
         let next = runtime.partitions.iter().map(|partition| look(partition)).min();
         alarm.wait(next.unwrap_or_else(now)).await;

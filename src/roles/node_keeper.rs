@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, Hearing, Peers};
+use crate::attached::{AttachedRoles, Peers, ServerReader};
 use crate::connection::{Cluster, ClusterMap, Endpoint};
-use crate::events::{Among, Decoder, EventStream, Share, Source};
+use crate::events::{Decoder, Deployment, EventStream, NodeAssignment, SubscriptionSource};
 use crate::log::{debug, info};
 use crate::roles::event_loop::EventLoop;
 use crate::roles::sweeper::Sweeper;
@@ -21,17 +21,17 @@ use crate::wire::NodeId;
 use crate::wire::names::{canary, tag_of};
 
 /// Who owns what is asked this often at the least, ...
-const CALM: Duration = Duration::from_secs(30);
+const MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// ... this often while a primary has failed that attached topics shall hear from its first word when it is back, ...
 const AWAITED: Duration = Duration::from_secs(5);
 /// ... this often while a slot has no owner, or a primary is not heard, ...
-const ALERT: Duration = Duration::from_secs(1);
+const UNHEALTHY_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// ... and where there are attached topics, for so long after something has changed, ...
 const SETTLING: Duration = Duration::from_secs(30);
 /// ... and no more often than this, whatever nodes say.
-const REST: Duration = Duration::from_millis(100);
+const MIN_MAP_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// Where requests are saved: a call that is sent on to another node says sooner that something has changed.
-const FEW: Duration = Duration::from_secs(60);
+const SAVING_MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// Where there are attached topics, one node is asked this often whether there are others than before.
 const WATCH: Duration = Duration::from_secs(2);
 
@@ -47,12 +47,12 @@ pub(crate) struct NodeKeeper {
     has_begun: bool,
     /// When something has shown last that nodes or slots change.
     changed: Option<Instant>,
-    running: BTreeMap<Endpoint, Running>,
+    running: BTreeMap<Endpoint, NodeTasks>,
     tasks: JoinSet<()>,
 }
 
 /// What is done for one node.
-struct Running {
+struct NodeTasks {
     node: Arc<NodeState>,
     tasks: Vec<AbortHandle>,
     /// For as long as it holds slots.
@@ -92,9 +92,9 @@ impl NodeKeeper {
                         let present = map.borrow_and_update().clone();
                         self.follow(&present);
                     }
-                    () = self.cluster.suspected() => {
+                    () = self.cluster.wait_until_map_stale() => {
                         self.changed = Some(Instant::now());
-                        tokio::time::sleep_until(asked + REST).await;
+                        tokio::time::sleep_until(asked + MIN_MAP_REFRESH_PAUSE).await;
                         break;
                     }
                     () = tokio::time::sleep_until(asked + wait) => break,
@@ -114,24 +114,24 @@ impl NodeKeeper {
         let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING);
         let rounds = self.runtime.client.rounds();
         match &self.attached {
-            _ if self.is_alert(map) => rounds.pace(ALERT, FEW),
-            Some(_) if is_settling => ALERT,
+            _ if self.is_alert(map) => rounds.pace(UNHEALTHY_REFRESH_INTERVAL, SAVING_MAP_REFRESH_INTERVAL),
+            Some(_) if is_settling => UNHEALTHY_REFRESH_INTERVAL,
             Some(_) if map.failed().next().is_some() => AWAITED,
-            _ => rounds.pace(CALM, FEW),
+            _ => rounds.pace(MAP_REFRESH_INTERVAL, SAVING_MAP_REFRESH_INTERVAL),
         }
     }
 
     /// Whether something is not as it should be, which another map may explain.
     fn is_alert(&self, map: &ClusterMap) -> bool {
-        let holds_slots = |running: &&Running| !running.holding.is_empty();
+        let holds_slots = |running: &&NodeTasks| !running.holding.is_empty();
         let mut holders = self.running.values().filter(holds_slots);
-        !map.is_whole() || holders.any(|running| !*running.node.calm.borrow())
+        !map.covers_all_slots() || holders.any(|running| !*running.node.events_flowing.borrow())
     }
 
     /// Begins to listen where slots are, ends where they are no more, and tells the others what is theirs.
     fn follow(&mut self, map: &Arc<ClusterMap>) {
         let mut present = self.present(map);
-        let is_gone = |(at, running): (&Endpoint, &Running)| {
+        let is_gone = |(at, running): (&Endpoint, &NodeTasks)| {
             present.get(at).is_none_or(|(name, _)| *name != running.node.name()).then(|| at.clone())
         };
         let gone: Vec<_> = self.running.iter().filter_map(is_gone).collect();
@@ -150,16 +150,17 @@ impl NodeKeeper {
         for (endpoint, (name, share)) in present {
             self.begin(&endpoint, name, share);
         }
-        self.has_begun |= map.owned() > 0;
+        self.has_begun |= map.owned_slot_count() > 0;
     }
 
     /// Whom to listen to, by name, and what each has of the work: nothing, unless it owns slots.
-    fn present(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, Share)> {
+    fn present(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, NodeAssignment)> {
         let mut present: BTreeMap<_, _> = BTreeMap::new();
         if self.attached.is_some() {
             let name = |id: &str| NodeId::new(id.as_bytes()).unwrap_or_default();
-            let all =
-                map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
+            let all = map
+                .members()
+                .map(|member| (member.endpoint.clone(), (name(&member.id), NodeAssignment::default())));
             present.extend(all);
         }
         let namespace = &self.runtime.client.namespace;
@@ -168,7 +169,10 @@ impl NodeKeeper {
             if let Some((_, share)) = present.get_mut(owner) {
                 share.canaries = canaries;
             } else if self.attached.is_none() {
-                present.insert(owner.clone(), (NodeId::NONE, Share { canaries, ..Share::default() }));
+                present.insert(
+                    owner.clone(),
+                    (NodeId::NONE, NodeAssignment { canaries, ..NodeAssignment::default() }),
+                );
             }
         }
         for (place, partition) in self.runtime.partitions.iter().enumerate() {
@@ -178,34 +182,42 @@ impl NodeKeeper {
         present
     }
 
-    fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: Share) {
+    fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: NodeAssignment) {
         let server = self.cluster.server(endpoint);
         let holds_slots = share.canaries.is_some();
         let node = NodeState::new(server.clone(), name, share.clone());
         let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
         let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
-        let among = if name.is_named() { Among::Nodes(name) } else { Among::Alone };
-        let source = Source { server, among, slots_move: true, decoder, share: events_of, prompts, rounds };
+        let among = if name.is_named() { Deployment::Nodes(name) } else { Deployment::Alone };
+        let source = SubscriptionSource {
+            server,
+            among,
+            slots_move: true,
+            decoder,
+            share: events_of,
+            prompts,
+            rounds,
+        };
         let (EventStream { events, touches }, supervisor) = source.open();
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {
             let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
             let peers = if self.has_begun { Peers::nodes } else { Peers::first_nodes };
             let peers = peers(cluster, endpoint, holds_slots);
-            let Hearing { ear, reader } = attached.hear(&node, Some(peers), touches);
+            let ServerReader { ear, reader } = attached.open_reader(&node, Some(peers), touches);
             // It ends by itself once nothing is heard any more, and all that was heard has come to its end.
             self.tasks.spawn(reader);
             ear
         });
         tasks.push(self.tasks.spawn(EventLoop::new(runtime, node.clone(), events, attached).run()));
-        self.running.insert(endpoint.clone(), Running { node, tasks, holding: Vec::new() });
+        self.running.insert(endpoint.clone(), NodeTasks { node, tasks, holding: Vec::new() });
         self.give(endpoint, share, false);
     }
 
     /// Tells a server's roles what it has of the work from now on. `gained`: slots of others are there now, with keys that
     /// may have been missed on their way.
-    fn give(&mut self, endpoint: &Endpoint, share: Share, gained: bool) {
+    fn give(&mut self, endpoint: &Endpoint, share: NodeAssignment, gained: bool) {
         let Some(running) = self.running.get_mut(endpoint) else { return };
         let (node, holds_slots, partitions) =
             (running.node.clone(), share.canaries.is_some(), share.partitions.len());

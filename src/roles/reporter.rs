@@ -9,14 +9,14 @@ use crate::error::Result;
 use crate::escape::cut;
 use crate::figures::Destination;
 use crate::log::{LogThrottle, debug, error, warn};
-use crate::panics::contained;
+use crate::panics::catch_panic;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
-use crate::stats::{Recent, Totals};
+use crate::stats::{RecentWindow, Totals};
 use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 
 /// Between two reports; whoever reads them takes three that are missing for a listener that is gone.
-const EVERY: Duration = Duration::from_secs(5);
+const LISTENER_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reports of one listener.
 pub(crate) struct Reporter {
@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
     /// Where the last look for reports of the dead has ended.
     looked: u64,
     topics: Vec<Recently>,
-    kept: Kept,
+    kept: DataLossDetector,
     throttle: LogThrottle,
 }
 
@@ -39,7 +39,7 @@ impl Reporter {
             began: Instant::now(),
             looked: 0,
             topics,
-            kept: Kept::default(),
+            kept: DataLossDetector::default(),
             throttle: LogThrottle::default(),
         }
     }
@@ -56,7 +56,7 @@ impl Reporter {
                 }
                 Err(error) => debug!(%error, "no report"),
             }
-            rounds.next(Instant::now() + EVERY, EVERY).await;
+            rounds.next(Instant::now() + LISTENER_REPORT_INTERVAL, LISTENER_REPORT_INTERVAL).await;
         }
     }
 
@@ -105,15 +105,15 @@ impl Reporter {
 /// What a topic has done lately.
 #[derive(Debug)]
 struct Recently {
-    last_5m: Recent,
-    last_1h: Recent,
+    last_5m: RecentWindow,
+    last_1h: RecentWindow,
     /// Dead letters that were trimmed, as far as that was logged.
     trimmed: u64,
 }
 
 impl Recently {
     fn new() -> Self {
-        let span = |minutes: u64| Recent::new(Duration::from_secs(60 * minutes));
+        let span = |minutes: u64| RecentWindow::new(Duration::from_secs(60 * minutes));
         Self { last_5m: span(5), last_1h: span(60), trimmed: 0 }
     }
 
@@ -141,7 +141,7 @@ impl Recently {
 
 /// Detects that what lies in Redis is not what lay there at the last report: each report finds the one before.
 #[derive(Debug, Default)]
-struct Kept {
+struct DataLossDetector {
     /// When the last was written that was answered.
     last: Option<u64>,
     /// Set while there may be one that was written, and not answered.
@@ -156,7 +156,7 @@ enum News {
     Back,
 }
 
-impl Kept {
+impl DataLossDetector {
     /// A report was not answered.
     fn unsure(&mut self) {
         self.is_unsure = true;
@@ -193,7 +193,7 @@ pub(crate) async fn leave(runtime: &Runtime) {
 fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerReport {
     // Not the permits that are taken: a claim takes some for what it may find, and mostly gives them back.
     let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
-    let (_, limit) = runtime.permits.usage();
+    let (_, limit) = runtime.limiter.usage();
     let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), of_topic(runtime, topic)));
     let mut report = ListenerReport::default();
     report.id = runtime.id.clone();
@@ -232,13 +232,13 @@ fn running(runtime: &Runtime, topic: &RunningTopic) -> usize {
 fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
     let mut report = TopicReport::default();
     report.running = running(runtime, topic);
-    report.limit = runtime.permits.usage_of(topic.index).1;
+    report.limit = runtime.limiter.usage_of(topic.index).1;
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
     report.counts = counts.map(|(name, count)| (name.to_owned(), count)).collect();
     report.lateness = topic.meter.lateness.snapshot();
     report.handler = topic.meter.handler.snapshot();
     let called = topic.config.destinations.as_ref();
-    let asked = called.and_then(|all| contained(|| (all.states(), all.identity())).ok());
+    let asked = called.and_then(|all| catch_panic(|| (all.states(), all.identity())).ok());
     let (destinations, identity) = asked.unwrap_or_default();
     report.destinations = Destination::reported(destinations);
     report.identity = identity.map(|text| cut(&text, 64).to_owned());
@@ -262,7 +262,7 @@ mod tests {
     /// The times at which reports were written, each with that of the one before which it came upon.
     #[test]
     fn a_report_that_comes_upon_another_one_or_none_shows_that_what_is_kept_is_another() {
-        let mut kept = Kept::default();
+        let mut kept = DataLossDetector::default();
         let mut reported = |at_ms, before_ms| kept.learn(Reported { at_ms, before_ms, looked: 0 });
         for (at_ms, before_ms, news) in [
             (1_000, None, None),
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_report_without_an_answer_may_be_the_one_that_the_next_comes_upon() {
-        let mut kept = Kept { last: Some(1_000), is_gone: true, ..Kept::default() };
+        let mut kept = DataLossDetector { last: Some(1_000), is_gone: true, ..DataLossDetector::default() };
         kept.unsure();
         assert_eq!(kept.learn(Reported { at_ms: 11_000, before_ms: Some(6_000), looked: 0 }), None);
         assert_eq!(

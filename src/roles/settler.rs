@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::connection::insist;
+use crate::connection::retry_settling;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log::{LogThrottle, debug, error, warn};
 use crate::roles::attempt::dead_letter;
 use crate::roles::write_back;
 use crate::runtime::{Partition, Settlement};
-use crate::time::Reading;
+use crate::time::ClockReading;
 use crate::wire::{
-    End, Ending, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet, portions,
+    AttemptEnd, Ending, LeaseRef, MAX_BATCH, MarkerKey, MarkerWrite, MarkerWriteReport, Settle, SettleReply,
+    portions,
 };
 
 /// The settler of one partition.
@@ -53,7 +54,7 @@ impl Settler {
             let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
             let copies = chunk.iter().filter_map(copy).collect();
             write_back::write_back(&self.partition, &follows, &copies).await;
-            self.set_triggers_apart(follows);
+            self.set_remote_markers(follows);
         }
     }
 
@@ -80,7 +81,7 @@ impl Settler {
             repeated |= repeat;
             call()
         };
-        match insist(topic.config.lease, call, complain).await {
+        match retry_settling(topic.config.lease, call, complain).await {
             Ok(answer) => Some((answer, repeated)),
             Err(error) => {
                 stats.unsettled.add(count);
@@ -94,16 +95,16 @@ impl Settler {
     }
 
     /// What follows, and when.
-    async fn ack(&self, acks: &[Held]) -> Vec<Trigger> {
+    async fn ack(&self, acks: &[LeaseRef]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, clock, .. } = &*self.partition;
         let mut sent = Instant::now();
         let call = || {
             sent = Instant::now();
-            store.ack(names, topic.config.triggers, acks)
+            store.ack(names, topic.config.marker_keys, acks)
         };
         let Some((reply, repeated)) = self.deliver(acks.len(), call).await else { return Vec::new() };
         // At a high rate this is quicker than any claim.
-        clock.read(sent, Reading::now(reply.stamp));
+        clock.read(sent, ClockReading::now(reply.stamp));
         // The repeat of an unanswered ack finds its own work done.
         if !repeated && !reply.gone.is_empty() {
             topic.stats.gone.add(reply.gone.len());
@@ -113,34 +114,42 @@ impl Settler {
                 "attempts ended after their lease: the timers were cancelled or run again elsewhere"
             );
         }
-        note_triggers(&self.partition, &reply.triggers);
+        record_markers(&self.partition, &reply.triggers);
         let followed = reply.followed.iter();
         followed.filter_map(|next| Some(trigger(acks.get(next.place)?, 1, next.deadline))).collect()
     }
 
     /// The same of other ends.
-    async fn end(&self, ends: &[Settle]) -> Vec<Trigger> {
+    async fn end(&self, ends: &[Settle]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, .. } = &*self.partition;
-        let call = || store.settle(names, topic.config.letters, topic.config.triggers, ends);
+        let call = || store.settle(names, topic.config.dead_letters, topic.config.marker_keys, ends);
         let Some((settled, repeated)) = self.deliver(ends.len(), call).await else {
             return Vec::new();
         };
-        note_triggers(&self.partition, &settled.triggers);
+        record_markers(&self.partition, &settled.triggers);
         topic.stats.trimmed.add_u64(settled.trimmed);
         let mut triggers = Vec::new();
         for (settle, reply) in ends.iter().zip(settled.each) {
             self.note(settle, reply, repeated);
-            let (SettleReply::Settled(Some((deadline, _))) | SettleReply::GaveWay(deadline, _)) = reply
+            let (SettleReply::Settled(Some((deadline, _))) | SettleReply::ReplacedByQueued(deadline, _)) =
+                reply
             else {
                 continue;
             };
             let attempt = match (&settle.end, reply) {
-                (End::Release, _) => continue,
-                (End::Retry { attempt, .. } | End::Snooze { attempt, .. }, SettleReply::Settled(_)) => {
-                    *attempt
-                }
+                (AttemptEnd::Release, _) => continue,
+                (
+                    AttemptEnd::Retry { attempt, .. } | AttemptEnd::Snooze { attempt, .. },
+                    SettleReply::Settled(_),
+                ) => *attempt,
                 // What waits now is another arming.
-                (End::Retry { .. } | End::Snooze { .. } | End::Again { .. } | End::Dead { .. }, _) => 1,
+                (
+                    AttemptEnd::Retry { .. }
+                    | AttemptEnd::Snooze { .. }
+                    | AttemptEnd::Again { .. }
+                    | AttemptEnd::Dead { .. },
+                    _,
+                ) => 1,
             };
             triggers.push(trigger(&settle.held, attempt, deadline));
         }
@@ -152,49 +161,49 @@ impl Settler {
         let ending = match (end, reply) {
             (_, SettleReply::Gone) if repeated => return,
             (_, SettleReply::Gone) => return topic.stats.gone.add(1),
-            (End::Retry { .. }, SettleReply::GaveWay(..)) => Ending::GaveWay,
+            (AttemptEnd::Retry { .. }, SettleReply::ReplacedByQueued(..)) => Ending::ReplacedByQueued,
             (end, _) => end.ending(),
         };
         topic.stats.settled(ending);
         match end {
-            End::Retry { attempt, .. } if ending == Ending::Retry => {
+            AttemptEnd::Retry { attempt, .. } if ending == Ending::Retry => {
                 debug!(?topic, key = %Escaped(&held.key), attempt, "retry");
             }
-            End::Dead { reason, history } => dead_letter(topic, held, *reason, history),
+            AttemptEnd::Dead { reason, history } => dead_letter(topic, held, *reason, history),
             _ => {}
         }
     }
 
     /// The same where trigger keys lie elsewhere than the index.
-    fn set_triggers_apart(&self, triggers: Vec<Trigger>) {
+    fn set_remote_markers(&self, triggers: Vec<MarkerWrite>) {
         let Partition { topic, store, .. } = &*self.partition;
-        if triggers.is_empty() || !topic.config.triggers || !store.has_triggers_apart() {
+        if triggers.is_empty() || !topic.config.marker_keys || !store.markers_need_own_calls() {
             return;
         }
         let partition = self.partition.clone();
         // Their servers may be away, and the next ends do not wait for that.
         tokio::spawn(async move {
-            let mut set = TriggersSet::default();
-            for became in partition.store.set_triggers(&triggers).await {
+            let mut set = MarkerWriteReport::default();
+            for became in partition.store.set_markers(&triggers).await {
                 match became {
-                    TriggerKey::Taken => set.taken += 1,
-                    TriggerKey::Failed(error) => set.refused = Some(error.to_string()),
+                    MarkerKey::Taken => set.taken += 1,
+                    MarkerKey::Failed(error) => set.refused = Some(error.to_string()),
                     _ => {}
                 }
             }
-            note_triggers(&partition, &set);
+            record_markers(&partition, &set);
         });
     }
 }
 
 /// A missing trigger needs no repair, since the index fires: so a failure is only reported.
-fn note_triggers(partition: &Partition, set: &TriggersSet) {
-    partition.topic.stats.taken_triggers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
+fn record_markers(partition: &Partition, set: &MarkerWriteReport) {
+    partition.topic.stats.taken_markers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
     if let Some(error) = &set.refused {
         debug!(topic = ?partition.topic, %error, "trigger keys not set");
     }
 }
 
-fn trigger(held: &Held, attempt: u32, deadline: u64) -> Trigger {
-    Trigger { key: held.key.clone(), deadline, attempt, moved: false }
+fn trigger(held: &LeaseRef, attempt: u32, deadline: u64) -> MarkerWrite {
+    MarkerWrite { key: held.key.clone(), deadline, attempt, moved: false }
 }

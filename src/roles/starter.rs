@@ -30,7 +30,7 @@ pub(crate) struct Starter(Arc<Inner>);
 
 struct Inner {
     runtime: Arc<Runtime>,
-    queue: Mutex<Queue>,
+    queue: Mutex<StarterQueue>,
     changed: Condvar,
     /// Where handlers run.
     handlers: Handle,
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct Queue {
+struct StarterQueue {
     /// By the moments at which they may start, and in the order in which they came.
     jobs: BTreeMap<(Instant, u64), Job>,
     armed: u64,
@@ -72,7 +72,7 @@ impl Starter {
     pub(crate) fn hold(&self, jobs: impl Iterator<Item = (Instant, Job)>) {
         // Closed by whoever runs the claimers, so not while one is here.
         if lock(&self.0.queue).closed {
-            return jobs.for_each(|(_, job)| job.hand_back());
+            return jobs.for_each(|(_, job)| job.release_unrun());
         }
         let now = Instant::now();
         let (ready, early): (Vec<_>, Vec<_>) = jobs.partition(|(at, _)| *at <= now);
@@ -105,8 +105,8 @@ impl Starter {
     }
 
     /// Closes it when that is dropped.
-    pub(crate) fn closing(&self) -> Closing {
-        Closing(self.clone())
+    pub(crate) fn closing(&self) -> StarterCloseGuard {
+        StarterCloseGuard(self.clone())
     }
 
     /// Takes back everything that has not started, or was never polled, and ends the thread.
@@ -120,9 +120,9 @@ impl Starter {
 }
 
 /// Ends the thread when it is dropped, and with it all that has not started.
-pub(crate) struct Closing(Starter);
+pub(crate) struct StarterCloseGuard(Starter);
 
-impl Drop for Closing {
+impl Drop for StarterCloseGuard {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -183,7 +183,7 @@ impl Inner {
 
     /// The server is asked where its connection is.
     async fn start_unless_superseded(self: Arc<Self>, job: Job) {
-        if let Some(job) = job.unless_superseded().await {
+        if let Some(job) = job.settle_if_superseded().await {
             self.spawn(vec![job]);
         }
     }
@@ -193,10 +193,10 @@ impl Inner {
         let mut queue = lock(&self.queue);
         if queue.closed || self.runtime.stall.lasts().is_some() {
             drop(queue);
-            return jobs.into_iter().for_each(Job::hand_back);
+            return jobs.into_iter().for_each(Job::release_unrun);
         }
         let count = jobs.len();
-        let begun = Begun::new(jobs);
+        let begun = SpawnedBatch::new(jobs);
         let is_earlier = queue.unpolled.add(begun.clone());
         drop(queue);
         if is_earlier {
@@ -212,7 +212,7 @@ impl Inner {
     }
 
     /// The runtime of the handlers polls this.
-    async fn run_one(self: Arc<Self>, begun: Arc<Begun>, place: usize) {
+    async fn run_one(self: Arc<Self>, begun: Arc<SpawnedBatch>, place: usize) {
         let Some(job) = begun.take(place) else { return };
         // Dropped early: they would be kept for as long as the handler runs.
         drop(begun);
@@ -248,7 +248,7 @@ impl Inner {
                 }
             });
         }
-        unpolled.into_iter().for_each(Job::hand_back);
+        unpolled.into_iter().for_each(Job::release_unrun);
     }
 }
 
@@ -268,7 +268,7 @@ fn wake_exactly() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-impl Queue {
+impl StarterQueue {
     /// When there is something to do.
     fn next(&self) -> Option<Instant> {
         self.first().into_iter().chain(self.unpolled.look).min()
@@ -295,7 +295,7 @@ const UNPOLLED: Duration = Duration::from_millis(500);
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
 /// Jobs that were begun together.
-struct Begun {
+struct SpawnedBatch {
     at: Instant,
     jobs: Mutex<Jobs>,
 }
@@ -305,7 +305,7 @@ struct Jobs {
     all: Vec<Option<Job>>,
 }
 
-impl Begun {
+impl SpawnedBatch {
     fn new(jobs: Vec<Job>) -> Arc<Self> {
         let (left, all) = (jobs.len(), jobs.into_iter().map(Some).collect());
         Arc::new(Self { at: Instant::now(), jobs: Mutex::new(Jobs { left, all }) })
@@ -333,13 +333,13 @@ impl Begun {
 /// All that were begun and were not polled so far, and when to look for those that never are.
 #[derive(Default)]
 struct Unpolled {
-    begun: VecDeque<Arc<Begun>>,
+    begun: VecDeque<Arc<SpawnedBatch>>,
     look: Option<Instant>,
 }
 
 impl Unpolled {
     /// Adds what was begun just now. Returns whether that brings the next look forward.
-    fn add(&mut self, begun: Arc<Begun>) -> bool {
+    fn add(&mut self, begun: Arc<SpawnedBatch>) -> bool {
         self.forget_polled();
         let at = begun.at + UNPOLLED;
         self.begun.push_back(begun);

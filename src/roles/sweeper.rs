@@ -13,16 +13,16 @@ use crate::error::Result;
 use crate::lapse::LapseSource;
 use crate::log::{debug, warn};
 use crate::runtime::{NodeState, Partition, Runtime};
-use crate::time::{Reading, ServerTime, ms_ceil};
-use crate::wire::{Heads, RepairStep, Scan};
+use crate::time::{ClockReading, ServerTime, ms_ceil};
+use crate::wire::{Heads, RepairStep, RepairTarget};
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
-const CALM: Duration = Duration::from_secs(5);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// While none is heard, it is what finds new work.
-const ALERT: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(1);
 /// The same where requests are saved.
-const FEW_CALM: Duration = Duration::from_secs(20);
-const FEW_ALERT: Duration = Duration::from_secs(15);
+const SAVING_SWEEP_INTERVAL: Duration = Duration::from_secs(20);
+const SAVING_SWEEP_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(15);
 
 /// Peeks at every partition of one server.
 pub(crate) struct Sweeper {
@@ -34,7 +34,7 @@ pub(crate) struct Sweeper {
 
 impl Sweeper {
     pub(crate) fn new(runtime: Arc<Runtime>, node: Arc<NodeState>) -> Self {
-        let calm = node.calm.subscribe();
+        let calm = node.events_flowing.subscribe();
         Self { runtime, node, calm }
     }
 
@@ -43,7 +43,11 @@ impl Sweeper {
         let mut rounds = self.runtime.client.rounds();
         loop {
             // Not taken as heard: what is said during a sweep leads to the next.
-            let (usual, few) = if *self.calm.borrow() { (CALM, FEW_CALM) } else { (ALERT, FEW_ALERT) };
+            let (usual, few) = if *self.calm.borrow() {
+                (SWEEP_INTERVAL, SAVING_SWEEP_INTERVAL)
+            } else {
+                (SWEEP_INTERVAL_WITHOUT_EVENTS, SAVING_SWEEP_INTERVAL_WITHOUT_EVENTS)
+            };
             let wait = rounds.pace(usual, few);
             tokio::select! {
                 biased;
@@ -80,7 +84,7 @@ impl Sweeper {
         let partition = &self.runtime.partitions[place];
         partition.condition.note_head(stamp.ms(), heads.due);
         // Where nothing is claimed for hours, this alone shows that the server's clock was set forward.
-        partition.clock.read(sent, Reading::now(stamp));
+        partition.clock.read(sent, ClockReading::now(stamp));
         match heads.due {
             Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
             Some(ms) => partition.wakeup.head(ms),
@@ -95,24 +99,30 @@ impl Sweeper {
 /// Entries that are looked at in a step, roughly, and what they cost: for the whole listener 200 every 5 s. A
 /// million records take it seven hours, and cost nothing that anybody would notice.
 const ENTRIES: usize = 200;
-const EVERY: Duration = Duration::from_secs(5);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(5);
 /// Where there is nothing to look at, a round through all partitions takes no longer than this.
 const ROUND: Duration = Duration::from_secs(300);
 /// Between two steps where requests are saved.
-const FEW: Duration = Duration::from_secs(30);
+const SAVING_REPAIR_INTERVAL: Duration = Duration::from_secs(30);
 /// Where something was out of order there may be more.
-const HURRY: Duration = Duration::from_millis(100);
+const PAUSE_AFTER_REPAIR: Duration = Duration::from_millis(100);
 
-const SCANS: [Scan; 6] =
-    [Scan::Records, Scan::States, Scan::Next, Scan::Tried, Scan::Slots, Scan::Tombstones];
+const SCANS: [RepairTarget; 6] = [
+    RepairTarget::Records,
+    RepairTarget::States,
+    RepairTarget::Next,
+    RepairTarget::Tried,
+    RepairTarget::Slots,
+    RepairTarget::Tombstones,
+];
 
 /// Goes through all partitions, over and over, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
     let steps = u32::try_from(runtime.partitions.len() * SCANS.len()).unwrap_or(u32::MAX);
     let mut rounds = runtime.client.rounds();
-    let pace = Pace {
-        at_least: rounds.pace((ROUND / steps.max(1)).min(EVERY), FEW),
-        at_most: rounds.pace(EVERY, FEW),
+    let pace = RepairPace {
+        at_least: rounds.pace((ROUND / steps.max(1)).min(REPAIR_INTERVAL), SAVING_REPAIR_INTERVAL),
+        at_most: rounds.pace(REPAIR_INTERVAL, SAVING_REPAIR_INTERVAL),
     };
     let mut wait = pace.at_most;
     loop {
@@ -124,7 +134,7 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
                 wait = scan(partition, what, wait, pace).await;
             }
         }
-        if wait == HURRY {
+        if wait == PAUSE_AFTER_REPAIR {
             rounds = runtime.client.rounds(); // there may be more: the next is made in any case
         }
     }
@@ -132,20 +142,20 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
 
 /// How long to wait after a step.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct RepairPace {
     at_least: Duration,
     at_most: Duration,
 }
 
-impl Pace {
+impl RepairPace {
     /// After a step that has looked at so many.
     fn after(self, looked_at: u64) -> Duration {
-        EVERY.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, self.at_most)
+        REPAIR_INTERVAL.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, self.at_most)
     }
 }
 
 /// Goes through one index, a step after each wait; how long to wait before the next.
-async fn scan(partition: &Partition, what: Scan, mut wait: Duration, pace: Pace) -> Duration {
+async fn scan(partition: &Partition, what: RepairTarget, mut wait: Duration, pace: RepairPace) -> Duration {
     let topic = &partition.topic;
     let mut step = RepairStep { what, cursor: 0, count: ENTRIES, lease_ms: ms_ceil(topic.config.lease) };
     loop {
@@ -157,11 +167,11 @@ async fn scan(partition: &Partition, what: Scan, mut wait: Duration, pace: Pace)
                 return pace.after(0);
             }
         };
-        wait = if reply.repaired > 0 { HURRY } else { pace.after(reply.looked_at) };
-        if what != Scan::Tombstones {
+        wait = if reply.repaired > 0 { PAUSE_AFTER_REPAIR } else { pace.after(reply.looked_at) };
+        if what != RepairTarget::Tombstones {
             topic.stats.repaired.add_u64(reply.repaired);
         }
-        if reply.repaired > 0 && !matches!(what, Scan::Slots | Scan::Tombstones) {
+        if reply.repaired > 0 && !matches!(what, RepairTarget::Slots | RepairTarget::Tombstones) {
             warn!(?topic, count = reply.repaired, scan = ?what, "entries were put right");
         }
         if reply.cursor == 0 {
@@ -189,11 +199,11 @@ mod tests {
         let node = NodeState::of(&runtime);
         let sweeper = Sweeper::new(runtime.clone(), node.clone());
         let sweeping = tokio::spawn(sweeper.run());
-        node.calm.send_replace(true);
+        node.events_flowing.send_replace(true);
         tokio::task::yield_now().await;
         assert_eq!(runtime.stats.sweeps.get(), 1, "it is on its way");
-        node.calm.send_replace(true);
-        tokio::time::sleep(ALERT).await;
+        node.events_flowing.send_replace(true);
+        tokio::time::sleep(SWEEP_INTERVAL_WITHOUT_EVENTS).await;
         assert_eq!(runtime.stats.sweeps.get(), 2);
         sweeping.abort();
     }

@@ -22,14 +22,14 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::log::{debug, warn};
-use crate::policy::Capture;
+use crate::policy::CopySpec;
 use crate::runtime::{Partition, RunningTopic};
-use crate::wire::{End, Life, State, Trigger, TriggerKey, written_back};
+use crate::wire::{AttemptEnd, KeyDeadline, MarkerKey, MarkerWrite, State, written_back};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
 /// In its deadline's own millisecond a key is still there.
-const SOON: Duration = Duration::from_millis(2);
+const REREAD_PAUSE: Duration = Duration::from_millis(2);
 
 /// The value to be written back where an attempt ends so, with the byte that says what it is. None but for a retry
 /// with the next attempt number: what could not be decoded is put off, and comes again as the same attempt.
@@ -37,10 +37,12 @@ pub(crate) fn value(
     topic: &RunningTopic,
     payload: &Bytes,
     state: &State,
-    end: Option<&End>,
+    end: Option<&AttemptEnd>,
 ) -> Option<Bytes> {
     match end {
-        Some(End::Retry { attempt, .. }) if *attempt > state.attempt => written(topic, payload, *attempt),
+        Some(AttemptEnd::Retry { attempt, .. }) if *attempt > state.attempt => {
+            written(topic, payload, *attempt)
+        }
         _ => None,
     }
 }
@@ -57,11 +59,15 @@ fn written(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes>
 }
 
 /// Writes keys back until their retries. One that is not written is retried all the same.
-pub(crate) async fn write_back(partition: &Partition, retries: &[Trigger], values: &HashMap<Bytes, Bytes>) {
+pub(crate) async fn write_back(
+    partition: &Partition,
+    retries: &[MarkerWrite],
+    values: &HashMap<Bytes, Bytes>,
+) {
     for retry in retries.iter().filter(|retry| retry.attempt > 1) {
         let Some(value) = values.get(&retry.key) else { continue };
         match partition.store.write_back(&retry.key, retry.deadline, value).await {
-            Ok(TriggerKey::Set) => partition.topic.attached.restored.add(1),
+            Ok(MarkerKey::Set) => partition.topic.attached.restored.add(1),
             Ok(_) => {}
             Err(error) => {
                 let topic = &partition.topic.config.name;
@@ -80,7 +86,7 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
             return true;
         }
         Ok(false) => {
-            if let Err(error) = partition.store.returned(&partition.names, key, deadline).await {
+            if let Err(error) = partition.store.write_back_expired(&partition.names, key, deadline).await {
                 debug!(%error, "not written down that the key was ours: its announcement may run as another lapse");
             }
         }
@@ -96,14 +102,14 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
 async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
     let patience = Instant::now() + OUTLIVES;
     loop {
-        let found = partition.store.read(std::slice::from_ref(key), &Capture::default()).await?;
+        let found = partition.store.read(std::slice::from_ref(key), &CopySpec::default()).await?;
         match found.first().map(|found| found.life) {
-            None | Some(Life::Gone | Life::Elsewhere) => return Ok(false),
-            Some(Life::Until(until)) if until == deadline && Instant::now() < patience => {
-                tokio::time::sleep(SOON).await;
+            None | Some(KeyDeadline::Gone | KeyDeadline::Elsewhere) => return Ok(false),
+            Some(KeyDeadline::Until(until)) if until == deadline && Instant::now() < patience => {
+                tokio::time::sleep(REREAD_PAUSE).await;
             }
-            Some(Life::Until(until)) => return Ok(until != deadline),
-            Some(Life::Lasting) => return Ok(true),
+            Some(KeyDeadline::Until(until)) => return Ok(until != deadline),
+            Some(KeyDeadline::Persistent) => return Ok(true),
         }
     }
 }

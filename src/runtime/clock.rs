@@ -1,9 +1,8 @@
-//! The server's clock, as well as its answers show it.
+//! An estimate of the server's clock from the time stamps in its answers.
 //!
-//! A stamp is older than it looks by the time that the rest of its script and
-//! the way back took, which is most of what a timer would be late by
-//! (`make bench`: a quarter of a millisecond). The answers of the last moments
-//! were not all equally slow: the quickest of them says best what time it is.
+//! When an answer arrives, its stamp is outdated by the time that the rest of the script and the way back took. This
+//! causes most of a timer's lateness (`make bench`: 0.25 ms). Some answers are faster than others, so the fastest
+//! recent answer gives the best estimate.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,46 +10,46 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::time::{Reading, ServerTime};
+use crate::time::{ClockReading, ServerTime};
 
-/// What two clocks may drift apart in a second: each may be slewed by 500 ppm
-/// (`adjtimex(2)`), and in opposite directions.
+/// The most that two clocks drift apart in a second. Each may be slewed by 500 ppm (`adjtimex(2)`), in opposite
+/// directions.
 const DRIFT_PER_S: Duration = Duration::from_millis(1);
 
-/// A lower bound of the server's now.
+/// A lower bound of the server's current time.
 #[derive(Debug, Default)]
-pub(crate) struct Clock(Mutex<Option<Reading>>);
+pub(crate) struct ServerClock(Mutex<Option<ClockReading>>);
 
-impl Clock {
-    /// The best that is known when this answer arrives, to a call that was sent
-    /// then.
+impl ServerClock {
+    /// Updates the bound with an answer to a call that was sent at `sent`. Returns the better of the answer and the
+    /// bound.
     ///
-    /// A stamp from before the call was sent, by the bound, shows that the clock was set
-    /// back: what was known is forgotten. What goes unnoticed is a step back
-    /// that is shorter than the call took.
-    pub(crate) fn read(&self, sent: Instant, answer: Reading) -> Reading {
+    /// A stamp below the bound at the time of sending shows that the server's clock was set back, and the old bound
+    /// is discarded. A step back that is shorter than the call is not detected.
+    pub(crate) fn read(&self, sent: Instant, answer: ClockReading) -> ClockReading {
         let mut known = lock(&self.0);
         let earlier = known
             .filter(|known| at_least(known, sent) <= answer.stamp)
             .map(|known| at_least(&known, answer.arrived));
         let stamp = earlier.map_or(answer.stamp, |stamp| stamp.max(answer.stamp));
-        *known.insert(Reading { stamp, ..answer })
+        *known.insert(ClockReading { stamp, ..answer })
     }
 
-    /// What it showed at that moment at the least; the beginning of time where nothing is known.
+    /// Returns the earliest time that the server's clock can have shown at a moment. Without a reading it returns
+    /// zero.
     pub(crate) fn at_least(&self, moment: Instant) -> ServerTime {
         self.known().map_or(ServerTime::default(), |known| at_least(&known, moment))
     }
 
-    /// The last reading, if there was one.
-    pub(crate) fn known(&self) -> Option<Reading> {
+    /// Returns the last reading, if any.
+    pub(crate) fn known(&self) -> Option<ClockReading> {
         *lock(&self.0)
     }
 }
 
-/// What the server's clock shows at the least at another moment. That may be an earlier one: of calls that
-/// overlap, one was sent before the answer to the other arrived.
-fn at_least(known: &Reading, moment: Instant) -> ServerTime {
+/// Returns the lower bound at another moment. The moment may precede the reading: if calls overlap, one was sent
+/// before the answer to the other arrived.
+fn at_least(known: &ClockReading, moment: Instant) -> ServerTime {
     let later = moment.saturating_duration_since(known.arrived);
     let earlier = known.arrived.saturating_duration_since(moment);
     let drift = DRIFT_PER_S.mul_f64((later + earlier).as_secs_f64());
@@ -68,39 +67,39 @@ mod tests {
 
     use super::*;
 
-    /// The server's clock at the moment that the tests count from.
+    /// The server's time at the start of a test.
     const ORIGIN: u64 = 1_000_000_000;
 
     const fn us(us: u64) -> Duration {
         Duration::from_micros(us)
     }
 
-    /// A call that was sent, stamped and answered at these moments, in µs.
-    fn call(clock: &Clock, start: Instant, [sent, stamped, arrived]: [u64; 3]) -> Reading {
-        let answer = Reading { stamp: ServerTime(ORIGIN + stamped), arrived: start + us(arrived) };
+    /// Reads the answer to a call that was sent, stamped and answered at these times, in µs.
+    fn call(clock: &ServerClock, start: Instant, [sent, stamped, arrived]: [u64; 3]) -> ClockReading {
+        let answer = ClockReading { stamp: ServerTime(ORIGIN + stamped), arrived: start + us(arrived) };
         clock.read(start + us(sent), answer)
     }
 
     #[test]
-    fn a_slow_answer_is_read_by_a_quick_one() {
-        let (clock, start) = (Clock::default(), Instant::now());
+    fn a_fast_answer_improves_a_slow_one() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
         assert_eq!(call(&clock, start, [0, 400, 500]).stamp, ServerTime(ORIGIN + 400));
-        // After 10 ms, less what the clocks may have drifted.
+        // 10 ms later, minus the maximum drift.
         assert_eq!(call(&clock, start, [10_000, 10_100, 10_500]).stamp, ServerTime(ORIGIN + 10_390));
-        // A quicker one is better still.
+        // A faster answer improves the bound.
         assert_eq!(call(&clock, start, [20_000, 20_040, 20_050]).stamp, ServerTime(ORIGIN + 20_040));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_believed() {
-        let (clock, start) = (Clock::default(), Instant::now());
+    fn a_clock_that_was_set_back_resets_the_bound() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
         call(&clock, start, [0, 5_000_000, 500]);
         assert_eq!(call(&clock, start, [10_000, 10_100, 10_500]).stamp, ServerTime(ORIGIN + 10_100));
     }
 
     #[test]
-    fn what_is_known_wears_out() {
-        let (clock, start) = (Clock::default(), Instant::now());
+    fn an_old_bound_gives_way_to_a_slow_answer() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
         call(&clock, start, [0, 500, 500]);
         let hour = 3_600_000_000;
         let late = [hour, hour + 100, hour + 900_000];
@@ -108,17 +107,18 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the calls' ways take, however they overlap and the server's clock is slewed: it never runs ahead,
-        /// and nothing that a quick answer has shown is forgotten. Once it was with each answer to a call that had
-        /// been sent before another was answered, as claims and acks are: at 10,000 timers a second their starts were
-        /// 0.3 ms late for it.
+        /// The bound never runs ahead of the server's clock, and keeps the result of a fast answer, with any delays,
+        /// overlaps and drift.
+        ///
+        /// Regression: calls that overlapped, as claims and acks do, discarded the bound with each answer. At 10,000
+        /// timers a second, starts were 0.3 ms late.
         #[test]
-        fn it_never_runs_ahead_and_forgets_nothing(
+        fn the_bound_never_runs_ahead_and_keeps_the_fastest_answer(
             calls in prop::collection::vec((0..20_000_u64, 0..20_000_u64, 0..20_000_u64), 1..50),
             swaps in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             ppm in -500..=500_i64,
         ) {
-            let (clock, start) = (Clock::default(), Instant::now());
+            let (clock, start) = (ServerClock::default(), Instant::now());
             let server = |local: u64| local as f64 * (1.0 + ppm as f64 / 1e6);
             let mut sent = 0;
             let mut moments: Vec<[u64; 3]> = calls.iter().map(|(pause, there, back)| {
@@ -126,7 +126,7 @@ mod tests {
                 [sent, sent + there, sent + there + back]
             }).collect();
             moments.sort_by_key(|moments| moments[2]);
-            // Answers may be read in another order than that in which they came.
+            // Answers may be read in another order than that of their arrival.
             let pairs = moments.len() - 1;
             for at in swaps.iter().filter(|_| pairs > 0) {
                 let at = at.index(pairs);
@@ -137,10 +137,10 @@ mod tests {
                 let stamped = server(stamped) as u64;
                 let reading = call(&clock, start, [sent, stamped, arrived]);
                 let behind = server(arrived) - (reading.stamp.0 as f64 - ORIGIN as f64);
-                // Both count whole microseconds.
+                // Both clocks have a resolution of 1 µs.
                 prop_assert!(behind > -2.0, "{behind} µs");
                 quickest = f64::min(quickest, server(arrived) - stamped as f64);
-                // It wears out by what the clocks may drift apart, and by parts of a microsecond.
+                // The bound falls behind by the maximum drift and by rounding.
                 prop_assert!(behind <= quickest + 2e-3 * arrived as f64 + 200.0, "{behind} µs, {quickest}");
             }
         }

@@ -1,6 +1,5 @@
-//! How a listener and its topics are, for those who ask from outside: whether it is past its start, what is overdue,
-//! what has failed, whether its handlers' runtime stands still, how much of attached keys waits, and what the server
-//! refuses to let it learn of them.
+//! The health of a listener and its topics: readiness, overdue timers, last errors, a blocked handler runtime, the
+//! backlog of attached keys, and missing permissions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,17 +15,17 @@ use crate::lock::lock;
 use crate::runtime::{EventMode, Partition, Runtime};
 use crate::wire::{Index, NodeId};
 
-/// Whether a listener is past its start and not stopping yet.
+/// True from the end of a listener's start until it stops.
 #[derive(Debug, Default)]
-pub(crate) struct Listening(AtomicBool);
+pub(crate) struct ListenerReadiness(AtomicBool);
 
-/// It is, until this is dropped, as it is when whoever runs the listener gives it up.
-pub(crate) struct Ready<'a>(&'a Listening);
+/// Keeps a listener ready until it is dropped, which also happens if the future of the listener is dropped.
+pub(crate) struct ReadinessGuard<'a>(&'a ListenerReadiness);
 
-impl Listening {
-    pub(crate) fn begin(&self) -> Ready<'_> {
+impl ListenerReadiness {
+    pub(crate) fn begin(&self) -> ReadinessGuard<'_> {
         self.0.store(true, Ordering::Relaxed);
-        Ready(self)
+        ReadinessGuard(self)
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -34,22 +33,22 @@ impl Listening {
     }
 }
 
-impl Drop for Ready<'_> {
+impl Drop for ReadinessGuard<'_> {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
-/// What is known of one partition.
+/// The health of a partition.
 #[derive(Debug, Default)]
-pub(crate) struct Condition {
-    /// Whether nothing can be claimed until a name of ours is repaired; by index.
+pub(crate) struct PartitionHealth {
+    /// By index: true if nothing can be claimed until an operator repairs one of keylapse's own names.
     parked: [AtomicBool; 2],
-    /// How many ms overdue the head was when a sweep last looked.
+    /// How many ms the first timer was overdue at the last sweep.
     overdue: AtomicU64,
 }
 
-impl Condition {
+impl PartitionHealth {
     pub(crate) fn park(&self, index: Index, parked: bool) {
         self.parked[index as usize].store(parked, Ordering::Relaxed);
     }
@@ -58,7 +57,7 @@ impl Condition {
         self.parked.iter().any(|parked| parked.load(Ordering::Relaxed))
     }
 
-    /// A sweep has seen this head at this time.
+    /// Records the deadline of the first timer, which a sweep has read, and the server's time.
     pub(crate) fn note_head(&self, now: u64, head: Option<u64>) {
         self.overdue.store(head.map_or(0, |head| now.saturating_sub(head)), Ordering::Relaxed);
     }
@@ -68,7 +67,7 @@ impl Condition {
     }
 }
 
-/// The last error of its kind, and when it was.
+/// The last error and its time.
 #[derive(Debug, Default)]
 pub(crate) struct LastError(Mutex<Option<(SystemTime, String)>>);
 
@@ -87,7 +86,7 @@ impl LastError {
 }
 
 impl Runtime {
-    /// Returns what is heard of expired keys. The reader of attached ones knows more, a little later.
+    /// Returns the event mode. With attached topics, their reader determines it, with a short delay.
     pub(crate) fn mode(&self) -> EventMode {
         match self.attached_topics().next() {
             Some(_) => self.stream_state.known().mode,
@@ -95,70 +94,70 @@ impl Runtime {
         }
     }
 
-    /// Whether a canary of each server was heard, and none was missed since.
-    pub(crate) fn hears(&self) -> bool {
+    /// Returns whether expiry events of all servers arrive, as heartbeat keys prove.
+    pub(crate) fn receives_expirations(&self) -> bool {
         self.nodes.mode() == EventMode::Expired
     }
 }
 
-/// The longest that any of them is overdue.
+/// Returns how many ms the most overdue timer of these partitions is late.
 pub(crate) fn oldest_overdue_ms<'a>(
     partitions: impl IntoIterator<Item = &'a std::sync::Arc<Partition>>,
 ) -> u64 {
     partitions.into_iter().map(|partition| partition.condition.overdue_ms()).max().unwrap_or(0)
 }
 
-/// Since when it has polled nothing, if it does not.
+/// The time since which the handler runtime has polled no task, if it is blocked.
 #[derive(Debug, Default)]
 pub(crate) struct Stall(watch::Sender<Option<Instant>>);
 
 impl Stall {
-    /// It polls nothing; whether that is news.
+    /// Records that the runtime is blocked. Returns whether it was not known to be.
     pub(crate) fn begin(&self, since: Instant) -> bool {
         self.0.send_if_modified(|stalled| stalled.replace(since.min(stalled.unwrap_or(since))).is_none())
     }
 
-    /// It polls again. Returns for how long it did not.
+    /// Records that the runtime polls again. Returns how long it was blocked.
     pub(crate) fn end(&self) -> Option<Duration> {
         self.0.send_replace(None).map(|since| since.elapsed())
     }
 
-    /// For how long it has polled nothing.
+    /// Returns how long the runtime has been blocked.
     pub(crate) fn lasts(&self) -> Option<Duration> {
         self.0.borrow().map(|since| since.elapsed())
     }
 
-    /// Returns once it polls.
+    /// Waits until the runtime polls tasks.
     pub(crate) async fn is_over(&self) {
-        // The sender is `self`, so that it cannot be gone.
+        // This cannot fail, because `self` is the sender.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
 }
 
-/// What waits at present, in bytes.
+/// The bytes of queued work of attached topics.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    /// To be read, or until what was read is written.
-    pub(crate) reads: Gauge,
-    /// To be written, without values.
-    pub(crate) writes: Gauge,
+pub(crate) struct BacklogGauges {
+    /// Reads that wait, or whose results are not written yet.
+    pub(crate) reads: ByteGauge,
+    /// Writes that wait, without the values of keys.
+    pub(crate) writes: ByteGauge,
 }
 
-/// A sum that falls again.
+/// A sum of bytes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicUsize>);
+pub(crate) struct ByteGauge(Arc<AtomicUsize>);
 
-/// Counts until it is dropped.
+/// Bytes that count until this guard is dropped.
 #[derive(Debug)]
-pub(crate) struct Amount {
-    gauge: Gauge,
+pub(crate) struct ByteGaugeGuard {
+    gauge: ByteGauge,
     amount: usize,
 }
 
-impl Gauge {
-    pub(crate) fn add(&self, amount: usize) -> Amount {
+impl ByteGauge {
+    pub(crate) fn add(&self, amount: usize) -> ByteGaugeGuard {
         self.0.fetch_add(amount, Ordering::Relaxed);
-        Amount { gauge: self.clone(), amount }
+        ByteGaugeGuard { gauge: self.clone(), amount }
     }
 
     pub(crate) fn get(&self) -> usize {
@@ -166,60 +165,63 @@ impl Gauge {
     }
 }
 
-impl Drop for Amount {
+impl Drop for ByteGaugeGuard {
     fn drop(&mut self) {
         self.gauge.0.fetch_sub(self.amount, Ordering::Relaxed);
     }
 }
 
-/// What a user needs a right for, beside the rights to read keys.
+/// A permission that the user needs, in addition to those to read keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// To find keys.
+pub(crate) enum RequiredPermission {
+    /// Finding keys with SCAN.
     Scan,
-    /// To hear of their changes.
+    /// Receiving events of changes.
     Changes,
 }
 
-/// A right to read keys that is missing.
+/// A missing permission to read keys.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusedRead {
-    /// The server that has refused to read them.
+    /// The server that refused a read.
     pub(crate) by: NodeId,
-    /// The rule that is missing: `+<command>`, or `~<prefix>*`.
+    /// The missing ACL rule: `+<command>` or `~<prefix>*`.
     pub(crate) rule: String,
-    /// A key that was to be read.
+    /// A key of the refused read.
     pub(crate) key: Bytes,
     /// When the latest refused read was sent.
     pub(crate) last: Instant,
 }
 
-/// Why each is refused at present, if it is.
+/// The permissions that the user currently lacks.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Refused>);
+pub(crate) struct Refusals(Mutex<RefusalTable>);
 
 #[derive(Debug, Default)]
-struct Refused {
-    /// A server has each rule once, so these are no more than commands that read keys, and one.
+struct RefusalTable {
+    /// Refused reads and their errors. Each server has a rule only once, so the length is limited by the number of
+    /// commands that read keys, plus one.
     reads: Vec<(RefusedRead, String)>,
-    /// Where a right was granted last, and when the read was sent that showed it.
+    /// The server that last granted a permission, and when the read was sent that showed it.
     granted: Option<(NodeId, Instant)>,
     others: [Option<String>; 2],
 }
 
 impl Refusals {
-    /// It is refused; whether that is news.
-    pub(crate) fn begin(&self, asked: Asked, what: &str) -> bool {
+    /// Records a missing permission. Returns whether it was not known to be missing.
+    pub(crate) fn begin(&self, asked: RequiredPermission, what: &str) -> bool {
         lock(&self.0).others[asked as usize].replace(of_error(what)).is_none()
     }
 
-    /// It is granted; whether it was not until now.
-    pub(crate) fn end(&self, asked: Asked) -> bool {
+    /// Records a granted permission. Returns whether it was missing before.
+    pub(crate) fn end(&self, asked: RequiredPermission) -> bool {
         lock(&self.0).others[asked as usize].take().is_some()
     }
 
-    /// A read is refused; whether it is news that this right is missing. A listener may process answers in another order than
-    /// the server gave them, so a read that was sent before one that showed a grant is no news.
+    /// Records a refused read. Returns whether its permission was not known to be missing.
+    ///
+    /// A listener may process answers in another order than that of the server. A read that was sent before the one
+    /// that showed a grant is therefore ignored.
     pub(crate) fn begin_read(&self, read: RefusedRead, what: &str) -> bool {
         let mut refused = lock(&self.0);
         if refused.granted.is_some_and(|(by, sent)| by == read.by && read.last <= sent) {
@@ -234,7 +236,8 @@ impl Refusals {
         true
     }
 
-    /// Ends the refusals that an answer disproves. `by` is the server that has answered, `sent` when the read was sent.
+    /// Removes the refusals that an answer disproves. `by` is the server that answered, and `sent` is when the read
+    /// was sent.
     pub(crate) fn end_reads(&self, by: NodeId, sent: Instant, is_granted: impl Fn(&RefusedRead) -> bool) {
         let mut refused = lock(&self.0);
         let before = refused.reads.len();
@@ -244,10 +247,10 @@ impl Refusals {
         }
     }
 
-    /// Whether keys cannot be read or found.
+    /// Returns whether keys cannot be read or found.
     pub(crate) fn hide_keys(&self) -> bool {
         let refused = lock(&self.0);
-        !refused.reads.is_empty() || refused.others[Asked::Scan as usize].is_some()
+        !refused.reads.is_empty() || refused.others[RequiredPermission::Scan as usize].is_some()
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -286,7 +289,7 @@ mod tests {
             let read = RefusedRead { by, rule: rule.into(), key: "a".into(), last: at(ms) };
             refusals.begin_read(read, what)
         };
-        assert!(refusals.begin(Asked::Changes, "c") && !refusals.hide_keys());
+        assert!(refusals.begin(RequiredPermission::Changes, "c") && !refusals.hide_keys());
         assert!(begin("+get", 1, "a") && !begin("+get", 2, "b"));
         assert!(begin("+type", 3, "t") && refusals.hide_keys());
         assert_eq!(refusals.all(), ["a", "t", "c"]);
@@ -296,6 +299,6 @@ mod tests {
         assert!(!begin("+get", 5, "a") && !refusals.hide_keys());
         refusals.end_reads(by, at(8), |_| true);
         assert!(begin("+get", 7, "a") && refusals.hide_keys());
-        assert!(refusals.end(Asked::Changes) && !refusals.end(Asked::Changes));
+        assert!(refusals.end(RequiredPermission::Changes) && !refusals.end(RequiredPermission::Changes));
     }
 }

@@ -1,7 +1,6 @@
-//! When to look next: at the earliest deadline that is known, or as soon as somebody asks.
+//! The timer of tasks that wake for deadlines: claimers, and the checks of attached keys.
 //!
-//! Shared by whoever wakes for deadlines: claimers, and the watchers of attached keys.
-//! The wake-up has what others know of a partition, left for whoever claims from it.
+//! It wakes at the earliest known deadline, or when another task requests it through a [`Wakeup`].
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use tokio::time::Instant;
 use crate::connection::RetryDelays;
 use crate::lapse::LapseSource;
 use crate::lock::lock;
-use crate::runtime::clock::Clock;
-use crate::runtime::leadership::{LEFT_LYING, Leadership};
-use crate::time::{Reading, ServerTime};
+use crate::runtime::clock::ServerClock;
+use crate::runtime::leadership::{Leadership, UNCLAIMED_AFTER};
+use crate::time::{ClockReading, ServerTime};
 
-/// The least time between looks that come away empty.
+/// The minimum pause after a claim that found nothing.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
 
 /// A timer for the deadlines of one index.
@@ -24,46 +23,46 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct DeadlineTimer {
     lookahead: Duration,
     leadership: Leadership,
-    head: Option<Head>,
-    /// What the present look is for.
-    woke_for: Option<Head>,
+    head: Option<EarliestDeadline>,
+    /// The deadline for which the current claim is made.
+    woke_for: Option<EarliestDeadline>,
     planned: Option<(Instant, LapseSource)>,
-    /// Not before this does a wake-up prompt another look.
+    /// A wake-up before this time does not cause another claim.
     rested: Instant,
-    /// Whether it has looked before.
+    /// True after the first claim.
     looked: bool,
     delays: RetryDelays,
 }
 
-/// The earliest that is known to be due.
+/// The earliest known deadline.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct EarliestDeadline {
     ms: u64,
     at: Instant,
-    /// When it was known to be there, in ms.
+    /// The server's time in ms when this deadline was last known to exist.
     known: u64,
-    /// An early look has come away empty: look at the very moment.
+    /// True if a claim ahead of the deadline found nothing, so the next claim is made exactly at it.
     exactly: bool,
 }
 
-/// What a look has shown.
+/// The result of a claim or check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) reading: Reading,
-    /// When the server looked.
+pub(crate) struct LookResult {
+    pub(crate) reading: ClockReading,
+    /// The server's time of the claim.
     pub(crate) stamp: ServerTime,
-    /// What is due next, in ms.
+    /// The next deadline, in ms.
     pub(crate) head: Option<u64>,
-    /// Nothing was taken.
+    /// True if nothing was claimed.
     pub(crate) empty: bool,
-    /// When another listener last took something, in ms, where nothing was taken.
+    /// If nothing was claimed: when another listener last claimed something, in ms.
     pub(crate) rival: Option<u64>,
-    /// Whether another listener is the standby.
+    /// True if another listener is the standby.
     pub(crate) standby: bool,
 }
 
 impl DeadlineTimer {
-    /// One that looks this far ahead of deadlines, and for the first time when it is woken.
+    /// Creates a timer that wakes `lookahead` before deadlines, and first when another task wakes it.
     pub(crate) fn new(lookahead: Duration) -> Self {
         Self {
             lookahead,
@@ -77,13 +76,13 @@ impl DeadlineTimer {
         }
     }
 
-    /// One that first looks for what became due before it was here, as a sweep does.
+    /// Creates a timer that wakes immediately, for timers that are already overdue.
     pub(crate) fn looking_now(lookahead: Duration) -> Self {
         Self { planned: Some((Instant::now(), LapseSource::Sweep)), ..Self::new(lookahead) }
     }
 
-    /// Waits until it is time to look, and says why it is. Nothing is lost if this is dropped.
-    pub(crate) async fn due(&mut self, wakeup: &Wakeup, clock: &Clock) -> LapseSource {
+    /// Waits until the next claim is due, and returns its reason. Cancel safe.
+    pub(crate) async fn due(&mut self, wakeup: &Wakeup, clock: &ServerClock) -> LapseSource {
         loop {
             self.read_pending(wakeup, clock);
             let timer = self.head.map(|head| {
@@ -101,65 +100,66 @@ impl DeadlineTimer {
         }
     }
 
-    /// A look at this moment, or earlier.
+    /// Plans a claim at this time or earlier.
     fn plan(&mut self, at: Instant, source: LapseSource) {
         if self.planned.is_none_or(|(planned, _)| at < planned) {
             self.planned = Some((at, source));
         }
     }
 
-    fn read_pending(&mut self, wakeup: &Wakeup, clock: &Clock) {
+    fn read_pending(&mut self, wakeup: &Wakeup, clock: &ServerClock) {
         let pending = wakeup.take();
-        // Of what is announced more than one hears, and who follows looks by deadlines.
+        // All listeners receive a notification, so a follower ignores it and wakes by deadlines.
         let is_for_others = |source| source == LapseSource::Notification && self.leadership.follows();
         if let Some((at, source)) = pending.look.filter(|(_, source)| !is_for_others(*source)) {
             self.plan(at, source);
         }
         if let (Some(ms), Some(reading), true) = (pending.left, clock.known(), self.leadership.follows()) {
-            self.plan((reading.when(ms) + LEFT_LYING).max(self.rested), LapseSource::Timer);
+            self.plan((reading.when(ms) + UNCLAIMED_AFTER).max(self.rested), LapseSource::Timer);
         }
         let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms <= head.ms)) else { return };
         match (clock.known(), &mut self.head) {
             (Some(reading), Some(head)) if head.ms == ms => {
-                // Known already, unless the server's clock was set forward meanwhile.
+                // The deadline is known already, but the server's clock may have been set forward.
                 head.at = head.at.min(reading.when(ms).max(self.rested));
             }
             (Some(reading), _) => {
                 let (at, known) = (reading.when(ms), reading.at(Instant::now()).ms());
-                self.head = Some(Head { ms, at: at.max(self.rested), known, exactly: at < self.rested });
+                self.head =
+                    Some(EarliestDeadline { ms, at: at.max(self.rested), known, exactly: at < self.rested });
             }
-            // Without a reading of the server's clock only a look can tell.
+            // Without a reading of the server's clock, only a claim shows whether the timer is due.
             (None, _) => self.planned = Some((Instant::now(), LapseSource::Timer)),
         }
     }
 
-    /// When what is known to be due has been left lying.
+    /// Returns when the earliest known timer counts as unclaimed.
     pub(crate) fn left_lying(&self) -> Instant {
-        self.head.map_or_else(Instant::now, |head| head.at) + LEFT_LYING
+        self.head.map_or_else(Instant::now, |head| head.at) + UNCLAIMED_AFTER
     }
 
-    /// How far ahead of now to claim, in ms; negative where only what was left lying is to be taken.
+    /// Returns how far ahead of now to claim, in ms. It is negative for a follower, which claims only overdue timers.
     pub(crate) fn reach(&self) -> i64 {
         self.leadership.reach(self.lookahead)
     }
 
-    /// A look begins: what arrives from now on is for the next.
+    /// Starts a claim. Later wake-ups cause the next one.
     pub(crate) fn begin(&mut self) {
         self.woke_for = self.head.take();
         self.planned = None;
     }
 
-    /// The look has failed, and is made again.
+    /// Plans the repetition of a failed claim.
     pub(crate) fn failed(&mut self, source: LapseSource) {
         self.rested = Instant::now() + self.delays.next();
         self.planned = Some((self.rested, source));
     }
 
-    /// What an answer says about the next look; whether another listener leads now.
-    pub(crate) fn learn(&mut self, seen: Seen, source: LapseSource) -> bool {
+    /// Plans the next claim from a result. Returns whether another listener leads now.
+    pub(crate) fn learn(&mut self, seen: LookResult, source: LapseSource) -> bool {
         self.delays = RetryDelays::default();
         let first = !std::mem::replace(&mut self.looked, true);
-        self.head = seen.head.map(|ms| Head {
+        self.head = seen.head.map(|ms| EarliestDeadline {
             ms,
             at: seen.reading.when(ms),
             known: seen.stamp.ms(),
@@ -169,9 +169,10 @@ impl DeadlineTimer {
             self.leadership.won();
             return false;
         }
-        // Gone, and somebody took something since it was known to be there. Whoever took something before that
-        // has not taken this, and may be dead: it was cancelled, or moved.
-        let taken = |woke: Head| {
+        // Another listener took the timer if the timer is gone and that listener has claimed since it was last known
+        // to exist. If its last claim was before that, the timer was cancelled or moved, and the listener may be
+        // dead.
+        let taken = |woke: EarliestDeadline| {
             seen.head.is_none_or(|ms| ms > woke.ms) && seen.rival.is_some_and(|at| at >= woke.known)
         };
         let lost = source == LapseSource::Timer && self.woke_for.is_some_and(taken);
@@ -180,12 +181,11 @@ impl DeadlineTimer {
         }
         match seen.rival {
             Some(_) => self.leadership.found_nothing(seen.standby),
-            // Nobody else has taken anything since whoever led has left.
+            // No other listener has claimed since the previous leader left.
             None => self.leadership.won(),
         }
-        // Should something stay due that cannot be taken, or somebody forge wake-ups, there is another look
-        // soon, but not in a hurry. The first look was prompted by nobody, and must not put off what is armed
-        // right after it.
+        // The pause limits the rate of claims if a timer stays due but cannot be claimed, or if wake-ups are forged.
+        // After the first claim it would delay a timer that is armed immediately afterwards.
         if !first {
             self.rested = Instant::now() + EMPTY_PAUSE;
         }
@@ -197,41 +197,40 @@ impl DeadlineTimer {
     }
 }
 
-/// What a claimer is woken by. Cleared *before* a claim is sent, so that nothing
-/// that arrives meanwhile is lost.
+/// Wakes a claimer. It is cleared *before* a claim is sent, so that a wake-up during the claim is not lost.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingWakeup>,
     woken: Notify,
 }
 
-/// What is known since the last look.
+/// The wake-ups since the last claim.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pending {
-    /// The head may be this early, in ms.
+pub(crate) struct PendingWakeup {
+    /// A lower bound of the earliest deadline, in ms.
     pub(crate) head: Option<u64>,
-    /// What is due from this ms on is left to others by whoever leads, or led.
+    /// The leader leaves timers that are due from this time in ms on to others.
     pub(crate) left: Option<u64>,
-    /// Look, not before this.
+    /// A requested claim: its time and its reason.
     pub(crate) look: Option<(Instant, LapseSource)>,
 }
 
 impl Wakeup {
-    /// Something is due at this ms.
+    /// Announces a deadline in ms.
     pub(crate) fn head(&self, ms: u64) {
         let mut pending = lock(&self.pending);
         pending.head = Some(pending.head.map_or(ms, |head| head.min(ms)));
         self.woken.notify_one();
     }
 
-    /// What is due from this ms on is left to others by whoever leads, or led.
+    /// Announces that the leader leaves timers that are due from this time in ms on to others.
     pub(crate) fn left(&self, ms: u64) {
         let mut pending = lock(&self.pending);
         pending.left = Some(pending.left.map_or(ms, |left| left.min(ms)));
         self.woken.notify_one();
     }
 
-    /// Look, at this moment or earlier. A sweep outdoes a notification, which is not for everybody.
+    /// Requests a claim at this time or earlier. A sweep replaces a notification, which followers ignore.
     pub(crate) fn look(&self, at: Instant, source: LapseSource) {
         let mut pending = lock(&self.pending);
         let outdoes = |reason| reason == LapseSource::Notification && source == LapseSource::Sweep;
@@ -241,7 +240,7 @@ impl Wakeup {
         }
     }
 
-    pub(crate) fn take(&self) -> Pending {
+    pub(crate) fn take(&self) -> PendingWakeup {
         std::mem::take(&mut *lock(&self.pending))
     }
 

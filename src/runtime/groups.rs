@@ -11,11 +11,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::lock::{lock, until};
-use crate::wire::{Group, QUARANTINE_AT};
+use crate::lock::{lock, wait_until};
+use crate::wire::{QUARANTINE_AT, QuarantineGroup};
 
 /// How long a listener has to have lived before it runs those that have lost two leases, three, and four.
-const CALM: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(10)];
+const QUARANTINE_START_DELAYS: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(10)];
 
 /// The members of a listener's group, over all partitions.
 #[derive(Debug)]
@@ -73,13 +74,13 @@ impl Groups {
     }
 
     /// What a claim is to keep to.
-    pub(crate) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> QuarantineGroup {
         let running = lock(&self.state).members.iter().sum();
         let mut sizes = self.sizes;
-        for (size, calm) in sizes.iter_mut().zip(CALM) {
+        for (size, calm) in sizes.iter_mut().zip(QUARANTINE_START_DELAYS) {
             *size *= usize::from(self.started.elapsed() >= calm);
         }
-        Group { running, sizes }
+        QuarantineGroup { running, sizes }
     }
 
     /// Whether somebody may not fit in who does later: beside nobody, or once it is calm.
@@ -89,7 +90,10 @@ impl Groups {
 
     /// When it is next calm for long enough.
     fn calm_from(&self) -> Option<Instant> {
-        CALM.map(|calm| self.started + calm).into_iter().find(|calm| *calm > Instant::now())
+        QUARANTINE_START_DELAYS
+            .map(|calm| self.started + calm)
+            .into_iter()
+            .find(|calm| *calm > Instant::now())
     }
 
     /// How many have left so far.
@@ -99,7 +103,7 @@ impl Groups {
 
     /// Returns once there may be room for what did not fit: more have left than these, or it is calm for longer.
     pub(crate) async fn more_room(&self, left: u64) {
-        let left = until(&self.state, &self.left, |state| state.left > left);
+        let left = wait_until(&self.state, &self.left, |state| state.left > left);
         match self.calm_from() {
             Some(calm) => drop(tokio::time::timeout_at(calm, left).await),
             None => left.await,
@@ -107,20 +111,20 @@ impl Groups {
     }
 
     /// Takes a timer in that has lost so many leases.
-    pub(crate) fn join(self: &Arc<Self>, lost: u8) -> Member {
+    pub(crate) fn join(self: &Arc<Self>, lost: u8) -> QuarantineMember {
         lock(&self.state).members[level(lost)] += 1;
-        Member { groups: self.clone(), level: level(lost) }
+        QuarantineMember { groups: self.clone(), level: level(lost) }
     }
 }
 
 /// A member of the group, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct QuarantineMember {
     groups: Arc<Groups>,
     level: usize,
 }
 
-impl Drop for Member {
+impl Drop for QuarantineMember {
     fn drop(&mut self) {
         let mut state = lock(&self.groups.state);
         state.members[self.level] -= 1;

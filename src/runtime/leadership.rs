@@ -18,9 +18,9 @@ const AHEAD: Duration = Duration::from_millis(3);
 const FIRST_DELAY: Duration = Duration::from_millis(25);
 const LONGEST_DELAY: Duration = Duration::from_millis(250);
 /// Who rests looks so late; and when it is called: whoever leads has no permits left, or ends.
-const REST: Duration = Duration::from_secs(5);
+const RESTING_DELAY: Duration = Duration::from_secs(5);
 /// What has been due for so long was left lying.
-pub(crate) const LEFT_LYING: Duration = Duration::from_millis(13);
+pub(crate) const UNCLAIMED_AFTER: Duration = Duration::from_millis(13);
 
 /// Whether this claimer leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Leadership {
     /// and taking it would beat one who is in time.
     pub(crate) fn reach(&self, lookahead: Duration) -> i64 {
         let ms = |time: Duration| i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
-        if self.follows() { -ms(LEFT_LYING) } else { ms(lookahead) }
+        if self.follows() { -ms(UNCLAIMED_AFTER) } else { ms(lookahead) }
     }
 
     /// Whether another leads.
@@ -65,7 +65,7 @@ impl Leadership {
     /// Found nothing; whether another is the standby.
     pub(crate) fn found_nothing(&mut self, standby: bool) {
         if let Some(delay) = &mut self.following {
-            *delay = if standby { REST } else { LONGEST_DELAY.min(*delay) };
+            *delay = if standby { RESTING_DELAY } else { LONGEST_DELAY.min(*delay) };
         }
     }
 }
@@ -102,7 +102,9 @@ mod tests {
         leadership.found_nothing(true);
         assert_eq!(leadership, Leadership::default(), "who leads is not put off");
         leadership.lost();
-        for (standby, delay) in [(false, ms(25)), (true, REST), (true, REST), (false, LONGEST_DELAY)] {
+        for (standby, delay) in
+            [(false, ms(25)), (true, RESTING_DELAY), (true, RESTING_DELAY), (false, LONGEST_DELAY)]
+        {
             leadership.found_nothing(standby);
             assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline + delay);
         }

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::boottime::now;
-use crate::lease::{Fault, LeaseState, PARTING, Phase, Told};
-use crate::lock::{lock, until};
-use crate::wire::Held;
+use crate::lease::{HANDLER_STOP_GRACE, LeaseLossReason, LeaseNotice, LeaseState, Phase};
+use crate::lock::{lock, wait_until};
+use crate::wire::LeaseRef;
 
 /// How many fences are remembered.
 const FENCES: usize = 256;
@@ -20,7 +20,7 @@ const FENCES: usize = 256;
 /// however its life ends, with it ends the lease: from then on nobody renews it, and its handler is told.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     pub(crate) state: Arc<LeaseState>,
     leases: Arc<Leases>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// Whether it was not given up so far.
     pub(crate) fn is_held(&self) -> bool {
-        !self.state.is_told(Told::Lost)
+        !self.state.has_notice(LeaseNotice::Lost)
     }
 
     /// The attempt has ended, and that is to be settled. No renewal takes it for lost from now on.
@@ -44,7 +44,7 @@ impl Lease {
         wanted.notify_one();
         let answered =
             |table: &Table| table.held.get(&self.held).is_none_or(|lease| lease.extended() >= asked);
-        until(table, changed, answered).await;
+        wait_until(table, changed, answered).await;
         self.is_held()
     }
 }
@@ -73,12 +73,12 @@ pub(crate) struct Leases {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<Held, Arc<LeaseState>>,
+    held: HashMap<LeaseRef, Arc<LeaseState>>,
     /// Fences for what we do not hold: mostly other listeners', but a fence can
     /// also overtake the answer to the claim that it is for.
-    fenced: VecDeque<Held>,
+    fenced: VecDeque<LeaseRef>,
     /// To be renewed at once.
-    wanted: HashSet<Held>,
+    wanted: HashSet<LeaseRef>,
     /// Nobody is left who could renew or settle.
     abandoned: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct GivenUp {
     /// How many could not be extended in time.
     pub(crate) not_extended: usize,
     /// Whose handlers block, or their runtimes.
-    pub(crate) overdue: Vec<Held>,
+    pub(crate) overdue: Vec<LeaseRef>,
 }
 
 impl Leases {
@@ -101,14 +101,14 @@ impl Leases {
     /// Takes claimed timers in, of a claim that was sent then.
     pub(crate) fn take(
         self: &Arc<Self>,
-        claimed: impl IntoIterator<Item = Held>,
+        claimed: impl IntoIterator<Item = LeaseRef>,
         sent: Instant,
     ) -> Vec<Lease> {
         let Table { held, fenced, abandoned, .. } = &mut *lock(&self.table);
-        let own = |timer: Held| {
+        let own = |timer: LeaseRef| {
             let state = Arc::new(LeaseState::new(sent, self.trust));
             if *abandoned {
-                state.tell(Told::Gone);
+                state.send_notice(LeaseNotice::Gone);
             } else {
                 held.insert(timer.clone(), state.clone());
             }
@@ -116,7 +116,10 @@ impl Leases {
         };
         let leases = claimed.into_iter().map(own).collect();
         // Nobody has seen these yet: only their attempts need to be told.
-        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| lease.tell(Told::Lost));
+        fenced
+            .iter()
+            .filter_map(|fence| held.remove(fence))
+            .for_each(|lease| lease.send_notice(LeaseNotice::Lost));
         leases
     }
 
@@ -126,7 +129,7 @@ impl Leases {
     }
 
     /// A cancel has fenced this timer, which may be about to be ours.
-    pub(crate) fn fence(&self, held: Held) {
+    pub(crate) fn fence(&self, held: LeaseRef) {
         let mut table = lock(&self.table);
         let lease = table.held.remove(&held);
         if lease.is_none() {
@@ -134,35 +137,35 @@ impl Leases {
             table.fenced.push_front(held);
         }
         drop(table);
-        self.tell(Told::Lost, lease);
+        self.notify_handlers(LeaseNotice::Lost, lease);
     }
 
     /// Forgets what is settled.
-    pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a Held>) {
+    pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a LeaseRef>) {
         let mut table = lock(&self.table);
         let settled: Vec<_> = held.filter_map(|one| table.held.remove(one)).collect();
         drop(table);
-        self.tell(Told::Lost, settled);
+        self.notify_handlers(LeaseNotice::Lost, settled);
     }
 
     /// Gives a timer up and tells its handler; whether it was ours.
-    pub(crate) fn lose(&self, held: &Held) -> bool {
+    pub(crate) fn lose(&self, held: &LeaseRef) -> bool {
         let lease = lock(&self.table).held.remove(held);
-        self.tell(Told::Lost, lease) > 0
+        self.notify_handlers(LeaseNotice::Lost, lease) > 0
     }
 
     /// Tells attempts to end, so that they can be handed back; how many those are.
     pub(crate) fn stop(&self) -> usize {
         let table = lock(&self.table);
         let running = table.held.values().filter(|lease| lease.phase() != Phase::Ended);
-        running.inspect(|lease| lease.tell(Told::Stop)).count()
+        running.inspect(|lease| lease.send_notice(LeaseNotice::Stop)).count()
     }
 
     /// Gives up whatever has not ended so far; what that is.
-    pub(crate) fn give_up(&self) -> Vec<Held> {
-        let unended = |_: &Held, lease: &mut Arc<LeaseState>| lease.phase() != Phase::Ended;
+    pub(crate) fn give_up(&self) -> Vec<LeaseRef> {
+        let unended = |_: &LeaseRef, lease: &mut Arc<LeaseState>| lease.phase() != Phase::Ended;
         let (held, given_up): (_, Vec<_>) = lock(&self.table).held.extract_if(unended).unzip();
-        self.tell(Told::Lost, given_up);
+        self.notify_handlers(LeaseNotice::Lost, given_up);
         held
     }
 
@@ -172,14 +175,15 @@ impl Leases {
         table.abandoned = true;
         let held = mem::take(&mut table.held);
         drop(table);
-        self.tell(Told::Gone, held.into_values());
+        self.notify_handlers(LeaseNotice::Gone, held.into_values());
     }
 
     /// What was last extended before `when`, and what somebody waits for.
-    pub(crate) fn to_renew(&self, when: Instant) -> Vec<Held> {
+    pub(crate) fn to_renew(&self, when: Instant) -> Vec<LeaseRef> {
         let Table { held, wanted, .. } = &mut *lock(&self.table);
         wanted.retain(|one| held.contains_key(one));
-        let due = |(one, lease): &(&Held, &Arc<LeaseState>)| lease.extended() < when || wanted.contains(*one);
+        let due =
+            |(one, lease): &(&LeaseRef, &Arc<LeaseState>)| lease.extended() < when || wanted.contains(*one);
         held.iter().filter(due).map(|(one, _)| one.clone()).collect()
     }
 
@@ -191,7 +195,7 @@ impl Leases {
     /// The answer to a renewal of `batch` that was sent then: gives up what is `lost`, and notes that the others are
     /// extended; how many of the lost were ours. In this order and in one step: whoever waits to have a lease
     /// [`confirmed`](Lease::confirmed) must not be told in between that what is lost was extended.
-    pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], sent: Instant) -> usize {
+    pub(crate) fn renewed(&self, batch: &[LeaseRef], lost: &[&LeaseRef], sent: Instant) -> usize {
         let mut table = lock(&self.table);
         let mut given_up = Vec::new();
         for one in lost {
@@ -207,14 +211,14 @@ impl Leases {
             table.wanted.remove(one);
         }
         drop(table);
-        self.tell(Told::Lost, given_up)
+        self.notify_handlers(LeaseNotice::Lost, given_up)
     }
 
     /// Gives up what can be relied on no longer, and answers when to ask again.
     pub(crate) fn guard(&self) -> (GivenUp, Instant) {
         let at_present = now();
         // What comes in later cannot fail before this.
-        let mut next = at_present + self.trust.min(self.timeout.saturating_add(PARTING));
+        let mut next = at_present + self.trust.min(self.timeout.saturating_add(HANDLER_STOP_GRACE));
         let (mut given_up, mut leases) = (GivenUp::default(), Vec::new());
         lock(&self.table).held.retain(|held, lease| {
             let Some((at, fault)) = lease.fails_at() else { return true };
@@ -223,30 +227,34 @@ impl Leases {
                 return true;
             }
             match fault {
-                Fault::NotExtended => given_up.not_extended += 1,
-                Fault::Overdue => given_up.overdue.push(held.clone()),
+                LeaseLossReason::NotExtended => given_up.not_extended += 1,
+                LeaseLossReason::Overdue => given_up.overdue.push(held.clone()),
             }
             leases.push(lease.clone());
             false
         });
-        self.tell(Told::Lost, leases);
+        self.notify_handlers(LeaseNotice::Lost, leases);
         (given_up, next)
     }
 
     /// Returns once nothing is held.
     pub(crate) async fn emptied(&self) {
-        until(&self.table, &self.changed, |table| table.held.is_empty()).await;
+        wait_until(&self.table, &self.changed, |table| table.held.is_empty()).await;
     }
 
     /// Returns once every attempt has ended.
     pub(crate) async fn ended(&self) {
         let ended = |table: &Table| table.held.values().all(|lease| lease.phase() == Phase::Ended);
-        until(&self.table, &self.changed, ended).await;
+        wait_until(&self.table, &self.changed, ended).await;
     }
 
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
-    fn tell(&self, what: Told, given_up: impl IntoIterator<Item = Arc<LeaseState>>) -> usize {
-        let told = given_up.into_iter().inspect(|lease| lease.tell(what)).count();
+    fn notify_handlers(
+        &self,
+        what: LeaseNotice,
+        given_up: impl IntoIterator<Item = Arc<LeaseState>>,
+    ) -> usize {
+        let told = given_up.into_iter().inspect(|lease| lease.send_notice(what)).count();
         self.changed.notify_waiters();
         told
     }
@@ -269,8 +277,8 @@ mod tests {
         Arc::new(Leases::new(TRUST, TIMEOUT))
     }
 
-    fn held(key: &'static str) -> Held {
-        Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
+    fn held(key: &'static str) -> LeaseRef {
+        LeaseRef { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
     }
 
     fn lease(leases: &Arc<Leases>, key: &'static str) -> Lease {
@@ -295,8 +303,8 @@ mod tests {
         assert!(leases.lose(&held("a")));
         assert!(!leases.lose(&held("a")));
         assert!(!lease.state.is_ours());
-        lease.state.until_told(Told::Lost).await;
-        lease.state.until_told(Told::Lost).await;
+        lease.state.wait_for_notice(LeaseNotice::Lost).await;
+        lease.state.wait_for_notice(LeaseNotice::Lost).await;
     }
 
     #[tokio::test]
@@ -318,7 +326,7 @@ mod tests {
         leases.abandon();
         let after = lease(&leases, "after");
         assert!(!before.is_held() && !after.is_held());
-        assert!(after.state.is_told(Told::Gone), "and does not start");
+        assert!(after.state.has_notice(LeaseNotice::Gone), "and does not start");
         assert_eq!(leases.to_renew(now() + TRUST), []);
     }
 
@@ -334,7 +342,8 @@ mod tests {
     #[test]
     fn so_many_fences_are_remembered_and_the_oldest_is_forgotten() {
         let leases = leases();
-        let numbered = |number: usize| Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
+        let numbered =
+            |number: usize| LeaseRef { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
         (0..FENCES + 10).for_each(|number| leases.fence(numbered(number)));
         let fenced = &lock(&leases.table).fenced;
         assert_eq!(fenced.len(), FENCES);
@@ -358,7 +367,7 @@ mod tests {
             leases.renewed(&[held(key)], &[], before);
             assert!(futures::poll!(known.as_mut()).is_pending());
             let lost = held(key);
-            let lost: &[&Held] = if ours { &[] } else { &[&lost] };
+            let lost: &[&LeaseRef] = if ours { &[] } else { &[&lost] };
             leases.renewed(&[held(key)], lost, now());
             assert_eq!(known.await, ours);
         }
@@ -378,7 +387,7 @@ mod tests {
         let (given_up, next) = leases.guard();
         assert_eq!(given_up, GivenUp { not_extended: 1, overdue: Vec::new() });
         assert_eq!(next, now() + TRUST / 2);
-        assert!(lost.state.is_told(Told::Lost) && !kept.state.is_told(Told::Lost));
+        assert!(lost.state.has_notice(LeaseNotice::Lost) && !kept.state.has_notice(LeaseNotice::Lost));
         assert!(
             waiting.is_held() && !waiting.state.is_ours(),
             "no handler relies on it: the server is asked first"
@@ -397,7 +406,7 @@ mod tests {
             renew_all();
             assert_eq!(leases.guard().0, GivenUp::default());
         }
-        tokio::time::advance(PARTING).await;
+        tokio::time::advance(HANDLER_STOP_GRACE).await;
         renew_all();
         assert_eq!(leases.guard().0.overdue, [held("blocked")]);
         assert!(!blocked.is_held() && waiting.is_held() && ended.is_held());

@@ -1,28 +1,29 @@
-//! What a listener holds while it runs: state that its roles share, and no tasks.
+//! The state of a running listener, which its roles share. This module has no tasks.
 
 pub(crate) mod clock;
+pub(crate) mod concurrency;
 pub(crate) mod condition;
 pub(crate) mod deadline;
-pub(crate) mod ends;
 pub(crate) mod groups;
 pub(crate) mod leadership;
 pub(crate) mod leases;
 pub(crate) mod nodes;
 pub(crate) mod partition;
-pub(crate) mod permits;
+pub(crate) mod settlement;
 pub(crate) mod stream_state;
 
+pub(crate) use self::concurrency::{ConcurrencyLimiter, Demand};
 pub(crate) use self::condition::{
-    Amount, Asked, Condition, Gauge, LastError, Listening, Refusals, RefusedRead, Stall, Waiting,
+    BacklogGauges, ByteGauge, ByteGaugeGuard, LastError, ListenerReadiness, PartitionHealth, Refusals,
+    RefusedRead, RequiredPermission, Stall,
 };
-pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::ends::{Ended, Settlement, Undecodable, first_undecodable};
-pub(crate) use self::groups::{Groups, Member};
+pub(crate) use self::deadline::{DeadlineTimer, LookResult};
+pub(crate) use self::groups::{Groups, QuarantineMember};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::nodes::{NodeState, Nodes};
 pub(crate) use self::partition::Partition;
-pub(crate) use self::permits::{Demand, Permits};
-pub(crate) use self::stream_state::{EventMode, Known, StreamState};
+pub(crate) use self::settlement::{AttemptResult, Settlement, Undecodable, first_undecodable};
+pub(crate) use self::stream_state::{EventMode, StreamSnapshot, StreamState};
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -40,33 +41,33 @@ use crate::topic::TopicConfig;
 use crate::trace::Extract;
 use crate::wire::{Ending, is_own};
 
-/// What all roles of a listener share.
+/// The state that all roles of a listener share.
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    /// By which others know it.
+    /// The ID of this listener in reports to others.
     pub(crate) id: String,
     pub(crate) client: Client,
     pub(crate) topics: Vec<Arc<RunningTopic>>,
     pub(crate) partitions: Vec<Arc<Partition>>,
-    /// From a key to the index of its topic.
+    /// Maps a key to the index of its topic.
     pub(crate) router: Router<usize>,
     pub(crate) stats: ListenerCounters,
-    /// The servers that it listens to.
+    /// The servers whose events the listener receives.
     pub(crate) nodes: Nodes,
-    /// What is known of the stream, for attached topics.
+    /// The state of all event streams together, for attached topics.
     pub(crate) stream_state: StreamState,
-    /// What waits of attached topics' keys.
-    pub(crate) waiting: Waiting,
-    /// How many attempts may run.
-    pub(crate) permits: Arc<Permits>,
-    /// Whether it is past its start.
-    pub(crate) listening: Listening,
-    /// Set while the runtime of the handlers polls nothing.
+    /// The bytes of queued work of attached topics.
+    pub(crate) waiting: BacklogGauges,
+    /// Limits the attempts that run at the same time.
+    pub(crate) limiter: Arc<ConcurrencyLimiter>,
+    /// Set after the start until the listener stops.
+    pub(crate) listening: ListenerReadiness,
+    /// Set while the runtime of the handlers is blocked.
     pub(crate) stall: Stall,
 }
 
 impl Runtime {
-    /// The index of a key's partition; none for a key of no topic, and for keylapse's own.
+    /// Returns the index of a key's partition, or `None` for a key of no topic and for keylapse's own names.
     pub(crate) fn route(&self, key: &[u8]) -> Option<usize> {
         if is_own(&self.client.namespace, key) {
             return None;
@@ -74,18 +75,18 @@ impl Runtime {
         self.router.route(key).map(|(_, topic)| self.topics[*topic].partition_of(key))
     }
 
-    /// The topics whose keys other programs write.
+    /// Returns the attached topics.
     pub(crate) fn attached_topics(&self) -> impl Iterator<Item = &Arc<RunningTopic>> {
         self.topics.iter().filter(|topic| topic.config.attach.is_some())
     }
 
-    /// The partitions of a topic.
+    /// Returns the partitions of a topic.
     pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
         let first = topic.partition(0);
         &self.partitions[first..first + topic.config.partitions as usize]
     }
 
-    /// Makes sure that a topic is there as this listener has it, and that others find it.
+    /// Registers a topic in Redis, and fails if its entry there has other settings.
     pub(crate) async fn register(&self, topic: &RunningTopic) -> Result<()> {
         let (store, entry) = (&self.client.store, topic.config.entry());
         let names = self.partitions_of(topic).iter().map(|partition| partition.names.clone());
@@ -105,58 +106,58 @@ pub(crate) struct RunningTopic {
     pub(crate) handler: AnyHandler,
     pub(crate) stats: TopicCounters,
     pub(crate) meter: Meter,
-    /// Continues traces.
+    /// Continues the traces of arms in handlers.
     pub(crate) extract: Option<Extract>,
-    /// Why a call could not be made, or was refused.
+    /// The last error of a call.
     pub(crate) last_error: LastError,
-    /// Why an attempt has failed.
+    /// The last error of an attempt.
     pub(crate) last_failure: LastError,
-    /// Whether it was said lately that it has another number of partitions.
+    /// Limits the warning that the topic has another number of partitions.
     pub(crate) renumbered: LogThrottle,
     /// Limits the warning that answers to its claims are lost.
     pub(crate) lost_answers: LogThrottle,
-    /// The policy that it follows, in place of this program's.
+    /// The policy in Redis, if it replaces this program's policy.
     pub(crate) followed: OnceLock<Policy>,
-    /// Of an attached topic.
+    /// The counters of an attached topic.
     pub(crate) attached: AttachCounters,
-    /// What the server refuses to tell of its keys.
+    /// The permissions for its keys that the user lacks.
     pub(crate) refusals: Refusals,
-    /// Whether this listener enrols what it hears written.
+    /// True if this listener tracks keys of the topic when they are written.
     pub(crate) scanning: AtomicBool,
     /// The index of its first partition.
     pub(crate) first_partition: usize,
 }
 
 impl RunningTopic {
-    /// Counts that an attempt has ended so.
+    /// Counts the end of an attempt.
     pub(crate) fn ended(&self, source: LapseSource, ending: Ending) {
         self.stats.ended(ending);
         self.meter.ended(source, ending);
     }
 
-    /// The index of one of its partitions.
+    /// Returns the index of a partition of the topic among all partitions of the listener.
     pub(crate) fn partition(&self, number: usize) -> usize {
         self.first_partition + number
     }
 
-    /// The index of the partition that a key belongs to.
+    /// Returns the index of a key's partition among all partitions of the listener.
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
         self.partition(self.config.partition_of(key))
     }
 
-    /// How its keys are treated, from the start of the listener on. Only asked of attached topics.
+    /// Returns the policy of an attached topic, which does not change after the start. Panics for other topics.
     pub(crate) fn policy(&self) -> &Policy {
         self.followed.get().unwrap_or_else(|| self.own_policy())
     }
 
-    /// How this program asks for its keys to be treated. Only asked of attached topics.
+    /// Returns this program's policy of an attached topic. Panics for other topics.
     pub(crate) fn own_policy(&self) -> &Policy {
         self.config.attach.as_ref().expect("the topic is attached")
     }
 
-    /// Treats its keys so, from the start of the listener on.
+    /// Sets the policy at the start of the listener.
     pub(crate) fn follow(&self, policy: Policy) {
-        let _ = self.followed.set(policy); // it starts once
+        let _ = self.followed.set(policy); // cannot fail: a listener starts only once
     }
 }
 

@@ -1,4 +1,4 @@
-//! The servers that a listener listens to, and what is known of each.
+//! The servers whose events a listener receives, and the state of each.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,148 +7,149 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use crate::connection::{Address, Server};
-use crate::events::{Event, Gap, Share};
+use crate::events::{Event, Gap, NodeAssignment};
 use crate::lock::lock;
-use crate::runtime::{EventMode, Known, Runtime};
+use crate::runtime::{EventMode, Runtime, StreamSnapshot};
 use crate::stats::meter;
 use crate::wire::NodeId;
 use crate::wire::names::canary;
 
-/// One server: the only one, or one of a cluster's primaries.
+/// The state of a server, which is the only one or a primary of a cluster.
 pub(crate) struct NodeState {
     server: Server,
-    /// Its name among several.
+    /// The server's name if there are several.
     name: NodeId,
-    /// What it has of the work.
-    pub(crate) share: watch::Sender<Share>,
-    /// Whether its events flow, as far as canaries tell. Said anew whenever something may have been missed.
-    pub(crate) calm: watch::Sender<bool>,
-    /// What is known of its stream, for attached topics.
-    known: watch::Sender<Known>,
-    heard: Mutex<Heard>,
+    /// The partitions and heartbeat keys that the server has.
+    pub(crate) share: watch::Sender<NodeAssignment>,
+    /// True while heartbeat keys prove that events arrive. It is published again, even unchanged, when a sweep is
+    /// needed.
+    pub(crate) events_flowing: watch::Sender<bool>,
+    /// The state of its event stream, for attached topics.
+    known: watch::Sender<StreamSnapshot>,
+    subscription: Mutex<SubscriptionHealth>,
     gaps: AtomicU64,
 }
 
-/// What is known of its subscription.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct SubscriptionHealth {
     mode: EventMode,
-    /// Why something may have been missed, until that is over.
+    /// The reason of the current gap, if any.
     gap: Option<Gap>,
 }
 
 impl NodeState {
-    pub(crate) fn new(server: Server, name: NodeId, share: Share) -> Arc<Self> {
+    pub(crate) fn new(server: Server, name: NodeId, share: NodeAssignment) -> Arc<Self> {
         Arc::new(Self {
             server,
             name,
             share: watch::Sender::new(share),
-            calm: watch::Sender::default(),
+            events_flowing: watch::Sender::default(),
             known: watch::Sender::default(),
-            heard: Mutex::default(),
+            subscription: Mutex::default(),
             gaps: AtomicU64::default(),
         })
     }
 
-    /// The only server, which holds everything.
+    /// Creates the state of the only server, which has all partitions.
     pub(crate) fn only(server: &Server, runtime: &Runtime) -> Arc<Self> {
         let canaries = Some(canary(&runtime.client.namespace, 0));
-        let share = Share { partitions: (0..runtime.partitions.len()).collect(), canaries };
+        let share = NodeAssignment { partitions: (0..runtime.partitions.len()).collect(), canaries };
         Self::new(server.clone(), NodeId::NONE, share)
     }
 
-    /// The same of a listener on a test bed.
+    /// Creates the state of the server of a test bed.
     #[cfg(test)]
     pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
-        let server = runtime.client.store.topology().only().expect("a test bed is one server");
+        let server = runtime.client.store.topology().only().expect("a test bed must have one server");
         Self::only(server, runtime)
     }
 
-    /// Nothing, where there is one.
+    /// Returns the server's name, which is empty if there is only one.
     pub(crate) fn name(&self) -> NodeId {
         self.name
     }
 
-    /// Where it is at present.
+    /// Returns the server's current address.
     pub(crate) fn address(&self) -> Address {
-        self.server.present()
+        self.server.last_address()
     }
 
-    /// Notes what an event says of its subscription.
+    /// Updates the state of the subscription from an event.
     pub(crate) fn note(&self, event: &Event) {
         match event {
             Event::Gap(gap) => {
                 meter::gap(&self.address().to_string(), gap.as_str());
                 self.gaps.fetch_add(1, Ordering::Relaxed);
-                let mut heard = lock(&self.heard);
-                heard.gap = Some(*gap);
+                let mut subscription = lock(&self.subscription);
+                subscription.gap = Some(*gap);
                 match gap {
-                    Gap::Disconnected | Gap::Silent => heard.mode = EventMode::Blind,
-                    Gap::NoSubscription => heard.mode = EventMode::Unsubscribed,
+                    Gap::Disconnected | Gap::Silent => subscription.mode = EventMode::ScanOnly,
+                    Gap::NoSubscription => subscription.mode = EventMode::Unsubscribed,
                     Gap::Overflow | Gap::NoWakeUps | Gap::Reloaded => {}
                 }
             }
             Event::Anchored | Event::Canary(_) => {
-                let mut heard = lock(&self.heard);
-                heard.mode = EventMode::Expired;
-                heard.gap = heard.gap.filter(|gap| *gap == Gap::NoWakeUps);
+                let mut subscription = lock(&self.subscription);
+                subscription.mode = EventMode::Expired;
+                subscription.gap = subscription.gap.filter(|gap| *gap == Gap::NoWakeUps);
             }
             _ => {}
         }
     }
 
     pub(crate) fn mode(&self) -> EventMode {
-        lock(&self.heard).mode
+        lock(&self.subscription).mode
     }
 
-    /// Why something may have been missed, and may still be.
+    /// Returns the reason of the current gap, if any.
     pub(crate) fn gap(&self) -> Option<Gap> {
-        lock(&self.heard).gap
+        lock(&self.subscription).gap
     }
 
-    /// How often something may have been missed.
+    /// Returns the number of gaps so far.
     pub(crate) fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
     }
 
-    /// What is known of its stream.
-    pub(crate) fn known(&self) -> Known {
+    /// Returns the state of its event stream.
+    pub(crate) fn known(&self) -> StreamSnapshot {
         *self.known.borrow()
     }
 
-    /// For those who wait for news of it.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Known> {
+    /// Returns a receiver of changes of this state.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<StreamSnapshot> {
         self.known.subscribe()
     }
 
-    /// Has it swept at once.
+    /// Requests a sweep of its partitions.
     pub(crate) fn sweep(&self) {
-        self.calm.send_modify(|_| {});
+        self.events_flowing.send_modify(|_| {});
     }
 }
 
 impl Runtime {
-    /// From now on a server holds some of the work.
+    /// Adds a server that has some of the partitions.
     pub(crate) fn add_node(&self, node: &Arc<NodeState>) {
         lock(&self.nodes.0).push(node.clone());
-        self.stream_state.tell(|| self.nodes.known());
+        self.stream_state.publish_snapshot(|| self.nodes.known());
     }
 
-    /// And now it does not any more.
+    /// Removes a server that has no partitions any more.
     pub(crate) fn remove_node(&self, node: &Arc<NodeState>) {
         lock(&self.nodes.0).retain(|one| !Arc::ptr_eq(one, node));
-        self.stream_state.tell(|| self.nodes.known());
+        self.stream_state.publish_snapshot(|| self.nodes.known());
     }
 
-    /// Changes what is known of the stream of a server, and tells of it where that is news.
-    pub(crate) fn learn(&self, node: &NodeState, change: impl FnOnce(&mut Known)) {
+    /// Updates the state of a server's event stream, and publishes it if it has changed.
+    pub(crate) fn learn(&self, node: &NodeState, change: impl FnOnce(&mut StreamSnapshot)) {
         let is_news = node.known.send_if_modified(|known| {
             let before = *known;
             change(known);
             *known != before
         });
         if is_news {
-            self.stream_state.tell(|| self.nodes.known());
+            self.stream_state.publish_snapshot(|| self.nodes.known());
         }
     }
 }
@@ -159,7 +160,7 @@ impl fmt::Debug for NodeState {
     }
 }
 
-/// All of them.
+/// All servers of a listener.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes(Mutex<Vec<Arc<NodeState>>>);
 
@@ -168,22 +169,22 @@ impl Nodes {
         lock(&self.0).clone()
     }
 
-    /// What is known of all their streams together.
-    fn known(&self) -> Known {
+    /// Returns the combined state of all event streams.
+    fn known(&self) -> StreamSnapshot {
         let all = lock(&self.0);
         let mut known = all.iter().map(|node| node.known());
         let first = known.next().unwrap_or_default();
-        known.fold(first, Known::and)
+        known.fold(first, StreamSnapshot::and)
     }
 
-    /// What is heard of expired keys on all of them: what is heard on the one that tells least.
+    /// Returns the event mode of the server with the least events.
     pub(crate) fn mode(&self) -> EventMode {
         let all = lock(&self.0);
         let any = |mode| all.iter().any(|node| node.mode() == mode);
         match all.len() {
             0 => EventMode::Starting,
             _ if any(EventMode::Unsubscribed) => EventMode::Unsubscribed,
-            _ if any(EventMode::Blind) => EventMode::Blind,
+            _ if any(EventMode::ScanOnly) => EventMode::ScanOnly,
             _ if any(EventMode::Starting) => EventMode::Starting,
             _ => EventMode::Expired,
         }

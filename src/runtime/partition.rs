@@ -10,14 +10,14 @@ use crate::client::Client;
 use crate::lapse::LapseSource;
 use crate::lock::lock;
 use crate::log::LogThrottle;
-use crate::runtime::clock::Clock;
+use crate::runtime::clock::ServerClock;
+use crate::runtime::concurrency::ConcurrencyLimiter;
 use crate::runtime::deadline::Wakeup;
-use crate::runtime::ends::{LINGER, Outbox, Settlement};
 use crate::runtime::leases::{Lease, Leases};
-use crate::runtime::permits::Permits;
-use crate::runtime::{Condition, RunningTopic};
-use crate::time::Reading;
-use crate::wire::{End, Index, PartitionNames, Store};
+use crate::runtime::settlement::{LINGER, Settlement, SettlementQueue};
+use crate::runtime::{PartitionHealth, RunningTopic};
+use crate::time::ClockReading;
+use crate::wire::{AttemptEnd, Index, PartitionNames, Store};
 
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
@@ -30,23 +30,23 @@ pub(crate) struct Partition {
     pub(crate) names: PartitionNames,
     pub(crate) store: Store,
     pub(crate) topic: Arc<RunningTopic>,
-    pub(crate) permits: Arc<Permits>,
+    pub(crate) limiter: Arc<ConcurrencyLimiter>,
     pub(crate) outage: Arc<LogThrottle>,
     pub(crate) wakeup: Wakeup,
     /// Of the timers in quarantine.
     pub(crate) quarantine: Wakeup,
-    pub(crate) clock: Clock,
+    pub(crate) clock: ServerClock,
     /// When attached keys are to be looked at.
     pub(crate) checks: Wakeup,
     pub(crate) leases: Arc<Leases>,
-    pub(crate) outbox: Outbox,
-    pub(crate) condition: Condition,
-    seen: Mutex<Seen>,
+    pub(crate) outbox: SettlementQueue,
+    pub(crate) condition: PartitionHealth,
+    seen: Mutex<NotificationThrottle>,
 }
 
 /// How far the last look reached.
 #[derive(Default)]
-struct Seen {
+struct NotificationThrottle {
     until: Option<Instant>,
     notified: Option<Instant>,
 }
@@ -57,25 +57,25 @@ impl Partition {
         names: PartitionNames,
         topic: Arc<RunningTopic>,
         client: &Client,
-        permits: &Arc<Permits>,
+        permits: &Arc<ConcurrencyLimiter>,
         outage: &Arc<LogThrottle>,
     ) -> Self {
         // Virtual time stands still while there is work to do, so company comes anyway.
         let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
-        let leases = Arc::new(Leases::new(topic.config.trust(), topic.config.timeout));
+        let leases = Arc::new(Leases::new(topic.config.trusted_lease(), topic.config.timeout));
         Self {
             names,
             store: client.store.clone(),
             topic,
-            permits: permits.clone(),
+            limiter: permits.clone(),
             outage: outage.clone(),
             wakeup: Wakeup::default(),
             quarantine: Wakeup::default(),
-            clock: Clock::default(),
+            clock: ServerClock::default(),
             checks: Wakeup::default(),
             leases,
-            outbox: Outbox::new(linger),
-            condition: Condition::default(),
+            outbox: SettlementQueue::new(linger),
+            condition: PartitionHealth::default(),
             seen: Mutex::default(),
         }
     }
@@ -89,12 +89,12 @@ impl Partition {
     }
 
     /// Ends a timer without an attempt.
-    pub(crate) fn end(&self, lease: Lease, end: End) {
+    pub(crate) fn end(&self, lease: Lease, end: AttemptEnd) {
         self.outbox.put(Settlement { lease, end: Some(end), restore: None });
     }
 
     /// Notes how far a claim has looked.
-    pub(crate) fn note_look(&self, reading: Reading) {
+    pub(crate) fn note_look(&self, reading: ClockReading) {
         let mut seen = lock(&self.seen);
         seen.until = Some(reading.arrived + self.topic.config.lookahead + NOTIFIED_LATE);
     }

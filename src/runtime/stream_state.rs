@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::log::{info, warn};
 
 /// Others, who hear, have so long to look at a key before one who does not hear does.
-const PATIENCE: Duration = Duration::from_millis(100);
+const CHECK_DELAY_WITHOUT_EVENTS: Duration = Duration::from_millis(100);
 
 /// What a listener can hear of keys that other programs write. It is proven by canaries, not read from
 /// the configuration.
@@ -21,7 +21,7 @@ pub enum EventMode {
     /// Nothing is announced (flags cleared, CONFIG forbidden, RESP2, a dead line): keys are found by
     /// scanning and looked at after their deadlines. A key that expires before a scan has found it is lost,
     /// and a deleted key cannot be told from an expired one.
-    Blind,
+    ScanOnly,
     /// There is no subscription: the server refuses it, or cannot be reached. Calls go another way, and as far as they
     /// are answered all is as with [`Blind`](Self::Blind).
     Unsubscribed,
@@ -52,7 +52,7 @@ impl EventMode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
-            Self::Blind => "blind",
+            Self::ScanOnly => "blind",
             Self::Unsubscribed => "unsubscribed",
             Self::Expired => "expired",
             Self::Changes => "changes",
@@ -62,10 +62,10 @@ impl EventMode {
     }
 
     /// The more, the higher.
-    fn tells(self) -> u8 {
+    fn detail_level(self) -> u8 {
         match self {
             Self::Unsubscribed => 0,
-            Self::Blind => 1,
+            Self::ScanOnly => 1,
             Self::Unreadable => 2,
             Self::Starting => 3,
             Self::Expired => 4,
@@ -75,15 +75,15 @@ impl EventMode {
     }
 
     /// Whether keys are looked at without anything that was announced.
-    pub(crate) fn hears_nothing(self) -> bool {
-        matches!(self, Self::Blind | Self::Unsubscribed)
+    pub(crate) fn receives_nothing(self) -> bool {
+        matches!(self, Self::ScanOnly | Self::Unsubscribed)
     }
 
     fn announce(self) {
         let mode = self.as_str();
         match self {
             Self::Starting => {}
-            Self::Blind => warn!(
+            Self::ScanOnly => warn!(
                 mode,
                 "attached keys: nothing is heard. Keys are found by scanning alone, and one that expires before it \
                  is found is lost; deleted keys fire like expired ones. notify-keyspace-events Ex would change that"
@@ -121,14 +121,14 @@ impl fmt::Display for EventMode {
 
 /// What is known of all servers' streams together, for those to whom it is the same where a key lies.
 #[derive(Debug, Default)]
-pub(crate) struct StreamState(watch::Sender<Known>);
+pub(crate) struct StreamState(watch::Sender<StreamSnapshot>);
 
 /// What is known at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct StreamSnapshot {
     pub(crate) anchored: bool,
     /// Whether what is read now has a place in the stream, or none needs one as nothing is heard.
-    pub(crate) can_enrol: bool,
+    pub(crate) can_track: bool,
     pub(crate) mode: EventMode,
     /// How often something may have been missed, and that was over.
     pub(crate) gaps: u64,
@@ -136,7 +136,7 @@ pub(crate) struct Known {
 
 impl StreamState {
     /// Tells what is known now, where that is news. It is asked for in here, so that what is told last is the latest.
-    pub(super) fn tell(&self, now: impl FnOnce() -> Known) {
+    pub(super) fn publish_snapshot(&self, now: impl FnOnce() -> StreamSnapshot) {
         let mut new_mode = None;
         self.0.send_if_modified(|known| {
             let before = *known;
@@ -150,33 +150,33 @@ impl StreamState {
         }
     }
 
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> StreamSnapshot {
         *self.0.borrow()
     }
 
     /// For those who wait for changes.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Known> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<StreamSnapshot> {
         self.0.subscribe()
     }
 }
 
-impl Known {
+impl StreamSnapshot {
     /// Of two servers: what can be done on either, and what is heard on the one that tells less.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             anchored: self.anchored || other.anchored,
-            can_enrol: self.can_enrol || other.can_enrol,
-            mode: if self.mode.tells() <= other.mode.tells() { self.mode } else { other.mode },
+            can_track: self.can_track || other.can_track,
+            mode: if self.mode.detail_level() <= other.mode.detail_level() { self.mode } else { other.mode },
             gaps: self.gaps + other.gaps,
         }
     }
 
     /// How long a look must have been due before it is taken: no time for whoever hears, and none is
     /// taken in a gap.
-    pub(crate) fn patience(self) -> Option<Duration> {
+    pub(crate) fn check_delay(self) -> Option<Duration> {
         match self {
             Self { anchored: true, .. } => Some(Duration::ZERO),
-            Self { mode, .. } if mode.hears_nothing() => Some(PATIENCE),
+            Self { mode, .. } if mode.receives_nothing() => Some(CHECK_DELAY_WITHOUT_EVENTS),
             Self { .. } => None,
         }
     }
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_told_of_what_is_new_and_of_nothing_else() {
-        let (state, mut present) = (StreamState::default(), Known::default());
+        let (state, mut present) = (StreamState::default(), StreamSnapshot::default());
         let mut known = state.subscribe();
         for (change, news) in [
-            ((|_: &mut Known| {}) as fn(&mut Known), false),
+            ((|_: &mut StreamSnapshot| {}) as fn(&mut StreamSnapshot), false),
             (|known| known.anchored = true, true),
             (|known| known.anchored = true, false),
             (|known| known.gaps += 1, true),
@@ -199,7 +199,7 @@ mod tests {
             (|known| known.mode = EventMode::Expired, false),
         ] {
             change(&mut present);
-            state.tell(|| present);
+            state.publish_snapshot(|| present);
             assert_eq!(known.has_changed().expect("it lives"), news, "{:?}", state.known());
             known.mark_unchanged();
         }
@@ -207,14 +207,15 @@ mod tests {
 
     #[test]
     fn of_several_servers_one_that_is_blind_is_named_and_does_not_keep_others_from_their_work() {
-        let heard = Known { anchored: true, can_enrol: true, mode: EventMode::Changes, gaps: 1 };
-        let blind = Known { mode: EventMode::Blind, can_enrol: true, ..Known::default() };
-        let gap = Known { mode: EventMode::Expired, gaps: 2, ..Known::default() };
+        let heard = StreamSnapshot { anchored: true, can_track: true, mode: EventMode::Changes, gaps: 1 };
+        let blind =
+            StreamSnapshot { mode: EventMode::ScanOnly, can_track: true, ..StreamSnapshot::default() };
+        let gap = StreamSnapshot { mode: EventMode::Expired, gaps: 2, ..StreamSnapshot::default() };
         for (one, other) in [(heard, blind), (blind, heard)] {
-            assert_eq!(one.and(other), Known { mode: EventMode::Blind, ..heard });
+            assert_eq!(one.and(other), StreamSnapshot { mode: EventMode::ScanOnly, ..heard });
         }
-        assert_eq!(heard.and(gap).patience(), Some(Duration::ZERO));
+        assert_eq!(heard.and(gap).check_delay(), Some(Duration::ZERO));
         assert_eq!(heard.and(gap).gaps, 3);
-        assert_eq!(gap.and(gap).patience(), None);
+        assert_eq!(gap.and(gap).check_delay(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Many timers: arming, withdrawing and moving them in bounded batches that overlap.
+//! Calls for many timers: arm, cancel and reschedule in bounded, pipelined batches.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -10,38 +10,38 @@ use futures::stream::{BoxStream, iter};
 use futures::{FutureExt, Stream, StreamExt};
 
 use crate::error::Result;
-use crate::schedule::lane::{Ask, BATCH, BATCH_BYTES, Lane};
+use crate::schedule::lane::{BATCH, BATCH_BYTES, Lane, OpRequest};
 use crate::schedule::timer::{flags_of, running};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arming, Cancelled, MAX_BATCH, Op, OpFlags, OpReply, Rescheduled};
+use crate::wire::{ArmResult, Cancelled, MAX_BATCH, Op, OpFlags, OpReply, Rescheduled};
 
 const _: () = assert!(BATCH <= MAX_BATCH);
 
-/// Batches of one request that may wait for their answers.
+/// How many batches of a request may be unanswered.
 const IN_FLIGHT: usize = 8;
 
-/// One of many timers to be armed.
+/// A timer to arm with [`Schedule::arm_many`].
 #[derive(Clone, Debug)]
 pub struct NewArm<K, T> {
-    /// What names it: captures in their order, or a whole key.
+    /// The values of the pattern's captures in their order, or a whole key.
     pub key: K,
-    /// When it is due.
+    /// When the timer is due.
     pub when: When,
-    /// What the handler gets.
+    /// The payload that the handler receives.
     pub payload: T,
 }
 
 impl<K, T> NewArm<K, T> {
-    /// A timer to be armed.
+    /// Returns a timer to arm.
     pub fn new(key: K, when: impl Into<When>, payload: T) -> Self {
         Self { key, when: when.into(), payload }
     }
 }
 
-/// Many calls, about to be made: set options, then `.await` them. The answers come in the order of the calls, each
-/// with its own result.
+/// A request of many calls. Set options, then `.await` it. It returns one result for each call, in the order of the
+/// calls.
 #[must_use = "nothing is sent until the request is awaited"]
 pub struct BulkRequest<'a, R> {
     schedule: &'a Schedule,
@@ -59,38 +59,42 @@ impl<R> fmt::Debug for BulkRequest<'_, R> {
 }
 
 impl Schedule {
-    /// Arms many timers, in batches of at most 250 and about a mebibyte of which up to eight wait for their answers
-    /// at a time. The answers come in the order of the arms, each with its own result: one that fails does not keep
-    /// the others from being armed. Of a key that is named twice the later arm comes later. The list is read as it is
-    /// sent: another call for one of its keys that is made meanwhile may come before it.
+    /// Arms many timers, in batches of at most 250 timers and about 1 MiB. Up to eight batches are in flight.
+    ///
+    /// Each arm has its own result, in the order of the arms. A failed arm does not affect the others. If a key
+    /// occurs twice, its later arm is made later.
+    ///
+    /// The iterator is read while batches are sent. Another call for one of the keys may therefore be made before the
+    /// arm of that key.
     ///
     /// # Errors
-    /// As a whole only when the topic cannot be agreed on with Redis.
+    /// The whole request fails only if the topic cannot be registered in Redis.
     pub fn arm_many<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
         arms: impl IntoIterator<Item = NewArm<K, T>, IntoIter: Send + 'a>,
-    ) -> BulkRequest<'a, Arming> {
+    ) -> BulkRequest<'a, ArmResult> {
         self.arm_stream(topic, iter(arms))
     }
 
-    /// The same of arms that come one after the other: what has come is sent when the next lets wait for itself.
+    /// Arms many timers, as [`arm_many`](Self::arm_many), from a stream. When the stream is pending, incomplete
+    /// batches are sent.
     ///
     /// # Errors
-    /// As for [`arm_many`](Self::arm_many).
+    /// Returns the errors of [`arm_many`](Self::arm_many).
     pub fn arm_stream<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
         arms: impl Stream<Item = NewArm<K, T>> + Send + 'a,
-    ) -> BulkRequest<'a, Arming> {
+    ) -> BulkRequest<'a, ArmResult> {
         let new = |arm: NewArm<K, T>| self.new_timer(topic, &arm.key, arm.when, &arm.payload).map(Op::Arm);
         self.bulk(topic, arms.map(new), OpReply::armed)
     }
 
-    /// Withdraws many timers, as [`cancel`](Self::cancel) does one and [`arm_many`](Self::arm_many) arms many.
+    /// Cancels many timers with [`cancel`](Self::cancel), in batches as [`arm_many`](Self::arm_many).
     ///
     /// # Errors
-    /// As for [`arm_many`](Self::arm_many).
+    /// Returns the errors of [`arm_many`](Self::arm_many).
     pub fn cancel_many<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -99,10 +103,10 @@ impl Schedule {
         self.cancel_stream(topic, iter(keys))
     }
 
-    /// The same of keys that come one after the other.
+    /// Cancels many timers, as [`cancel_many`](Self::cancel_many), from a stream of keys.
     ///
     /// # Errors
-    /// As for [`arm_many`](Self::arm_many).
+    /// Returns the errors of [`arm_many`](Self::arm_many).
     pub fn cancel_stream<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -111,11 +115,10 @@ impl Schedule {
         self.bulk(topic, keys.map(|key| self.new_cancel(topic, &key)), OpReply::cancelled)
     }
 
-    /// Moves many waiting timers, as [`reschedule`](Self::reschedule) does one and [`arm_many`](Self::arm_many)
-    /// arms many.
+    /// Moves many waiting timers with [`reschedule`](Self::reschedule), in batches as [`arm_many`](Self::arm_many).
     ///
     /// # Errors
-    /// As for [`arm_many`](Self::arm_many).
+    /// Returns the errors of [`arm_many`](Self::arm_many).
     pub fn reschedule_many<'a, K: KeyArgs, W: Into<When>, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -124,10 +127,10 @@ impl Schedule {
         self.reschedule_stream(topic, iter(moves))
     }
 
-    /// The same of moves that come one after the other.
+    /// Moves many waiting timers, as [`reschedule_many`](Self::reschedule_many), from a stream.
     ///
     /// # Errors
-    /// As for [`arm_many`](Self::arm_many).
+    /// Returns the errors of [`arm_many`](Self::arm_many).
     pub fn reschedule_stream<'a, K: KeyArgs, W: Into<When>, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -148,8 +151,8 @@ impl Schedule {
     }
 }
 
-impl BulkRequest<'_, Arming> {
-    /// Leaves existing timers alone.
+impl BulkRequest<'_, ArmResult> {
+    /// Arms only keys that have no timer.
     pub fn only_if_absent(mut self) -> Self {
         self.flags.only_if_absent = true;
         self
@@ -157,22 +160,28 @@ impl BulkRequest<'_, Arming> {
 }
 
 impl<'a, R: Send + 'a> BulkRequest<'a, R> {
-    /// Is told, after each batch, how many have their results.
+    /// Sets a function that receives, after each batch, how many calls have their results.
     pub fn progress(mut self, tell: impl FnMut(usize) + Send + 'a) -> Self {
         self.progress = Some(Box::new(tell));
         self
     }
 
-    /// Gives each result away as it comes, with its place among the calls, in place of keeping all of them. Answers
-    /// how many there were.
+    /// Passes each result to `take` when it arrives, with the index of its call, instead of collecting all results.
+    /// Returns the number of calls.
     ///
     /// # Errors
-    /// As for [`arm_many`](Schedule::arm_many).
+    /// Returns the errors of [`arm_many`](Schedule::arm_many).
     pub async fn for_each(self, take: impl FnMut(usize, Result<R>) + Send) -> Result<usize> {
         let Self { schedule, config, mut ops, flags, mut progress, read } = self;
         let (lanes, by) = (schedule.partitions(config).await?, running());
-        let mut sending =
-            Sending { schedule, config, lanes: &lanes, flags, open: HashMap::new(), asked: VecDeque::new() };
+        let mut sending = BulkSender {
+            schedule,
+            config,
+            lanes: &lanes,
+            flags,
+            open: HashMap::new(),
+            asked: VecDeque::new(),
+        };
         let (mut take, mut done, mut place) = (take, 0, 0);
         let mut give = move |results: Results| {
             done += results.len();
@@ -207,26 +216,26 @@ impl<'a, R: Send + 'a> IntoFuture for BulkRequest<'a, R> {
     }
 }
 
-/// Answers, each with the place of its call.
+/// Answers, each with the index of its call.
 type Results = Vec<(usize, Result<OpReply>)>;
 
-/// The batches of one request.
-struct Sending<'a> {
+/// Sends the batches of one request.
+struct BulkSender<'a> {
     schedule: &'a Schedule,
     config: &'a TopicConfig,
     lanes: &'a [Lane],
     flags: OpFlags,
-    /// Those that are being filled, by their partitions.
-    open: HashMap<usize, Open>,
-    /// Those that were sent, in their order: places and answers.
-    asked: VecDeque<(Vec<usize>, Answer)>,
+    /// Incomplete batches by partition.
+    open: HashMap<usize, OpenBatch>,
+    /// Sent batches in their order: the indexes of their calls, and the future of their answers.
+    asked: VecDeque<(Vec<usize>, OpRepliesFuture)>,
 }
 
-/// That to a batch.
-type Answer = BoxFuture<'static, Result<Vec<Result<OpReply>>>>;
+/// The future of the answers to a batch.
+type OpRepliesFuture = BoxFuture<'static, Result<Vec<Result<OpReply>>>>;
 
-impl Sending<'_> {
-    /// The next op. While it lets wait for itself, what has gathered goes, and answers are taken in.
+impl BulkSender<'_> {
+    /// Returns the next op. While the stream is pending, it sends incomplete batches and passes on answers.
     async fn next(
         &mut self,
         ops: &mut BoxStream<'_, Result<Op>>,
@@ -244,7 +253,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Adds an op to its partition's batch; one that has no room for it goes.
+    /// Adds an op to its partition's batch. A batch without room for it is sent first.
     async fn add(&mut self, place: usize, op: Op, give: &mut impl FnMut(Results)) {
         let partition = self.config.partition_of(op.key());
         if self.open.get(&partition).is_some_and(|batch| !batch.has_room(&op)) {
@@ -257,7 +266,7 @@ impl Sending<'_> {
         self.open.entry(partition).or_default().add(place, op);
     }
 
-    /// Sends what is left, and takes in what is not answered.
+    /// Sends the remaining batches, and waits for all answers.
     async fn finish(&mut self, give: &mut impl FnMut(Results)) {
         self.put_all();
         while !self.asked.is_empty() {
@@ -271,13 +280,13 @@ impl Sending<'_> {
         }
     }
 
-    fn put(&mut self, partition: usize, batch: Open) {
-        let ask = Ask { flags: self.flags, ops: batch.ops };
+    fn put(&mut self, partition: usize, batch: OpenBatch) {
+        let ask = OpRequest { flags: self.flags, ops: batch.ops };
         let answer = self.lanes[partition].put(self.schedule.client.patience, ask);
         self.asked.push_back((batch.places, answer.boxed()));
     }
 
-    /// The results of the batch that was sent first; waits for ever if there is none. Can be dropped and asked again.
+    /// Waits for the results of the oldest sent batch, or forever if no batch was sent. Cancel safe.
     async fn first(&mut self) -> Results {
         let Some((places, answer)) = self.asked.front_mut() else { return std::future::pending().await };
         let answers = answer.await.unwrap_or_else(|error| vec![Err(error); places.len()]);
@@ -287,17 +296,18 @@ impl Sending<'_> {
     }
 }
 
-/// A batch that is being filled.
+/// An incomplete batch.
 #[derive(Default)]
-struct Open {
+struct OpenBatch {
     places: Vec<usize>,
     ops: Vec<Op>,
     bytes: usize,
     keys: HashSet<Bytes>,
 }
 
-impl Open {
-    /// A call names no key twice: who names one again opens the next batch, which then waits for this one.
+impl OpenBatch {
+    /// Returns whether an op fits. A batch has no key twice: the second op of a key starts the next batch, which
+    /// waits for this one.
     fn has_room(&self, op: &Op) -> bool {
         let fits = self.ops.len() < BATCH && self.bytes + op.bytes() <= BATCH_BYTES;
         fits && !self.keys.contains(op.key())

@@ -1,4 +1,4 @@
-//! How callers name a timer.
+//! Arguments that name the key of a timer.
 
 use bytes::Bytes;
 
@@ -6,13 +6,15 @@ use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 use crate::topic::TopicConfig;
 
-/// A whole key, as it stands in Redis; it must match the topic's pattern.
+/// A whole Redis key, which must match the topic's pattern.
 #[derive(Clone, Debug)]
 pub struct Key<K>(pub K);
 
-/// What names a timer of a topic: the value of the pattern's only capture (a
-/// string or an integer), the values of its captures in their order (an array,
-/// slice or vector), or a whole [`Key`].
+/// Names the key of a timer.
+///
+/// - A string or an integer is the value of the pattern's only capture.
+/// - An array, slice or vector has the values of several captures in their order.
+/// - [`Key`] is a whole key.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -30,7 +32,7 @@ pub struct Key<K>(pub K);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name a timer",
-    note = "give the pattern's only capture as a string or an integer, several as an array such as `[hall, seat]`, \
+    note = "pass the pattern's only capture as a string or an integer, several as an array such as `[hall, seat]`, \
             or a whole key as `Key(…)`"
 )]
 pub trait KeyArgs {
@@ -39,9 +41,9 @@ pub trait KeyArgs {
 }
 
 pub(crate) mod private {
-    /// Keeps the trait's method out of reach.
+    /// Prevents calls of the trait's method outside this crate.
     #[derive(Clone, Copy, Debug)]
-    #[allow(unnameable_types, reason = "that is what it is for")]
+    #[allow(unnameable_types, reason = "other crates must not name it")]
     pub struct Scope<'a>(pub(crate) &'a crate::pattern::Pattern);
 }
 
@@ -69,14 +71,14 @@ impl<V: AsRef<[u8]>> KeyArgs for Vec<V> {
     }
 }
 
-/// The key of a pattern with one capture.
+/// Builds the key of a pattern with one capture.
 fn key_of_one(value: &[u8], scope: private::Scope<'_>) -> Result<Bytes> {
     let private::Scope(pattern) = scope;
     let captures = pattern.capture_names().count();
     if captures != 1 {
         return Err(Error::invalid(format!(
-            "pattern {pattern} has {captures} captures, and one value was given: \
-             give an array with a value for each, or a whole key as Key(…)"
+            "pattern {pattern} has {captures} captures, but one value was given; \
+             pass an array with a value for each, or a whole key as Key(…)"
         )));
     }
     [value].key(scope)
@@ -101,7 +103,7 @@ impl<A: KeyArgs + ?Sized> KeyArgs for &A {
 }
 
 impl Schedule {
-    /// The key that `args` name in a topic; refused if it cannot be one of the topic's.
+    /// Returns the key that `args` name, or an error if it does not belong to the topic.
     pub(crate) fn key_of(&self, config: &TopicConfig, args: &impl KeyArgs) -> Result<Bytes> {
         let key = args.key(private::Scope(&config.pattern))?;
         config.check_key(&self.client.namespace, &key)?;

@@ -1,14 +1,14 @@
-//! The producers' door: arm, cancel, look, pause, and the dead letters.
+//! The API of producers: arm, cancel and look up timers, pause topics, read dead letters, forward to workers.
 
 mod bulk;
+mod dead_letters;
 mod key;
 mod lane;
-mod letters;
 mod timer;
 
 pub use self::bulk::{BulkRequest, NewArm};
+pub use self::dead_letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::key::{Key, KeyArgs};
-pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::timer::{ArmRequest, Timer, TimerPhase};
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::connection::persist;
+use crate::connection::retry_until_answered;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::schedule::lane::Lane;
@@ -28,13 +28,13 @@ use crate::trace::Inject;
 use crate::wire::names::forwarded;
 use crate::wire::{AttachedHoldings, Forwarded, Forwarding, JournalBounds, ListenerReport, listeners};
 
-/// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
+/// Arms, cancels and looks up timers. A schedule is cheap to clone, and its clones share a connection.
 ///
-/// Each call is repeated, safely, while its answer is lost or the server is
-/// away, until the client's [`patience`](Client::patience) (5 s) runs out.
+/// A schedule repeats a call while the server is unreachable or does not answer, until the client's
+/// [`retry_for`](Client::retry_for) (5 s) has passed. Repeats are idempotent.
 ///
-/// It can be used from several tokio runtimes with timers. Connections of all schedules live on one thread of keylapse's
-/// own, so that a runtime that is blocked, or that nobody drives, holds up no call made from another.
+/// A schedule works on several tokio runtimes, whose time driver must be enabled. One thread of keylapse owns the
+/// connections of all schedules, so a blocked runtime does not delay calls from another.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -51,22 +51,22 @@ use crate::wire::{AttachedHoldings, Forwarded, Forwarding, JournalBounds, Listen
 #[derive(Clone, Debug)]
 pub struct Schedule {
     client: Client,
-    /// The topics that were used.
-    known: Arc<Mutex<HashMap<String, Known>>>,
+    /// The topics that this schedule has used.
+    known: Arc<Mutex<HashMap<String, RegisteredTopic>>>,
     inject: Option<Inject>,
 }
 
-/// A topic as it was agreed on with Redis: all values of one name share it.
+/// A topic that Redis has accepted. All [`Topic`] values of one name share it.
 #[derive(Clone, Debug)]
-struct Known {
+struct RegisteredTopic {
     lanes: Arc<[Lane]>,
     attached: bool,
-    /// How much is to be kept of what ends, as a program has said last.
+    /// The bounds of the journal that a program has set last.
     journal: Option<JournalBounds>,
 }
 
-impl Known {
-    /// Returns whether this value of the topic says nothing else.
+impl RegisteredTopic {
+    /// Returns whether a value of the topic has the registered settings.
     fn covers(&self, config: &TopicConfig) -> bool {
         self.lanes.len() == config.partitions as usize
             && self.attached == config.attach.is_some()
@@ -74,31 +74,29 @@ impl Known {
     }
 }
 
-/// What there is of an attached topic in Redis: see [`Schedule::attached_counts`].
+/// Counts of an attached topic's data in Redis: see [`Schedule::attached_counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttachedCounts {
-    /// Keys that are enrolled.
-    pub enrolled: u64,
-    /// When the next of them is looked at: just after its deadline, or a quarter of a second before that for its value.
+    /// Tracked keys.
+    pub tracked: u64,
+    /// When the next tracked key is checked: just after its deadline, or 250 ms before that to copy its value.
     pub next_check: Option<SystemTime>,
-    /// Keys whose expiries are remembered, so that each fires once. One that is on both pages counts twice.
+    /// Keys whose recorded expiries are kept to run each of them once. A key on both history pages counts twice.
     pub histories: u64,
-    /// Lapses that wait, run, or wait for a retry, without those that are kept behind another of the same key.
+    /// Lapses that wait, run, or wait for a retry. Lapses that are queued behind another of their key do not count.
     pub lapses: u64,
 }
 
 impl Schedule {
-    /// Connects to a server, given by its URL or as a [`Client`].
+    /// Connects to a deployment, which is given as a URL, [`Servers`](crate::Servers) or a [`Client`].
     ///
-    /// A server that is away is not waited for: this says at once whether it can be
-    /// used. A program that is to start without it takes [`new`](Self::new), which asks
-    /// nothing: each call then waits as long as the client's [`patience`](Client::patience)
-    /// allows. A [`Listener`](crate::Listener) waits for as long as it takes.
+    /// It fails immediately if the server is unreachable. Use [`new`](Self::new) for a program that starts without
+    /// the server: each call then waits up to the client's [`retry_for`](Client::retry_for). A
+    /// [`Listener`](crate::Listener) waits without a limit.
     ///
     /// # Errors
-    /// When the URL cannot be read, or the server cannot be reached or refuses
-    /// the user.
+    /// Returns an error if the URL is invalid, the server is unreachable, or it rejects the user.
     pub async fn connect<C>(client: C) -> Result<Self>
     where
         C: TryInto<Client, Error: Into<Error>>,
@@ -109,13 +107,13 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// A schedule that connects when it is first used.
+    /// Returns a schedule that connects when it makes its first call.
     pub fn new(client: Client) -> Self {
         Self { client, known: Arc::default(), inject: None }
     }
 
-    /// Carries the context of the present span to the handlers of what this schedule arms. The function is asked at
-    /// each arm, and answers with a W3C `traceparent`, or nothing; it costs 26 bytes for each timer.
+    /// Sets a function that returns the current trace context as a W3C `traceparent`, or `None`. It is called at each
+    /// arm, and the handler receives the context. A context takes 26 bytes for each timer.
     ///
     /// A listener continues the trace: see [`ListenerBuilder::trace`](crate::ListenerBuilder::trace).
     #[must_use]
@@ -123,16 +121,16 @@ impl Schedule {
         Self { inject: Some(Inject(Arc::new(traceparent))), ..self }
     }
 
-    /// Makes a call until it is answered or refused, or the client's patience has run out.
+    /// Repeats a call until it is answered or refused, or the client's `retry_for` has passed.
     pub(crate) async fn persist<T, F: Future<Output = Result<T>>>(
         &self,
         call: impl FnMut(bool) -> F,
     ) -> Result<T> {
-        persist(self.client.patience, call).await
+        retry_until_answered(self.client.patience, call).await
     }
 
-    /// The same of a read of so much at most. Its answer may be too large for the server to send, so each repeat of an
-    /// unanswered one asks for a quarter.
+    /// Repeats a read of at most `most` items. An answer may be too large for the server to send, so each repeat
+    /// reads a quarter of the previous number.
     async fn persist_read<T, F: Future<Output = Result<T>>>(
         &self,
         mut most: usize,
@@ -145,21 +143,21 @@ impl Schedule {
         self.persist(read).await
     }
 
-    /// Pauses a topic: timers are kept and can be armed, but none is given out
-    /// until [`resume`](Schedule::resume). Attempts that are running go on.
+    /// Pauses a topic until [`resume`](Schedule::resume). Timers can still be armed, but listeners do not claim them.
+    /// Running attempts continue. The reason is cut to 200 bytes.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses. Some partitions may be
-    /// paused then; the call can be repeated.
+    /// Returns an error if the server is unreachable or refuses the call. Some partitions may be paused then. The
+    /// call can be repeated.
     pub async fn pause<T>(&self, topic: &Topic<T>, reason: &str) -> Result<()> {
         let reason = if reason.is_empty() { "paused" } else { crate::escape::cut(reason, 200) };
         self.set_paused(&topic.config, Some(reason)).await
     }
 
-    /// Resumes a paused topic; what has become due runs at once.
+    /// Resumes a paused topic. Overdue timers run immediately.
     ///
     /// # Errors
-    /// As for [`pause`](Schedule::pause).
+    /// Returns the errors of [`pause`](Schedule::pause).
     pub async fn resume<T>(&self, topic: &Topic<T>) -> Result<()> {
         self.set_paused(&topic.config, None).await
     }
@@ -171,17 +169,17 @@ impl Schedule {
         Ok(())
     }
 
-    /// What each listener of this namespace and database said of itself last. Each reports every five seconds, and
-    /// takes its report away when it stops; one of which nothing was heard for 15 s is not among them.
+    /// Returns the latest report of each listener of this namespace and database. A listener reports every 5 s, and
+    /// deletes its report when it stops. Reports older than 15 s are left out.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server is unreachable or refuses the call.
     pub async fn listeners(&self) -> Result<Vec<ListenerReport>> {
         let hash = listeners(&self.client.namespace);
         self.persist(|_| self.client.store.listeners(&hash)).await
     }
 
-    /// Who serves a topic: the [listeners](Self::listeners) that have it.
+    /// Returns the reports of the [listeners](Self::listeners) that serve a topic.
     ///
     /// ```no_run
     /// # async fn serves(schedule: keylapse::Schedule, orders: keylapse::Topic<u64>) -> keylapse::Result<()> {
@@ -193,36 +191,36 @@ impl Schedule {
     /// ```
     ///
     /// # Errors
-    /// As for [`listeners`](Self::listeners).
+    /// Returns the errors of [`listeners`](Self::listeners).
     pub async fn serving<T>(&self, topic: &Topic<T>) -> Result<Vec<ListenerReport>> {
         let mut all = self.listeners().await?;
         all.retain(|listener| listener.serves(topic.name()));
         Ok(all)
     }
 
-    /// What there is of an attached topic now, over all partitions. It costs the server some microseconds for each
-    /// partition, however many keys are enrolled, and writes nothing.
+    /// Counts an attached topic's data in Redis, over all partitions. It only reads, and costs the server some
+    /// microseconds for each partition, independent of the number of keys.
     ///
     /// ```no_run
     /// # async fn count(schedule: keylapse::Schedule) -> keylapse::Result<()> {
     /// let orders = keylapse::Attached::new(keylapse::Topic::<u64>::new("order:unpaid:{id}")?);
     /// let counts = schedule.attached_counts(orders.topic()).await?;
-    /// println!("{} orders are enrolled, {} have lapsed and are not done", counts.enrolled, counts.lapses);
+    /// println!("{} orders are tracked, {} have lapsed and are not done", counts.tracked, counts.lapses);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses. Of kind [`Invalid`](crate::ErrorKind::Invalid) if the topic is not
-    /// an attached one.
+    /// Returns an error if the server is unreachable or refuses the call. The kind is
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the topic is not attached.
     pub async fn attached_counts<T>(&self, topic: &Topic<T>) -> Result<AttachedCounts> {
         topic.config.policy_for("attached_counts")?;
         topic.config.check(&self.client.namespace)?;
         let (mut counts, mut next) = (AttachedCounts::default(), None::<u64>);
         for at in &topic.config.all_partitions(&self.client.namespace) {
             let held = self.persist(|_| self.client.store.attached_holdings(at)).await?;
-            let AttachedHoldings { enrolled, next_check, histories, lapses } = held;
-            counts.enrolled += enrolled;
+            let AttachedHoldings { tracked: enrolled, next_check, histories, lapses } = held;
+            counts.tracked += enrolled;
             counts.histories += histories;
             counts.lapses += lapses;
             next = next.into_iter().chain(next_check).min();
@@ -231,11 +229,11 @@ impl Schedule {
         Ok(counts)
     }
 
-    /// The partitions of a topic. Its settings are checked at each call, as each may give another value of the same name;
-    /// it is agreed on with Redis and registered when this schedule first uses it.
+    /// Returns the partitions of a topic. Each call checks the settings, because two [`Topic`] values may share a
+    /// name. The first call registers the topic in Redis.
     async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Lane]>> {
         config.check(&self.client.namespace)?;
-        if let Some(lanes) = self.known_as(config) {
+        if let Some(lanes) = self.registered_lanes(config) {
             return Ok(lanes);
         }
         let store = &self.client.store;
@@ -245,16 +243,16 @@ impl Schedule {
         if let Some(bounds) = config.journal {
             self.persist(|_| store.keep_journals(&config.name, bounds, &partitions)).await?;
         }
-        Ok(self.know(config))
+        Ok(self.remember_topic(config))
     }
 
-    fn known_as(&self, config: &TopicConfig) -> Option<Arc<[Lane]>> {
+    fn registered_lanes(&self, config: &TopicConfig) -> Option<Arc<[Lane]>> {
         let known = lock(&self.known);
         known.get(&config.name).filter(|known| known.covers(config)).map(|known| known.lanes.clone())
     }
 
-    /// Takes what this value of a topic says for agreed on. Lanes stay those that there are: all share them.
-    fn know(&self, config: &TopicConfig) -> Arc<[Lane]> {
+    /// Remembers a topic as registered. It keeps existing lanes, because all callers must share them.
+    fn remember_topic(&self, config: &TopicConfig) -> Arc<[Lane]> {
         let attached = config.attach.is_some();
         let mut known = lock(&self.known);
         let before = known.get(&config.name);
@@ -268,15 +266,14 @@ impl Schedule {
                 partitions.map(|at| Lane::new(self.client.store.clone(), at)).collect()
             }
         };
-        known.insert(config.name.clone(), Known { lanes: lanes.clone(), attached, journal });
+        known.insert(config.name.clone(), RegisteredTopic { lanes: lanes.clone(), attached, journal });
         lanes
     }
 
-    /// Takes a topic's partitions for known, as somebody has read them in the registry: nothing is agreed on or
-    /// registered when it is used.
+    /// Remembers a topic that the caller has read in the registry, so that the schedule does not register it again.
     pub(crate) fn adopt(&self, config: &TopicConfig) {
-        if self.known_as(config).is_none() {
-            self.know(config);
+        if self.registered_lanes(config).is_none() {
+            self.remember_topic(config);
         }
     }
 
@@ -285,30 +282,30 @@ impl Schedule {
     }
 }
 
-// Handing what is due to workers that read a list or a stream, in any language.
+// Forwarding of due work to workers in any language, which read a list or a stream.
 
-/// For how long an id is remembered: longer than any attempt can be under way.
+/// The default of [`ForwardTo::deduplicate_for`], longer than any attempt runs.
 const REMEMBER: Duration = Duration::from_secs(86_400);
 
-/// A hundred years: servers refuse times that do not fit their clock.
+/// A hundred years. Servers refuse times that overflow their clock.
 const LONGEST_MS: u64 = 100 * 366 * 86_400_000;
 
-/// A list or a stream that workers read.
+/// A Redis list or stream that workers read.
 ///
 /// ```no_run
 /// use keylapse::forward::{ForwardTo, Forwarded};
 /// use keylapse::{Done, Failure, Lapse, Schedule};
 ///
-/// async fn hand_on(order: Lapse<String>, schedule: Schedule) -> Result<Done, Failure> {
+/// async fn forward(order: Lapse<String>, schedule: Schedule) -> Result<Done, Failure> {
 ///     let jobs = ForwardTo::list("jobs").max_length(10_000);
 ///     match schedule.forward(&jobs, &order.id(), order.payload().clone()).await? {
-///         Forwarded::Full => Err(Failure::retry("the workers are behind")),
+///         Forwarded::Full => Err(Failure::retry("the list is full")),
 ///         _ => Ok(Done),
 ///     }
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it does nothing by itself"]
+#[must_use = "nothing is forwarded until Schedule::forward is called"]
 pub struct ForwardTo {
     key: Bytes,
     is_stream: bool,
@@ -317,37 +314,41 @@ pub struct ForwardTo {
 }
 
 impl ForwardTo {
-    /// A list: members come in at its left end, so that `BRPOP` and `BLMOVE … RIGHT …` take the oldest first.
+    /// Names a list. Messages are pushed at its left end, so `BRPOP` and `BLMOVE … RIGHT …` take the oldest first.
     pub fn list(key: impl Into<Bytes>) -> Self {
         Self { key: key.into(), is_stream: false, max_length: 0, remember: REMEMBER }
     }
 
-    /// A stream.
+    /// Names a stream.
     pub fn stream(key: impl Into<Bytes>) -> Self {
         Self { is_stream: true, ..Self::list(key) }
     }
 
-    /// How many it may have; while it has as many, nothing is put there. Default: 0, any number.
+    /// Sets the maximum length. At this length, [`Schedule::forward`] returns [`Forwarded::Full`] and adds nothing.
+    /// Default: 0, no limit.
     pub fn max_length(self, members: u64) -> Self {
         Self { max_length: members, ..self }
     }
 
-    /// For how long an id is remembered, so that it is put there once. It takes about a hundred bytes. Default: a day.
-    pub fn remember_for(self, time: Duration) -> Self {
+    /// Sets how long an ID is remembered to add its message only once. Each ID takes about 100 bytes. Default: one
+    /// day.
+    pub fn deduplicate_for(self, time: Duration) -> Self {
         Self { remember: time, ..self }
     }
 }
 
 impl Schedule {
-    /// Puts something into a list or a stream that is not keylapse's, once for each `id`: that of a
-    /// [lapse](crate::Lapse::id), which its attempts share. A list's member is `message`; a stream's entry has it in the
-    /// field `message`, and the id in `id`.
+    /// Adds a message to a list or a stream, once for each `id`.
     ///
-    /// Workers get it at least once: it is put there twice if what remembers the id is lost, evicted for example.
+    /// Pass the [ID of a lapse](crate::Lapse::id), which its attempts share. The element of a list is `message`. The
+    /// entry of a stream has the fields `message` and `id`.
+    ///
+    /// Workers receive a message at least once. It is added twice if the record of its ID is lost, for example by
+    /// eviction.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses: the user needs the right to write the key. Of kind
-    /// [`WrongType`](crate::ErrorKind::WrongType) if the key holds something else.
+    /// Returns an error if the server is unreachable or refuses the call. The user needs write permission for the
+    /// key. The kind is [`WrongType`](crate::ErrorKind::WrongType) if the key has another type.
     pub async fn forward(&self, to: &ForwardTo, id: &str, message: impl Into<Bytes>) -> Result<Forwarded> {
         let memory = forwarded(&self.client.namespace, &to.key, id);
         let message = message.into();

@@ -1,4 +1,4 @@
-//! One timer: arming it, withdrawing it, moving it, looking it up.
+//! Calls for one timer: arm, cancel, reschedule, look up.
 
 use std::future::IntoFuture;
 use std::time::SystemTime;
@@ -8,18 +8,18 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, CancelId};
-use crate::lapse::RUNNING;
-use crate::schedule::lane::Ask;
+use crate::lapse::CURRENT_ARMING;
+use crate::schedule::lane::OpRequest;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, system_time};
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::{Inject, Traceparent};
 use crate::wire::{
-    Arming, Cancelled, Durably, FailedAttempt, History, Look, NewTimer, Op, OpFlags, OpReply, Record,
-    Rescheduled, State,
+    ArmResult, Cancelled, Durably, FailedAttempt, History, NewTimer, Op, OpFlags, OpReply, Record,
+    Rescheduled, State, TimerSnapshot,
 };
 
-/// An arm, about to be made: set options, then `.await` it.
+/// A request to arm a timer. Set options, then `.await` it.
 #[derive(Debug)]
 #[must_use = "nothing is armed until the request is awaited"]
 pub struct ArmRequest<'a> {
@@ -30,62 +30,63 @@ pub struct ArmRequest<'a> {
     durably: Option<Durably>,
 }
 
-/// A timer, as it stood a moment ago.
+/// A timer at the time of the read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timer<T> {
-    /// The arming.
+    /// The ID of the arming.
     pub arming: ArmingId,
-    /// What it is doing.
+    /// The timer's phase.
     pub phase: TimerPhase,
-    /// The attempt that runs or is to come, from 1.
+    /// The number of the current or next attempt, counted from 1.
     pub attempt: u32,
-    /// What the handler gets; of an attached topic's lapse the value that was kept.
+    /// The payload. For a lapse of an attached topic, it is the copy of the key's value.
     pub payload: T,
     /// The failed attempts, at most ten, oldest first.
     pub history: Vec<FailedAttempt>,
-    /// Whether it has lost leases and waits in quarantine, to run in a small group or alone.
+    /// True if the timer has lost leases and is in quarantine, where it runs in a small group or alone.
     pub quarantined: bool,
-    /// When the arming kept behind it is due, if there is one.
+    /// The deadline of the arming that is queued behind this one, if any.
     pub next: Option<SystemTime>,
 }
 
-/// What a timer is doing.
+/// The phase of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerPhase {
-    /// It is due then, by the server's clock.
+    /// The timer waits, and is due at this time by the server's clock.
     Waiting(SystemTime),
-    /// An attempt is running, under a lease until then.
+    /// An attempt runs. Its lease ends at this time by the server's clock.
     Running(SystemTime),
-    /// It has no place in the index, and waits for the slow repair.
+    /// The timer is missing in the index. The slow repair adds it.
     Lost,
 }
 
 impl Schedule {
-    /// Arms a timer, in place of one that waits under the same key.
+    /// Arms a timer. It replaces a waiting timer of the same key.
     ///
-    /// It takes one round trip. Calls that are made while another is on its way to the same partition go together
-    /// with the next, in the order in which they were made; one that finds nothing on its way is sent at once.
+    /// `key` has the values of the pattern's captures in their order, or is a whole [`Key`](super::Key). `when` is a
+    /// delay, or a time by the server's clock. A time in the past is due now.
     ///
-    /// Dropped while it waits, as by a timeout around it, it may arm the timer, and may do so a little later.
-    /// Another arm or a cancel of the key that is made afterwards has the last word. A client's
-    /// [`patience`](crate::Client::patience) ends the waiting without this doubt.
+    /// An arm takes one round trip. Calls to the same partition that are made during a round trip share the next one,
+    /// in the order in which they were made. Without a call in flight, a call is sent immediately.
     ///
-    /// `key` gives the pattern's captures in their order, or a whole
-    /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
-    /// what has passed fires now.
+    /// If the future is dropped while it waits, for example by a timeout, the timer may still be armed a little
+    /// later. A later arm or cancel of the key takes precedence. To limit the wait without this uncertainty, set the
+    /// client's [`retry_for`](crate::Client::retry_for).
     ///
-    /// What a handler arms for its own key, in the task that runs it, says so: should that attempt take its listener
-    /// down for the last time, it goes to the dead letters with it
-    /// ([`DeadReason::Inherited`](crate::dead_letters::DeadReason::Inherited)), instead of doing the same again.
+    /// A handler that arms its own key links the new timer to its attempt, if it arms in its own task. If the attempt
+    /// brings down its listener for the last time, the new timer becomes a dead letter too
+    /// ([`DeadReason::Inherited`](crate::dead_letters::DeadReason::Inherited)). Otherwise it could bring down the
+    /// listener again.
     ///
     /// # Errors
-    /// Refused at once, with nothing sent: a key or payload that is too long or
-    /// not of the topic, a delay over the topic's [`max_delay`](Topic::max_delay). From
-    /// the server: out of memory, read-only, no permission, unreachable. If the answer
-    /// stays lost, the kind is [`Unknown`](crate::ErrorKind::Unknown), and the error
-    /// names the arming's id.
+    /// Returns an error before anything is sent if the key does not belong to the topic, or if key, payload or delay
+    /// exceed their limits. [`max_delay`](Topic::max_delay) limits the delay.
+    ///
+    /// Returns an error of the server if it is unreachable, read-only or out of memory, or if the user lacks a
+    /// permission. If no answer arrives, the kind is [`Unknown`](crate::ErrorKind::Unknown), and the error has the
+    /// arming's ID.
     pub fn arm<'a, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -98,22 +99,22 @@ impl Schedule {
         ArmRequest { schedule: self, config, timer, flags, durably: None }
     }
 
-    /// Withdraws a timer and whatever is kept behind it.
+    /// Cancels a timer, and the arming that is queued behind it.
     ///
-    /// Once this has returned, nothing claims the timer any more, and whoever has claimed it can settle nothing.
-    /// [`Cancelled`] says what the server knew, and what may still run.
+    /// After this call no listener claims the timer, and a listener that has claimed it cannot settle it. The result
+    /// reports the timer's previous state, and whether an attempt may still run.
     ///
     /// # Errors
-    /// As for [`arm`](Schedule::arm).
+    /// Returns the errors of [`arm`](Schedule::arm).
     pub async fn cancel<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Cancelled> {
         let cancel = self.new_cancel(topic, &key)?;
         self.make(&topic.config, flags_of(&topic.config), cancel).await?.cancelled()
     }
 
-    /// Moves a waiting timer to another deadline; its payload and attempt stay.
+    /// Moves a waiting timer to another deadline. Its payload and its attempt number stay.
     ///
     /// # Errors
-    /// As for [`arm`](Schedule::arm).
+    /// Returns the errors of [`arm`](Schedule::arm).
     pub async fn reschedule<T>(
         &self,
         topic: &Topic<T>,
@@ -124,44 +125,44 @@ impl Schedule {
         self.make(&topic.config, flags_of(&topic.config), moved).await?.rescheduled()
     }
 
-    /// Looks a timer up; `None` if there is none.
+    /// Looks up a timer, or returns `None` if the key has none.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses, or the record is not of
-    /// the topic's type or of a newer version.
+    /// Returns an error if the server is unreachable or refuses the call. Returns an error if the payload does not
+    /// match the topic's type, or if a newer version has written the record.
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
         let key = self.key_of(&topic.config, &key)?;
         let lane = self.lane_of(&topic.config, &key).await?;
-        let look = self.persist(|_| self.client.store.look(lane.at(), &key)).await;
+        let look = self.persist(|_| self.client.store.get_timer(lane.at(), &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
     }
 }
 
 impl ArmRequest<'_> {
-    /// Leaves an existing timer alone, and answers [`Arming::Exists`].
+    /// Arms only if the key has no timer. Otherwise the result is [`ArmResult::Exists`].
     pub fn only_if_absent(mut self) -> Self {
         self.flags.only_if_absent = true;
         self
     }
 
-    /// Carries this span's context to the handler: a W3C `traceparent`, such as
-    /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. See [`Schedule::trace`] for all arms at once.
+    /// Passes a trace context to the handler, as a W3C `traceparent` such as
+    /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. [`Schedule::trace`] sets it for all arms.
     pub fn traceparent(mut self, traceparent: &str) -> Self {
         self.timer = self.timer.and_then(|timer| match Traceparent::parse(traceparent) {
-            None => Err(Error::invalid("this is no traceparent as W3C writes it").at_key(&timer.key)),
+            None => Err(Error::invalid("invalid traceparent: expected the W3C format").at_key(&timer.key)),
             trace => Ok(NewTimer { trace, ..timer }),
         });
         self
     }
 
-    /// Waits until the arming has travelled this far, and reports how far it got.
+    /// Waits until the arming is as durable as `ask` requires, and reports how far it got.
     pub fn durably(mut self, ask: Durably) -> Self {
         self.durably = Some(ask);
         self
     }
 
-    async fn send(self) -> Result<Arming> {
+    async fn send(self) -> Result<ArmResult> {
         let Self { schedule, config, timer, flags, durably } = self;
         let op = Op::Arm(timer?).made_by(running());
         match durably {
@@ -172,7 +173,7 @@ impl ArmRequest<'_> {
 }
 
 impl<'a> IntoFuture for ArmRequest<'a> {
-    type Output = Result<Arming>;
+    type Output = Result<ArmResult>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -180,9 +181,9 @@ impl<'a> IntoFuture for ArmRequest<'a> {
     }
 }
 
-/// What calls are made of, and how they are made.
+/// Creating and making calls.
 impl Schedule {
-    /// Everything about an arm that can be refused before it is sent.
+    /// Creates an arm, or returns the error of a check that needs no server.
     pub(super) fn new_timer<T>(
         &self,
         topic: &Topic<T>,
@@ -208,20 +209,20 @@ impl Schedule {
         Ok(Op::Reschedule { key, when })
     }
 
-    /// Makes one call, alone or together with others.
+    /// Makes one call, alone or in a batch with others.
     async fn make(&self, config: &TopicConfig, flags: OpFlags, op: Op) -> Result<OpReply> {
         let lane = self.lane_of(config, op.key()).await?;
-        lane.call(self.client.patience, Ask { flags, ops: vec![op] }).await
+        lane.call(self.client.patience, OpRequest { flags, ops: vec![op] }).await
     }
 
-    /// Waiting for replicas holds up all that follows on a connection: so this shares nothing.
+    /// Arms a timer on a connection of its own: waiting for replicas delays all later calls on a connection.
     async fn arm_durably(
         &self,
         config: &TopicConfig,
         flags: OpFlags,
         op: &Op,
         ask: Durably,
-    ) -> Result<Arming> {
+    ) -> Result<ArmResult> {
         let lane = self.lane_of(config, op.key()).await?;
         let call = async |repeat| {
             self.client.store.arm_durably(lane.at(), OpFlags { repeat, ..flags }, op, ask).await
@@ -231,17 +232,17 @@ impl Schedule {
 }
 
 pub(super) fn flags_of(config: &TopicConfig) -> OpFlags {
-    OpFlags { triggers: config.triggers, ..OpFlags::default() }
+    OpFlags { marker_keys: config.marker_keys, ..OpFlags::default() }
 }
 
-/// The timer whose attempt runs in this task.
+/// Returns the arming whose attempt runs in this task.
 pub(super) fn running() -> Option<ArmingId> {
-    RUNNING.try_with(|arming| *arming).ok()
+    CURRENT_ARMING.try_with(|arming| *arming).ok()
 }
 
-fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
+fn read<T>(topic: &Topic<T>, look: TimerSnapshot) -> Result<Timer<T>> {
     let unreadable =
-        |_| Error::new(ErrorKind::WireVersion, "the record is broken, or was made by a newer keylapse");
+        |_| Error::new(ErrorKind::WireVersion, "the record is corrupt, or a newer keylapse has written it");
     let record = Record::decode(look.record).map_err(unreadable)?;
     let state = look.state.map(State::decode).transpose().map_err(unreadable)?;
     let next = look.next.map(Record::decode_kept).transpose().map_err(unreadable)?;

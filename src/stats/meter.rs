@@ -1,27 +1,27 @@
-//! What is measured of a topic, and recorded through the facade `metrics` where the feature of that name is on.
+//! Metrics of a topic. With the feature `metrics` they are exported through the facade of that name.
 //!
-//! Names and labels stand in docs/operations.md. Labels are topics, nodes and words of ours: never keys.
+//! docs/operations.md lists names and labels. Labels are topics, nodes and fixed words, never keys.
 
-pub(crate) use self::recorded::{Mirror, canary, gap};
+pub(crate) use self::recorded::{ExportedCounter, canary, gap};
 
 use std::time::Duration;
 
 use super::TopicCounters;
-use crate::figures::Times;
+use crate::figures::DurationHistogram;
 use crate::lapse::LapseSource;
 use crate::wire::{DeadReason, Ending};
 
-/// What is measured of one topic.
+/// The metrics of one topic.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// From its deadline to the start of an attempt.
-    pub(crate) lateness: Times,
-    /// How long handlers take.
-    pub(crate) handler: Times,
-    recorded: recorded::Topic,
+    /// The time from the deadline to the start of the attempt.
+    pub(crate) lateness: DurationHistogram,
+    /// The duration of handlers.
+    pub(crate) handler: DurationHistogram,
+    recorded: recorded::TopicRecorder,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClaimResult {
     Taken,
@@ -41,9 +41,9 @@ impl ClaimResult {
 }
 
 impl Meter {
-    /// Of the topic with this name; what is counted of it is recorded as well.
+    /// Creates the metrics of a topic, and exports some of its counters.
     pub(crate) fn new(topic: &str, counters: &TopicCounters) -> Self {
-        let recorded = recorded::Topic::new(topic);
+        let recorded = recorded::TopicRecorder::new(topic);
         for (counter, name) in [
             (&counters.retried, "keylapse_retries_total"),
             (&counters.lost_leases, "keylapse_leases_lost_total"),
@@ -51,39 +51,39 @@ impl Meter {
         ] {
             counter.mirror.set(name, topic);
         }
-        Self { lateness: Times::default(), handler: Times::default(), recorded }
+        Self { lateness: DurationHistogram::default(), handler: DurationHistogram::default(), recorded }
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(crate) fn started(&self, source: LapseSource, late: Duration) {
         self.lateness.add(late);
         self.recorded.late(source, late);
     }
 
-    /// A handler took so long.
+    /// Records the duration of a handler.
     pub(crate) fn took(&self, time: Duration) {
         self.handler.add(time);
         self.recorded.handler(time);
     }
 
-    /// An attempt has ended so.
+    /// Records the end of an attempt.
     pub(crate) fn ended(&self, source: LapseSource, ending: Ending) {
         self.recorded.lapse(source, ending);
     }
 
-    /// So many timers became dead letters.
+    /// Records timers that became dead letters.
     pub(crate) fn dead(&self, reason: DeadReason, count: u64) {
         self.recorded.dead(reason, count);
     }
 
-    /// A claim was answered, or was not.
+    /// Records the result of a claim.
     pub(crate) fn claim(&self, result: ClaimResult) {
         self.recorded.claim(result);
     }
 }
 
-/// The metrics that there are. What happens for each timer is looked up once, when it first happens, so that nothing
-/// shows that never does.
+/// The exported metrics. Handles of frequent metrics are created when first used and then kept, so that unused
+/// metrics are not exported.
 #[cfg(feature = "metrics")]
 mod recorded {
     use std::fmt;
@@ -96,11 +96,11 @@ mod recorded {
     use crate::lapse::LapseSource;
     use crate::wire::{DeadReason, Ending};
 
-    /// A counter of ours that is recorded under another name as well.
+    /// The exported metric of a counter, if it has one.
     #[derive(Default)]
-    pub(crate) struct Mirror(OnceLock<Counter>);
+    pub(crate) struct ExportedCounter(OnceLock<Counter>);
 
-    impl Mirror {
+    impl ExportedCounter {
         pub(super) fn set(&self, name: &'static str, topic: &str) {
             let _ = self.0.set(counter!(name, "topic" => topic.to_owned()));
         }
@@ -112,8 +112,8 @@ mod recorded {
         }
     }
 
-    /// What is recorded of one topic. Arrays are by source, and by result.
-    pub(super) struct Topic {
+    /// The exported metrics of one topic. Arrays are indexed by source or by result.
+    pub(super) struct TopicRecorder {
         name: String,
         late: [OnceLock<Histogram>; 3],
         handler: OnceLock<Histogram>,
@@ -121,7 +121,7 @@ mod recorded {
         claims: [OnceLock<Counter>; 3],
     }
 
-    impl Topic {
+    impl TopicRecorder {
         pub(super) fn new(name: &str) -> Self {
             describe();
             let (late, handler, done, claims) = Default::default();
@@ -164,46 +164,49 @@ mod recorded {
     }
 
     pub(crate) fn canary(node: &str, time: Duration) {
-        histogram!("keylapse_canary_seconds", "node" => node.to_owned()).record(time);
+        histogram!("keylapse_heartbeat_seconds", "node" => node.to_owned()).record(time);
     }
 
     fn describe() {
-        for (name, says) in [
+        for (name, text) in [
             ("keylapse_lapses_total", "Attempts that have ended."),
             ("keylapse_retries_total", "Retries armed."),
             ("keylapse_dead_total", "Timers that ended as dead letters."),
-            ("keylapse_leases_lost_total", "Leases that could not be kept."),
-            ("keylapse_gaps_total", "Times when something may have been missed."),
-            ("keylapse_notifications_missed_total", "Attempts that nothing but a sweep has led to."),
-            ("keylapse_claims_total", "Claims, by what came of them."),
+            ("keylapse_leases_lost_total", "Leases that were lost."),
+            ("keylapse_gaps_total", "Gaps in which events may have been missed."),
+            ("keylapse_notifications_missed_total", "Attempts whose timer only a sweep found."),
+            ("keylapse_claims_total", "Claims, by result."),
         ] {
-            describe_counter!(name, says);
+            describe_counter!(name, text);
         }
-        for (name, says) in [
-            ("keylapse_lateness_seconds", "From the deadline to the start of the attempt."),
-            ("keylapse_handler_seconds", "How long handlers take."),
-            ("keylapse_canary_seconds", "From making a canary to hearing it."),
+        for (name, text) in [
+            ("keylapse_lateness_seconds", "Time from the deadline to the start of the attempt."),
+            ("keylapse_handler_seconds", "Duration of handlers."),
+            ("keylapse_heartbeat_seconds", "Time from writing a heartbeat key to receiving its event."),
         ] {
-            describe_histogram!(name, Unit::Seconds, says);
+            describe_histogram!(name, Unit::Seconds, text);
         }
     }
 
-    impl fmt::Debug for Mirror {
+    impl fmt::Debug for ExportedCounter {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "Mirror({})", self.0.get().is_some())
+            write!(f, "ExportedCounter({})", self.0.get().is_some())
         }
     }
 
-    impl fmt::Debug for Topic {
+    impl fmt::Debug for TopicRecorder {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(&self.name)
         }
     }
 }
 
-/// Without the feature nothing is recorded, and nothing is kept for it.
+/// Stubs that do nothing, for builds without the feature `metrics`.
 #[cfg(not(feature = "metrics"))]
 mod recorded {
+    pub(crate) use self::UnexportedCounter as ExportedCounter;
+    pub(super) use self::UnrecordedTopic as TopicRecorder;
+
     use std::time::Duration;
 
     use super::ClaimResult;
@@ -211,17 +214,17 @@ mod recorded {
     use crate::wire::{DeadReason, Ending};
 
     #[derive(Debug, Default)]
-    pub(crate) struct Mirror;
+    pub(crate) struct UnexportedCounter;
 
-    impl Mirror {
+    impl UnexportedCounter {
         pub(super) fn set(&self, _: &'static str, _: &str) {}
         pub(crate) fn add(&self, _: u64) {}
     }
 
     #[derive(Debug)]
-    pub(super) struct Topic;
+    pub(super) struct UnrecordedTopic;
 
-    impl Topic {
+    impl UnrecordedTopic {
         pub(super) fn new(_: &str) -> Self {
             Self
         }

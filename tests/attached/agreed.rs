@@ -66,12 +66,12 @@ async fn the_same_revision_with_another_policy_does_not_start_and_names_both() {
     let server = server(ALL_FLAGS).await;
     let listener = start(&server, plain().keep_values(64).revision(3), &Notes::default());
     listener.until_scanned().await;
-    let error = refused(&server, plain().unenrolled(Treatment::Ignore).revision(3)).await;
+    let error = refused(&server, plain().untracked(Treatment::Ignore).revision(3)).await;
     assert_eq!(error.kind(), ErrorKind::Conflict);
     for says in [
         "attached topic orders",
         "revision 3",
-        "unenrolled is \"ignore\" here and \"fire\" there",
+        "untracked is \"ignore\" here and \"fire\" there",
         "values is 0 here and 64 there",
     ] {
         assert!(error.to_string().contains(says), "{error}");
@@ -88,7 +88,7 @@ async fn the_same_revision_with_another_policy_does_not_start_and_names_both() {
 async fn a_higher_revision_takes_over_and_those_who_start_follow() {
     let (log, _kept) = Log::keep();
     let server = server("Ex").await;
-    let higher = plain().vanished(Treatment::Fire).unenrolled(Treatment::Ignore);
+    let higher = plain().vanished(Treatment::Fire).untracked(Treatment::Ignore);
     bring(&server, higher, 2).await;
     let often = plain().scan_every(Duration::from_millis(100));
     let harness = Harness::on(server, often, Notes::handler).await;

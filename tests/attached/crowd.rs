@@ -116,7 +116,7 @@ pub(crate) async fn judge(
     eventually(PATIENCE, "all to be handled", async || notes.count() as u64 >= expiries).await;
     // Whatever the latest would add, it has added once it has heard this.
     let known = |listeners: &[Running]| -> u64 {
-        listeners.iter().map(|one| one.attached().known + one.attached().noted).sum()
+        listeners.iter().map(|one| one.attached().known + one.attached().recorded).sum()
     };
     let all = expiries * listeners.len() as u64;
     eventually(PATIENCE, "everybody to have noted all", async || known(&listeners) >= all).await;

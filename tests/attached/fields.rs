@@ -48,7 +48,7 @@ async fn the_fields_of_a_hash_are_handed_over_as_the_topics_type() {
         let server = server(flags).await;
         let (kept, seen) = (Arc::new(Mutex::new(HashMap::new())), Arc::new(Mutex::new(0)));
         let topic = Topic::<Session>::named("orders", "app:order:{id}").unwrap();
-        let topic = topic.undecodable_for(Duration::ZERO).dead_letters(10, Duration::from_secs(60));
+        let topic = topic.undecodable_retention(Duration::ZERO).dead_letters(10, Duration::from_secs(60));
         let topic = Attached::new(topic).keep_values(256).keep_fields(["userId", "name", "visits"]);
         let topic = topic.scan_every(Duration::from_millis(100));
         let (into, count) = (kept.clone(), seen.clone());
@@ -125,7 +125,7 @@ async fn all_fields_are_kept_up_to_the_cap_and_other_types_are_as_before() {
     assert!(harness.only("exact").await.value == fields(&[(b"name", &exact)]), "it just fits");
     assert_eq!(harness.only("large").await.value, KeptValue::TooLarge(Some(200_001)));
     assert!(matches!(harness.only("heavy").await.value, KeptValue::TooLarge(_)));
-    assert_eq!(harness.only("list").await.value, KeptValue::NotCaptured);
+    assert_eq!(harness.only("list").await.value, KeptValue::NotKept);
     assert_eq!(harness.only("text").await.text(), Some("a sofa"));
     harness.listener.stop().await;
 }

@@ -38,7 +38,7 @@ async fn flood(keys: usize, ahead: u64) {
     };
     let topic = Attached::new(orders().concurrency(1000)).scan_every(HOUR);
     let listener = Running::start(&server, |builder| builder.concurrency(1001).attach(topic, handler));
-    eventually(LONG, "all to be enrolled", async || listener.attached().enrolled >= enrolled as u64).await;
+    eventually(LONG, "all to be enrolled", async || listener.attached().tracked >= enrolled as u64).await;
     println!("{enrolled} enrolled {} ms before", deadline.saturating_sub(now()));
     write(&server, enrolled..keys, deadline).await;
     println!("{keys} keys are there {} ms before they expire", deadline.saturating_sub(now()));
@@ -55,7 +55,7 @@ async fn flood(keys: usize, ahead: u64) {
         handled.entry(key).or_default().push(expiry);
         if handled.len() / 10_000 > last {
             last = handled.len() / 10_000;
-            println!("{} after {:?}: {:?}", handled.len(), began.elapsed(), listener.attached().noted);
+            println!("{} after {:?}: {:?}", handled.len(), began.elapsed(), listener.attached().recorded);
         }
     }
     println!("{keys} in {:?}", began.elapsed());
@@ -65,7 +65,7 @@ async fn flood(keys: usize, ahead: u64) {
     })
     .await;
     let counted = listener.attached();
-    let lost = (counted.lost_unenrolled, counted.ambiguous, counted.recovered, counted.stale);
+    let lost = (counted.lost_untracked, counted.ambiguous, counted.recovered, counted.stale);
     assert_eq!(lost, (0, 0, 0, 0), "{counted:?}");
     let twice = handled.values().filter(|runs| runs.len() > 1).count();
     assert_eq!(twice, 0, "{counted:?}");

@@ -15,7 +15,7 @@ const TOMORROW: u64 = 86_400_000;
 
 /// Where an announcement counts only if the key's deadline was read.
 async fn strict(flags: &str) -> Harness {
-    let topic = orders_with_values().unenrolled(Treatment::Ignore).scan_every(Duration::from_millis(100));
+    let topic = orders_with_values().untracked(Treatment::Ignore).scan_every(Duration::from_millis(100));
     Harness::with(flags, topic, Notes::handler).await
 }
 
@@ -32,7 +32,7 @@ impl Harness {
     }
 
     fn refused(&self) -> u64 {
-        self.listener.stats.listener().refused_canaries
+        self.listener.stats.listener().refused_heartbeats
     }
 }
 
@@ -53,9 +53,9 @@ async fn canaries_of_the_future_and_of_the_past_change_nothing() {
         };
         let deadline = harness.enrol_and(&["1"], "a sofa", 3000, forge).await;
         let run = harness.fires_once("1", "a sofa", deadline).await;
-        assert_eq!(run.expiry, Expiry::Heard, "{flags}");
+        assert_eq!(run.expiry, Expiry::Announced, "{flags}");
         let next = harness.enrol("2", "a lamp", 1000).await;
-        assert_eq!(harness.fires_once("2", "a lamp", next).await.expiry, Expiry::Heard, "{flags}");
+        assert_eq!(harness.fires_once("2", "a lamp", next).await.expiry, Expiry::Announced, "{flags}");
         let counted = harness.listener.attached();
         assert_eq!((counted.ambiguous, counted.stale, counted.recovered), (0, 0, 0), "{flags}: {counted:?}");
         harness.listener.stop().await;
@@ -110,7 +110,7 @@ async fn numbers_that_were_set_anew_are_followed_after_a_gap() {
                 assert!(run.at >= before, "{flags}, {step}: early: {run:?}");
                 let after = harness.enrol(&format!("{step} after"), "a lamp", 1000).await;
                 let run = harness.fires_once(&format!("{step} after"), "a lamp", after).await;
-                assert_eq!(run.expiry, Expiry::Heard, "{flags}, {step}");
+                assert_eq!(run.expiry, Expiry::Announced, "{flags}, {step}");
                 harness.notes.runs().clear();
             }
             assert_eq!(harness.listener.attached().stale, 0, "{flags}");

@@ -60,7 +60,9 @@ async fn an_expiry_that_is_noted_too_late_opens_a_gap() {
     let mut ids = 0..;
     eventually(PATIENCE, "a note to be refused", async || {
         let floor = now().to_string();
-        harness.cmd(&["HSET", "keylapse:{orders/0}:meta", "turned", &floor, "floor", &floor]).await;
+        harness
+            .cmd(&["HSET", "keylapse:{orders/0}:meta", "history_rotated", &floor, "history_floor", &floor])
+            .await;
         harness.write(&ids.next().unwrap().to_string(), "a sofa", 50).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         harness.listener.attached().stale > 0

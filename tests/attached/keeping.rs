@@ -12,7 +12,7 @@ use keylapse_support::{Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, orders, orders_with_values, server};
 
-const SCANNER: &str = "keylapse:{orders/0}:scanner";
+const SCANNER: &str = "keylapse:{orders/0}:duties";
 /// How long a duty is a listener's, without its saying so again.
 const HOLD: u64 = 6000;
 /// How often others ask for it.
@@ -28,14 +28,14 @@ async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
     assert!(has_duty(&harness.server, "slot").await);
     let Harness { server, listener, notes, .. } = harness;
     let second = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
-    eventually(PATIENCE, "a second", async || has_duty(&server, "second").await).await;
+    eventually(PATIENCE, "a second", async || has_duty(&server, "tracker").await).await;
     listener.stop().await;
-    assert!(!has_duty(&server, "slot").await);
+    assert!(!has_duty(&server, "scanner").await);
     let stopped = now();
     eventually(PATIENCE, "the second to scan", async || second.attached().scans > 0).await;
     assert!(now() < stopped + HOLD, "it had not to wait for the end of the first one's time");
     second.stop().await;
-    assert!(!has_duty(&server, "slot").await && !has_duty(&server, "second").await);
+    assert!(!has_duty(&server, "scanner").await && !has_duty(&server, "tracker").await);
 }
 
 /// After the death of one that scans those who hear have as long again to take over.
@@ -44,7 +44,7 @@ async fn a_listener_that_hears_nothing_leaves_the_scanning_to_others_first() {
     let server = server("").await;
     let over = now() + 500;
     let until = over.to_string();
-    let held = ["slot", "the dead", "until", &until, "second", "too", "second_until", &until];
+    let held = ["scanner", "the dead", "scanner_until", &until, "tracker", "too", "tracker_until", &until];
     server.cmd(&[&["HSET", SCANNER], &held[..]].concat()).await;
     let topic = orders_with_values().scan_every(Duration::from_millis(100));
     let listener = Running::start(&server, |builder| builder.attach(topic, Notes::default().handler()));
@@ -73,9 +73,9 @@ async fn whoever_enrols_may_die_and_nothing_is_lost_nor_any_value() {
     let server = server(ALL_FLAGS).await;
     let notes = Notes::default();
     let topic = || orders().lease(Duration::from_millis(LEASE));
-    let attached = || Attached::<Bytes>::new(topic()).keep_values(1024).unenrolled(Treatment::Ignore);
+    let attached = || Attached::<Bytes>::new(topic()).keep_values(1024).untracked(Treatment::Ignore);
     let mut listeners = Vec::new();
-    for duty in ["slot", "second", "slot"] {
+    for duty in ["scanner", "tracker", "scanner"] {
         let listener = Running::start(&server, |builder| builder.attach(attached(), notes.handler()));
         eventually(PATIENCE, "its duty", async || has_duty(&server, duty).await).await;
         listener.until_mode(EventMode::Changes).await;

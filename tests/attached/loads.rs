@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Arming, Done, Expiry, Lapse, NewArm, Schedule, Topic};
+use keylapse::{ArmResult, Done, Expiry, Lapse, NewArm, Schedule, Topic};
 use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::pipe;
 
@@ -105,7 +105,7 @@ async fn timers_are_not_disturbed_by_a_load() {
         NewArm::new(number.to_string(), Duration::from_millis(due.saturating_sub(now())), due)
     });
     let armed = schedule.arm_many(&topic, arms).await.unwrap();
-    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(Arming::is_armed)), "{armed:?}");
+    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(ArmResult::is_armed)), "{armed:?}");
     assert!(now() < from, "armed before the load");
     until_time(from).await;
     load(&server, "0.5", "RELOAD").await;

@@ -28,7 +28,7 @@ async fn what_is_not_enrolled_is_ignored_on_demand_and_what_is_fires() {
     let server = server("Ex").await;
     server.cmd(&["SET", &order("1"), "a sofa", "PX", "5000"]).await;
     let harness =
-        Harness::on(server, orders_with_values().unenrolled(Treatment::Ignore), Notes::handler).await;
+        Harness::on(server, orders_with_values().untracked(Treatment::Ignore), Notes::handler).await;
     harness.listener.until_enrolled(1).await;
     harness.write("2", "a lamp", 100).await;
     eventually(PATIENCE, "it to be ignored", async || harness.listener.attached().ignored == 1).await;
@@ -40,7 +40,7 @@ async fn what_is_not_enrolled_is_ignored_on_demand_and_what_is_fires() {
 
 #[tokio::test]
 async fn a_forged_expiry_of_an_enrolled_key_is_ignored_on_demand() {
-    let topic = orders_with_values().unenrolled(Treatment::Ignore);
+    let topic = orders_with_values().untracked(Treatment::Ignore);
     let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
     let deadline = harness.enrol("1", "a sofa", 3000).await;
     for _ in 0..3 {
@@ -51,7 +51,7 @@ async fn a_forged_expiry_of_an_enrolled_key_is_ignored_on_demand() {
     harness.listener.stop().await;
 }
 
-/// As the documentation of [`Attached::unenrolled`] says.
+/// As the documentation of [`Attached::untracked`] says.
 #[tokio::test]
 async fn whoever_may_publish_can_forge_an_expiry() {
     let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
@@ -112,7 +112,7 @@ async fn without_being_asked_no_values_are_kept() {
     let harness = Harness::with(ALL_FLAGS, Attached::new(orders()), Notes::handler).await;
     let deadline = harness.enrol("1", "a sofa", 1500).await;
     let run = harness.only("1").await;
-    assert_eq!((run.value, run.deadline, run.deadline_known), (KeptValue::NotCaptured, deadline, true));
+    assert_eq!((run.value, run.deadline, run.deadline_known), (KeptValue::NotKept, deadline, true));
     harness.listener.stop().await;
 }
 
@@ -170,7 +170,7 @@ async fn without_dumps_other_types_fire_without_a_value() {
     let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
     enrol_kinds(&harness, 3000).await;
     for (kind, _) in KINDS {
-        assert_eq!(harness.only(kind).await.value, KeptValue::NotCaptured, "{kind}");
+        assert_eq!(harness.only(kind).await.value, KeptValue::NotKept, "{kind}");
     }
     harness.listener.stop().await;
 }
@@ -234,19 +234,20 @@ async fn beyond_the_cap_keys_are_counted_and_fire_when_heard() {
         for id in ["1", "2", "3", "4"] {
             harness.write_until(id, "a sofa", deadline).await;
         }
-        eventually(PATIENCE, "two to find no room", async || harness.listener.attached().no_room >= 2).await;
+        eventually(PATIENCE, "two to find no room", async || harness.listener.attached().over_limit >= 2)
+            .await;
     })
     .await;
     assert_eq!(enrolled(&harness.server).await, 2);
     let mut with_value = 0;
     for id in ["1", "2", "3", "4"] {
         let run = harness.only(id).await;
-        assert_eq!(run.expiry, Expiry::Heard, "{run:?}");
+        assert_eq!(run.expiry, Expiry::Announced, "{run:?}");
         assert_eq!(run.text().is_some(), run.deadline_known, "{run:?}");
         with_value += usize::from(run.deadline_known);
     }
     assert_eq!(with_value, 2);
-    assert_eq!(log.lines_with(&["ERROR", "may remember", "orders", "cap=2"]), 1);
+    assert_eq!(log.lines_with(&["ERROR", "maximum number of keys", "orders", "cap=2"]), 1);
     harness.listener.stop().await;
 }
 
@@ -258,7 +259,7 @@ async fn what_has_fired_makes_room_for_others() {
         eventually(PATIENCE, "it to fire", async || harness.of(id).len() == 1).await;
         assert_eq!((harness.of(id)[0].deadline, harness.of(id)[0].text()), (deadline, Some("a sofa")));
     }
-    assert_eq!(harness.listener.attached().no_room, 0);
+    assert_eq!(harness.listener.attached().over_limit, 0);
     harness.listener.stop().await;
 }
 
@@ -287,7 +288,7 @@ async fn all_partitions_are_looked_after() {
             assert_eq!((runs[0].deadline, runs[0].text()), (deadline, Some("a sofa")), "{flags}");
         }
         for partition in 0..4 {
-            let watch = format!("keylapse:{{orders/{partition}}}:watch");
+            let watch = format!("keylapse:{{orders/{partition}}}:tracked");
             assert_eq!(server.cmd(&["HLEN", &watch]).await, redis::Value::Int(0), "{flags}");
         }
         listener.stop().await;
@@ -299,7 +300,8 @@ async fn a_value_that_cannot_be_read_is_a_dead_letter_and_its_neighbour_fires() 
     let server = server(ALL_FLAGS).await;
     let prices = Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = prices.clone();
-    let topic = Topic::<u64>::named("orders", "app:order:{id}").unwrap().undecodable_for(Duration::ZERO);
+    let topic =
+        Topic::<u64>::named("orders", "app:order:{id}").unwrap().undecodable_retention(Duration::ZERO);
     let topic = Attached::new(topic).keep_values(64);
     let listener = Running::start(&server, |builder| {
         builder.attach(topic, move |lapse: Lapse<Expired<u64>>| {
@@ -537,7 +539,7 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
     assert_eq!(schedule.replay(letter).await.unwrap(), Replayed::Replayed);
     eventually(PATIENCE, "the replay", async || harness.of("1").len() == 2).await;
     let run = harness.of("1")[1].clone();
-    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Heard), "{run:?}");
+    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Announced), "{run:?}");
     harness.listener.stop().await;
 }
 

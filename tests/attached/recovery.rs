@@ -92,8 +92,11 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
         let of_key = &runs[&order(&n.to_string())];
         assert_eq!(of_key.len(), 1, "{of_key:?}");
         let run = &of_key[0];
-        let (deadline, expiry) =
-            if EXTENDED.contains(&n) { (later, Expiry::Heard) } else { (from + n % 1000, Expiry::Recovered) };
+        let (deadline, expiry) = if EXTENDED.contains(&n) {
+            (later, Expiry::Announced)
+        } else {
+            (from + n % 1000, Expiry::Recovered)
+        };
         assert_eq!((run.deadline, run.text(), run.attempt), (deadline, Some(&*n.to_string()), 1), "{run:?}");
         assert!(run.at >= deadline && run.deadline_known, "{run:?}");
         // A key that was deleted while nobody listened cannot be told from one that has expired.
@@ -131,7 +134,7 @@ async fn on_demand_nothing_fires_that_nobody_heard() {
     until_later_key(&server, &notes).await;
     assert_eq!(notes.count(), 2, "{:?}", notes.runs());
     let run = notes.of(&order("is heard"))[0].clone();
-    assert_eq!((run.text(), run.deadline, run.expiry), (Some("a desk"), heard, Expiry::Heard));
+    assert_eq!((run.text(), run.deadline, run.expiry), (Some("a desk"), heard, Expiry::Announced));
     assert_eq!(listener.attached().recovered, 0);
     listener.stop().await;
 }
@@ -173,7 +176,7 @@ async fn a_listener_dies_and_the_other_goes_on() {
             assert!(runs.iter().all(|run| run.at >= run.deadline && run.attempt == 1), "{runs:?}");
             // What it was running when it died runs again under the same id: at least once.
             assert!(runs.iter().all(|run| run.id == first.id), "{flags}: {key} {runs:?}");
-            assert!(runs.iter().all(|run| run.expiry == Expiry::Heard), "{flags}: {key} {runs:?}");
+            assert!(runs.iter().all(|run| run.expiry == Expiry::Announced), "{flags}: {key} {runs:?}");
         }
         other.stop().await;
     }
@@ -204,7 +207,7 @@ async fn what_one_has_enrolled_fires_in_another() {
         notes.until(1).await;
         let run = notes.runs()[0].clone();
         assert_eq!((run.text(), run.deadline), (Some("a sofa"), deadline), "{flags} {run:?}");
-        let expected = if flags.is_empty() { Expiry::Recovered } else { Expiry::Heard };
+        let expected = if flags.is_empty() { Expiry::Recovered } else { Expiry::Announced };
         assert_eq!(run.expiry, expected, "{flags} {run:?}");
         assert!(run.at >= deadline);
         second.stop().await;
@@ -218,7 +221,7 @@ async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     harness.listener.until_mode(EventMode::Changes).await;
     let deadline = harness.enrol("1", "a sofa", 12_000).await;
     harness.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    harness.listener.until_mode(EventMode::Blind).await;
+    harness.listener.until_mode(EventMode::ScanOnly).await;
     // Written, and found by a scan, while nothing is heard.
     let blind = harness.enrol("2", "a lamp", 4000).await;
     let run = harness.fires_once("2", "a lamp", blind).await;
@@ -230,7 +233,7 @@ async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     harness.listener.until_mode(EventMode::Changes).await;
     let heard = harness.enrol("3", "a desk", 3000).await;
     let run = harness.fires_once("3", "a desk", heard).await;
-    assert_eq!(run.expiry, Expiry::Heard);
+    assert_eq!(run.expiry, Expiry::Announced);
     assert_eq!((harness.of("1").len(), harness.of("2").len()), (1, 1));
     harness.listener.stop().await;
 }
@@ -244,7 +247,7 @@ async fn the_mode_is_what_the_flags_say() {
         ("KEx$", EventMode::SomeChanges),
         ("KEA", EventMode::Changes),
         ("Exg$", EventMode::Expired),
-        ("Kxg$", EventMode::Blind),
+        ("Kxg$", EventMode::ScanOnly),
         ("Ex", EventMode::Expired),
     ] {
         harness.cmd(&["CONFIG", "SET", "notify-keyspace-events", flags]).await;
@@ -267,7 +270,7 @@ async fn where_config_is_forbidden_canaries_decide() {
     let harness = with_rules(ALL_FLAGS, &["-config|get"]).await;
     harness.listener.until_mode(EventMode::Changes).await;
     let deadline = harness.enrol("1", "a sofa", 2000).await;
-    assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
+    assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Announced);
     harness.listener.stop().await;
 }
 
@@ -282,7 +285,7 @@ async fn where_changes_may_not_be_heard_expiries_are() {
         let harness = with_rules(ALL_FLAGS, rules).await;
         harness.listener.until_mode(EventMode::Expired).await;
         let deadline = harness.enrol("1", "a sofa", 2000).await;
-        assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard, "{rules:?}");
+        assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Announced, "{rules:?}");
         assert_eq!(harness.listener.stats.mode(), EventMode::Expired);
         harness.listener.stop().await;
     }
@@ -310,7 +313,7 @@ async fn an_expiry_that_is_heard_in_a_gap_fires_once() {
             harness.until_watched("1", deadline).await;
             // Everything goes on, but canaries cannot be made.
             harness.cmd(&["ACL", "SETUSER", user, "resetkeys", "~app:*", "~keylapse:{orders/0}:*"]).await;
-            harness.listener.until_mode(EventMode::Blind).await;
+            harness.listener.until_mode(EventMode::ScanOnly).await;
         })
         .await;
         eventually(PATIENCE, "it to fire", async || !harness.of("1").is_empty()).await;

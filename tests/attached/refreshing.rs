@@ -65,7 +65,7 @@ async fn a_refresh_costs_neither_a_reading_of_the_value_nor_an_enrolment() {
 
 #[tokio::test]
 async fn where_deadlines_only_grow_a_refresh_is_not_even_read() {
-    let harness = hearing(orders_with_values().deadlines_only_grow()).await;
+    let harness = hearing(orders_with_values().assume_ttl_only_extended()).await;
     refresh_all(&harness).await;
     let read = calls(&harness.server, "pexpiretime").await;
     assert!(read <= 10, "{read} deadlines were read");

@@ -98,7 +98,7 @@ async fn a_timer_cannot_be_armed_on_an_attached_topic() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     says(&error, &["orders", "attached", "other programs"]);
     assert_eq!(harness.cmd(&["EXISTS", &order("1")]).await, redis::Value::Int(0));
-    for what in ["due", "rec", "next"] {
+    for what in ["due", "timers", "queued"] {
         let name = format!("keylapse:{{orders/0}}:{what}");
         assert_eq!(harness.cmd(&["EXISTS", &name]).await, redis::Value::Int(0));
     }
@@ -201,7 +201,7 @@ async fn keys_and_values_are_bytes() {
         harness.notes.until(1).await;
         let run = harness.notes.runs()[0].clone();
         assert_eq!(run.bytes, key, "{flags}");
-        assert_eq!(run.value, KeptValue::Captured(Bytes::from_static(value)), "{flags}");
+        assert_eq!(run.value, KeptValue::Kept(Bytes::from_static(value)), "{flags}");
         harness.pass(now()).await;
         assert_eq!(harness.notes.count(), 2, "{:?}", harness.notes.runs());
         harness.listener.stop().await;
@@ -281,7 +281,7 @@ async fn with_any_prefix_our_own_keys_are_left_alone() {
         server.cmd(&["SET", "session", "", "PX", "4000"]).await;
         notes.until(1).await;
         assert_eq!(notes.runs().iter().map(|run| &*run.key).collect::<Vec<_>>(), ["session"]);
-        assert_eq!(listener.attached().enrolled, 1, "{flags}: canaries come and go");
+        assert_eq!(listener.attached().tracked, 1, "{flags}: canaries come and go");
         listener.stop().await;
     }
 }

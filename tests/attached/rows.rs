@@ -77,7 +77,7 @@ async fn an_extended_key_fires_at_its_new_deadline_alone(harness: &Harness) {
     harness.cmd(&["PEXPIREAT", &order("1"), &second.to_string()]).await;
     harness.passes_without("1", first, second).await;
     let run = harness.fires_once("1", "a sofa", second).await;
-    assert_eq!(run.expiry, Expiry::Heard);
+    assert_eq!(run.expiry, Expiry::Announced);
 }
 
 async fn a_key_that_is_extended_again_and_again_fires_once(harness: &Harness) {
@@ -298,7 +298,7 @@ async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
         let runs = harness.of("1");
         assert_eq!(runs.len(), usize::from(expires), "{version}: {runs:?}");
         for run in runs {
-            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Heard), "{version}: {run:?}");
+            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Announced), "{version}: {run:?}");
             assert!(run.deadline < later && run.deadline <= run.at, "{version}: {run:?}");
         }
         harness.listener.stop().await;
@@ -314,7 +314,7 @@ async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
         harness.enrol("1", "a sofa", 60_000).await;
         harness.write_until("1", "a lamp", now() - 1000).await;
         let run = harness.only("1").await;
-        assert_eq!(run.expiry, Expiry::Heard, "{version}: {run:?}");
+        assert_eq!(run.expiry, Expiry::Announced, "{version}: {run:?}");
         // The value that was remembered; the newer one was never there to be read.
         assert_eq!(run.text(), Some("a sofa"), "{version}: {run:?}");
 
@@ -375,7 +375,7 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
     harness.pass(now()).await;
     let runs = harness.of("1");
     assert_eq!(runs.iter().map(|run| run.text().unwrap()).collect::<Vec<_>>(), ["a sofa", "a lamp"]);
-    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Heard), "{runs:?}");
+    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Announced), "{runs:?}");
     assert!(runs[0].id != runs[1].id && runs[1].deadline == second, "{runs:?}");
     assert_eq!(most.load(Ordering::SeqCst), 1);
     harness.listener.stop().await;

@@ -60,7 +60,7 @@ async fn one_scan_serves_three_topics_at_the_smallest_of_their_rates() {
     eventually(PATIENCE, "scans", async || NAMES.iter().all(|name| stats(name).scans > 0)).await;
     // 10,000 keys, at 10,000 a second.
     assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
-    eventually(PATIENCE, "all", async || NAMES.iter().all(|name| stats(name).enrolled == 1000)).await;
+    eventually(PATIENCE, "all", async || NAMES.iter().all(|name| stats(name).tracked == 1000)).await;
     let made = calls(&server, "scan").await;
     for name in NAMES {
         let stats = stats(name);
@@ -77,7 +77,7 @@ async fn a_scan_asks_for_what_begins_like_its_topics() {
     let listener = listen(&server, three(HOUR), &notes);
     server.cmd(&["CONFIG", "RESETSTAT"]).await;
     let stats = |name| listener.stats.attached(name).unwrap();
-    eventually(PATIENCE, "all", async || NAMES.iter().all(|name| stats(name).enrolled == 10)).await;
+    eventually(PATIENCE, "all", async || NAMES.iter().all(|name| stats(name).tracked == 10)).await;
     let info: String = redis::from_redis_value(server.cmd(&["INFO", "stats"]).await).unwrap();
     let sent = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap();
     let sent: u64 = sent.trim().parse().unwrap();
@@ -124,6 +124,6 @@ async fn keys_over_4_kib_are_counted_and_left_alone() {
     listener.until_enrolled(1).await;
     eventually(PATIENCE, "a scan", async || listener.attached().scans > 0).await;
     let found = listener.attached();
-    assert_eq!((found.enrolled, found.too_long), (1, found.scans), "{found:?}");
+    assert_eq!((found.tracked, found.too_long), (1, found.scans), "{found:?}");
     listener.stop().await;
 }

@@ -63,7 +63,7 @@ impl Run {
             key: String::from_utf8_lossy(lapse.key()).into_owned(),
             bytes: Bytes::copy_from_slice(lapse.key()),
             attempt: lapse.attempt(),
-            value: expired.captured().clone(),
+            value: expired.value_at_last_read().clone(),
             value_read: expired.value_read_at().map(ms),
             expiry: expired.expiry(),
             deadline_known: expired.deadline_known(),
@@ -77,7 +77,7 @@ impl Run {
     /// The value, where it was captured as a string.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
-            KeptValue::Captured(value) => std::str::from_utf8(value).ok(),
+            KeptValue::Kept(value) => std::str::from_utf8(value).ok(),
             _ => None,
         }
     }
@@ -199,7 +199,7 @@ impl Running {
     /// Waits until so many keys were enrolled by this listener.
     #[track_caller]
     pub(crate) fn until_enrolled(&self, keys: u64) -> impl Future<Output = ()> + '_ {
-        eventually(PATIENCE, "keys to be enrolled", async move || self.attached().enrolled >= keys)
+        eventually(PATIENCE, "keys to be enrolled", async move || self.attached().tracked >= keys)
     }
 
     /// Whether anything is heard at all.
@@ -233,12 +233,12 @@ impl Running {
 
 /// Returns true if the listener of these counters receives what the server announces.
 pub(crate) fn hears(stats: &Stats) -> bool {
-    !matches!(stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed)
+    !matches!(stats.mode(), EventMode::Starting | EventMode::ScanOnly | EventMode::Unsubscribed)
 }
 
 /// How many keys are enrolled, in the topic's only partition.
 pub(crate) async fn enrolled(server: &Server) -> i64 {
-    redis::from_redis_value(server.cmd(&["HLEN", "keylapse:{orders/0}:watch"]).await).unwrap()
+    redis::from_redis_value(server.cmd(&["HLEN", "keylapse:{orders/0}:tracked"]).await).unwrap()
 }
 
 /// How many keys are enrolled there whose deadlines are not before this, with and without a value to be read ahead.
@@ -287,7 +287,7 @@ impl Harness {
     pub(crate) async fn blind() -> Self {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         let harness = Self::begin(server("").await, topic, Notes::handler);
-        harness.listener.until_mode(EventMode::Blind).await;
+        harness.listener.until_mode(EventMode::ScanOnly).await;
         harness.pass(now()).await;
         harness.notes.runs().clear();
         harness
@@ -496,7 +496,7 @@ struct Watch {
 /// that, whose length and 128 are in the place of the deadline's first byte, which is 0; then when the value was read
 /// that is kept.
 async fn watch(server: &Server, key: &str) -> Option<Watch> {
-    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:watch", key]).await;
+    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:tracked", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
     let mut bytes = bytes?;
     let named = bytes[0].checked_sub(128).map_or(0, |length| 9 + usize::from(length));
@@ -521,7 +521,7 @@ pub(crate) async fn until_watched(server: &Server, id: &str, deadline: u64, with
 
 /// How many lives of a key wait behind its present lapse.
 pub(crate) async fn lives(server: &Server, key: &str) -> u32 {
-    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:next", key]).await;
+    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:queued", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
     bytes.map_or(0, |bytes| u32::from_be_bytes(bytes[1..5].try_into().unwrap()))
 }

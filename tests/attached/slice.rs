@@ -16,7 +16,10 @@ async fn with_all_flags_a_key_is_enrolled_when_it_is_written_and_its_value_is_ha
     notes.until(1).await;
     let run = notes.runs()[0].clone();
     println!("{run:?}");
-    assert_eq!((run.key.as_str(), run.text(), run.expiry), ("app:order:1", Some("a sofa"), Expiry::Heard));
+    assert_eq!(
+        (run.key.as_str(), run.text(), run.expiry),
+        ("app:order:1", Some("a sofa"), Expiry::Announced)
+    );
     assert!(run.deadline_known && run.attempt == 1);
     listener.stop().await;
 }
@@ -45,7 +48,7 @@ async fn without_notifications_keys_are_found_and_looked_at() {
     server.cmd(&["SET", "app:order:1", "a sofa", "PX", "3000"]).await;
     let notes = Notes::default();
     let listener = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
-    listener.until_mode(EventMode::Blind).await;
+    listener.until_mode(EventMode::ScanOnly).await;
     notes.until(1).await;
     let run = notes.runs()[0].clone();
     println!("{run:?}");

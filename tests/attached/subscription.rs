@@ -34,7 +34,7 @@ async fn a_right_that_is_granted_later_ends_that() {
     harness.cmd(&["ACL", "SETUSER", keylapse_support::APP_USER, "allchannels"]).await;
     harness.listener.until_mode(EventMode::Changes).await;
     let deadline = harness.enrol("1", "a sofa", 3000).await;
-    assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
+    assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Announced);
     harness.listener.stop().await;
 }
 
@@ -57,11 +57,11 @@ async fn a_subscription_that_delivers_nothing_is_made_anew_until_one_does() {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         Running::at(&url, |builder| builder.attach(topic, notes.handler()))
     });
-    harness.listener.until_mode(EventMode::Blind).await;
+    harness.listener.until_mode(EventMode::ScanOnly).await;
     is_found(&harness, "1").await;
     proxy.hush(false);
     harness.listener.until_mode(EventMode::Changes).await;
     let deadline = harness.enrol("2", "a lamp", 3000).await;
-    assert_eq!(harness.fires_once("2", "a lamp", deadline).await.expiry, Expiry::Heard);
+    assert_eq!(harness.fires_once("2", "a lamp", deadline).await.expiry, Expiry::Announced);
     harness.listener.stop().await;
 }

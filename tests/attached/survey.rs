@@ -51,12 +51,12 @@ async fn a_survey_says_what_attaching_would_mean_and_writes_nothing() {
     let found = survey().scan_rate(4000).run().await.unwrap();
     // 2,007 keys at 4,000 a second.
     assert!(began.elapsed() >= Duration::from_millis(450), "{found:?}");
-    assert_eq!((found.matching, found.with_deadline, found.enrolled), (2004, 2003, 2003), "{found:?}");
+    assert_eq!((found.matching, found.with_deadline, found.tracked), (2004, 2003, 2003), "{found:?}");
     assert_eq!((found.keys, found.too_long), (Some(2007), 1), "{found:?}");
     let found = survey().cap(100).run().await.unwrap();
-    assert_eq!((found.with_deadline, found.enrolled), (2003, 100), "{found:?}");
+    assert_eq!((found.with_deadline, found.tracked), (2003, 100), "{found:?}");
     let counts = schedule.attached_counts(Attached::new(orders()).topic()).await.unwrap();
-    assert_eq!((counts.enrolled, counts.next_check, counts.lapses), (0, None, 0));
+    assert_eq!((counts.tracked, counts.next_check, counts.lapses), (0, None, 0));
 
     assert_eq!(info(&server, "persistence", "rdb_changes_since_last_save").await, changes);
     assert_eq!(server.cmd(&["DBSIZE"]).await, keys);
@@ -89,12 +89,12 @@ async fn counts_say_what_is_enrolled_and_when_the_next_is_looked_at() {
         async || counts().await.next_check.map(|at| at.duration_since(UNIX_EPOCH).unwrap().as_millis());
     // A quarter of a second before the deadline the value is read once more.
     let first = u128::from(deadline - 250);
-    eventually(PATIENCE, "all to be enrolled", async || counts().await.enrolled == 3).await;
+    eventually(PATIENCE, "all to be enrolled", async || counts().await.tracked == 3).await;
     eventually(PATIENCE, "the next check", async || next().await == Some(first)).await;
     assert_eq!(counts().await.lapses, 0);
     server.cmd(&["SET", "app:order:1", "x", "PX", "1500"]).await;
     eventually(PATIENCE, "its lapse, which is to be retried", async || counts().await.lapses == 1).await;
     eventually(PATIENCE, "the note of it", async || counts().await.histories == 1).await;
-    assert_eq!(counts().await.enrolled, 2);
+    assert_eq!(counts().await.tracked, 2);
     listener.stop().await;
 }

@@ -68,7 +68,7 @@ async fn write(server: &Server) -> BTreeSet<String> {
         }
         if let Some(old) = number.checked_sub(lead) {
             let mut ask = redis::cmd("HEXISTS");
-            ask.arg("keylapse:{orders/0}:watch").arg(key(old));
+            ask.arg("keylapse:{orders/0}:tracked").arg(key(old));
             if ask.query_async(&mut line).await.unwrap() {
                 enrolled.insert(key(old));
             }
@@ -140,7 +140,7 @@ async fn nothing_enrolled_is_lost_and_what_fires_twice_was_heard_in_a_gap_or_rec
     assert_eq!(early, 0);
     let twice: Vec<_> = fired.iter().filter(|(_, expiries)| expiries.len() > 1).collect();
     let unexplained: Vec<_> =
-        twice.iter().filter(|(_, expiries)| expiries.iter().all(|one| *one == Expiry::Heard)).collect();
+        twice.iter().filter(|(_, expiries)| expiries.iter().all(|one| *one == Expiry::Announced)).collect();
     let guesses: u64 = seats.iter().map(Seat::unsure_or_recovered).sum();
     println!(
         "{} enrolled, {} fired, {} more than once, {guesses} guesses",
@@ -165,7 +165,7 @@ async fn where_events_are_switched_off_keys_are_read_by_the_clock_and_not_over_a
     let listener = Running::start(&server, |builder| builder.attach(attached(), notes.handler()));
     listener.until_enrolled(100).await;
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    listener.until_mode(EventMode::Blind).await;
+    listener.until_mode(EventMode::ScanOnly).await;
     server.cmd(&["SET", "app:order:1", "y", "PX", "20000"]).await;
     let calls = async || {
         let info: String = redis::from_redis_value(server.cmd(&["INFO", "commandstats"]).await).unwrap();

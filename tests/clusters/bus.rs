@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ pub(crate) struct Buses {
 
 impl Buses {
     /// Has each node announce its proxy, and waits until all talk by them.
-    pub(crate) async fn between(cluster: &Cluster) -> Self {
+    pub(crate) async fn between(cluster: &LocalCluster) -> Self {
         let (parted, mut proxies) = (Arc::<Parted>::default(), JoinSet::new());
         let mut announced = HashMap::new();
         for node in cluster.nodes() {
@@ -38,7 +38,7 @@ impl Buses {
             let port = listener.local_addr().unwrap().port();
             proxies.spawn(serve(listener, bus, id.clone(), parted.clone()));
             let set = ["CONFIG", "SET", "cluster-announce-bus-port", &port.to_string()];
-            assert!(!matches!(node.command(set).await, Ok(Reply::Error(_)) | Err(_)), "{node:?}");
+            assert!(!matches!(node.command(set).await, Ok(RedisReply::Error(_)) | Err(_)), "{node:?}");
             announced.insert(id, port);
         }
         eventually(PATIENCE, "all nodes to talk by proxies", async || {
@@ -51,7 +51,7 @@ impl Buses {
     }
 
     /// From now on no packet comes from this node to others, nor from them to it.
-    pub(crate) fn part(&self, node: &Node) {
+    pub(crate) fn part(&self, node: &LocalNode) {
         self.parted.send_modify(|parted| _ = parted.insert(node.id().unwrap().to_owned()));
     }
 
@@ -62,9 +62,9 @@ impl Buses {
 }
 
 /// Where a node believes that others, and it, are called: by their ids.
-async fn bus_ports(node: &Node) -> HashMap<String, u16> {
+async fn bus_ports(node: &LocalNode) -> HashMap<String, u16> {
     let said = match node.command(["CLUSTER", "NODES"]).await {
-        Ok(Reply::Bulk(said)) => String::from_utf8(said.to_vec()).unwrap(),
+        Ok(RedisReply::Bulk(said)) => String::from_utf8(said.to_vec()).unwrap(),
         other => panic!("{node:?} answers {other:?}"),
     };
     let port = |line: &str| {

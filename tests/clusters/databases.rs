@@ -2,13 +2,13 @@
 
 use keylapse::{Client, Servers};
 use keylapse_support::{app_user_line, connect};
-use keylapse_testing::{Cluster, Node};
+use keylapse_testing::{LocalCluster, LocalNode};
 
 use crate::reach::{FLAGS, as_app, assert_nothing_refused, valkey_9};
 use crate::through::Through;
 
 /// How many keys a node has in a database.
-async fn size(node: &Node, database: u32) -> usize {
+async fn size(node: &LocalNode, database: u32) -> usize {
     let mut connection = connect(&format!("{}{database}", node.url())).await.unwrap();
     redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap()
 }
@@ -17,7 +17,7 @@ async fn size(node: &Node, database: u32) -> usize {
 async fn timers_and_keys_of_a_clusters_database_1_are_heard_there_and_database_0_stays_empty() {
     let Some(able) = valkey_9("has databases in a cluster") else { return };
     let user = app_user_line().replace("@0__", "@1__");
-    let builder = Cluster::builder().binary(able.path()).replicas_each(0).databases(2);
+    let builder = LocalCluster::builder().binary(able.path()).replicas_per_primary(0).databases(2);
     let cluster = builder.config(&user).notifications(FLAGS).start().await.unwrap();
     let url = as_app(&cluster.url());
     let producer = Client::new(&format!("{url}1")).unwrap();

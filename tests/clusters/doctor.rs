@@ -7,7 +7,7 @@ use keylapse::{Client, Topic};
 use keylapse_console::Console;
 use keylapse_console::doctor::Diagnosis;
 use keylapse_support::eventually;
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 
 use crate::reach::{self, as_app, cluster, sentinel_group};
 use crate::replicas::set_flags;
@@ -23,13 +23,13 @@ fn nodes_with(diagnosis: &Diagnosis, code: &str) -> BTreeSet<String> {
     of_code.map(|finding| finding.node.clone().unwrap_or_default()).collect()
 }
 
-fn names(nodes: &[Node]) -> BTreeSet<String> {
+fn names(nodes: &[LocalNode]) -> BTreeSet<String> {
     nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect()
 }
 
-async fn keys_of_the_doctor(node: &Node) -> usize {
+async fn keys_of_the_doctor(node: &LocalNode) -> usize {
     match node.command(["KEYS", "keylapse:doctor:*"]).await {
-        Ok(Reply::Array(keys)) => keys.len(),
+        Ok(RedisReply::Array(keys)) => keys.len(),
         other => panic!("{other:?}"),
     }
 }
@@ -46,7 +46,7 @@ async fn each_node_of_a_cluster_is_looked_at_and_each_primary_heard() {
         assert_eq!(nodes_with(&diagnosis, code), names(&primaries), "{code}");
     }
     let lateness = &diagnosis.lateness;
-    assert_eq!((lateness.touched_heard, lateness.touched_probes), (600, 600), "{:#?}", diagnosis.findings);
+    assert_eq!((lateness.checked_received, lateness.checked_probes), (600, 600), "{:#?}", diagnosis.findings);
     for node in &primaries {
         eventually(PATIENCE, "nothing to be left", async || keys_of_the_doctor(node).await == 0).await;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::join_all;
 use keylapse_support::{Direction, Proxy, connect, eventually};
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 use redis::aio::PubSub;
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CANARY: &str = include_str!("../../crates/wire/src/scripts/canary.lua");
 
 /// What is published on channels of this pattern.
-async fn listen(node: &Node, channels: &str) -> PubSub {
+async fn listen(node: &LocalNode, channels: &str) -> PubSub {
     let client = redis::Client::open(node.url()).expect("a URL");
     let mut events = client.get_async_pubsub().await.expect("connected");
     events.psubscribe(channels).await.expect("allowed");
@@ -30,7 +30,7 @@ async fn next(events: &mut PubSub) -> (String, String) {
 }
 
 /// Keys of two slots that this node has.
-async fn of_two_slots(cluster: &Cluster, node: &Node) -> [String; 2] {
+async fn of_two_slots(cluster: &LocalCluster, node: &LocalNode) -> [String; 2] {
     let mut found: Vec<(u16, String)> = Vec::new();
     for key in (0..).map(|number| format!("key:{number}")) {
         let slot = cluster.slot_of(&key).await.expect("an answer");
@@ -48,7 +48,7 @@ async fn of_two_slots(cluster: &Cluster, node: &Node) -> [String; 2] {
 
 #[tokio::test]
 async fn primaries_that_are_asked_at_once_make_canaries_with_the_same_number() {
-    let cluster = Cluster::builder().replicas_each(0).start().await.expect("a cluster");
+    let cluster = LocalCluster::builder().replicas_per_primary(0).start().await.expect("a cluster");
     let mut asked = Vec::new();
     for node in cluster.nodes() {
         let [key, _] = of_two_slots(&cluster, &node).await;
@@ -68,7 +68,7 @@ async fn primaries_that_are_asked_at_once_make_canaries_with_the_same_number() {
 
 #[tokio::test]
 async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_has_published() {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     let slot = cluster.slot_of("{a}").await.expect("an answer");
     let old = cluster.owner_of_slot(slot).await.expect("it is well");
     let successor = cluster.replica_of(&old).await.expect("each has one");
@@ -77,7 +77,7 @@ async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_ha
     (0..200).for_each(|number| _ = keys.cmd("SET").arg(format!("{{a}}{number}")).arg("").arg("PX").arg(1000));
     let mut connection = connect(&old.url()).await.expect("connected");
     keys.cmd("WAIT").arg(1).arg(5000).exec_async(&mut connection).await.expect("200 keys");
-    old.stop().expect("it runs");
+    old.suspend().expect("it runs");
 
     assert_eq!(cluster.wait_for_owner_other_than(&old, slot).await.expect("a promotion"), successor);
     let mut published = BTreeSet::new();
@@ -89,7 +89,7 @@ async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_ha
     let mut canary = pin!(make.query_async::<(String, i64)>(&mut connection));
     let answered = timeout(Duration::from_millis(100), &mut canary).await;
     assert!(answered.is_err(), "it waits in the old one's socket");
-    old.go_on().expect("it was stopped");
+    old.resume().expect("it was stopped");
     // All of them, or as many as it comes to before it learns that it was replaced.
     let (_, key) = next(&mut second).await;
     assert!(published.contains(&key), "{key}");
@@ -98,7 +98,7 @@ async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_ha
 
 #[tokio::test]
 async fn a_replica_publishes_that_a_key_is_deleted_and_never_that_it_has_expired() {
-    let builder = Cluster::builder().primaries(1).notifications("Exg");
+    let builder = LocalCluster::builder().primaries(1).notifications("Exg");
     let cluster = builder.start().await.expect("a cluster");
     let [primary, replica] = [0, 1].map(|at| cluster.nodes()[at].clone());
     let [mut there, mut here] = [listen(&primary, "*:expired").await, listen(&replica, "*").await];
@@ -116,12 +116,13 @@ async fn a_replica_publishes_that_a_key_is_deleted_and_never_that_it_has_expired
 
 #[tokio::test]
 async fn two_slots_of_one_node_are_still_two_slots() {
-    let cluster = Cluster::builder().primaries(1).replicas_each(0).start().await.expect("a cluster");
+    let cluster =
+        LocalCluster::builder().primaries(1).replicas_per_primary(0).start().await.expect("a cluster");
     let node = cluster.nodes()[0].clone();
     let [a, b] = of_two_slots(&cluster, &node).await;
     for command in [&["SSUBSCRIBE", &a, &b][..], &["EXISTS", &a, &b], &["EVAL", "return 1", "2", &a, &b]] {
         match node.command(command).await.expect("an answer") {
-            Reply::Error(error) => assert!(error.starts_with("CROSSSLOT"), "{command:?}: {error}"),
+            RedisReply::Error(error) => assert!(error.starts_with("CROSSSLOT"), "{command:?}: {error}"),
             reply => panic!("{command:?}: {reply}"),
         }
     }
@@ -130,14 +131,16 @@ async fn two_slots_of_one_node_are_still_two_slots() {
 #[tokio::test]
 async fn clients_of_a_cluster_come_through_proxies_where_it_announces_their_host() {
     let host = Proxy::BESIDE.to_string();
-    let builder = Cluster::builder().replicas_each(0).announced_host(&host);
+    let builder = LocalCluster::builder().replicas_per_primary(0).announced_host(&host);
     let cluster = builder.start().await.expect("a cluster");
     let proxies = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;
     assert!(cluster.url().contains(&format!("{host}:{}", proxies[0].port())), "{}", cluster.url());
 
     let owner = cluster.owner_of_key("a").await.expect("it is well");
     let other = cluster.nodes().into_iter().find(|node| *node != owner).expect("three nodes");
-    let Ok(Reply::Error(moved)) = other.command(["GET", "a"]).await else { panic!("it has not the slot") };
+    let Ok(RedisReply::Error(moved)) = other.command(["GET", "a"]).await else {
+        panic!("it has not the slot")
+    };
     assert!(moved.ends_with(&format!(" {host}:{}", owner.port())), "{moved}");
 
     let proxy = proxies.iter().find(|proxy| proxy.port() == owner.port()).expect("one for each");
@@ -153,7 +156,8 @@ async fn clients_of_a_cluster_come_through_proxies_where_it_announces_their_host
 /// Why wake-ups have a connection of their own: a fact about `redis` as well.
 #[tokio::test]
 async fn that_a_slot_has_moved_is_taken_for_the_answer_to_what_was_asked_before() {
-    let cluster = Cluster::builder().primaries(2).replicas_each(0).start().await.expect("a cluster");
+    let cluster =
+        LocalCluster::builder().primaries(2).replicas_per_primary(0).start().await.expect("a cluster");
     let source = cluster.nodes()[0].clone();
     let [moved, stays] = of_two_slots(&cluster, &source).await;
     let url = format!("{}?protocol=resp3", source.url());
@@ -169,7 +173,7 @@ async fn that_a_slot_has_moved_is_taken_for_the_answer_to_what_was_asked_before(
     });
     let waits = async || {
         let clients = source.command(["CLIENT", "LIST"]).await;
-        matches!(clients, Ok(Reply::Bulk(all)) if String::from_utf8_lossy(&all).contains("cmd=blpop"))
+        matches!(clients, Ok(RedisReply::Bulk(all)) if String::from_utf8_lossy(&all).contains("cmd=blpop"))
     };
     eventually(PATIENCE, "it to wait", waits).await;
     let slot = cluster.slot_of(&moved).await.expect("an answer");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::health::EventMode;
 use keylapse::timers::Durably;
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, topic};
@@ -14,7 +14,7 @@ use crate::reach::{self, as_app, assert_nothing_refused, cluster, cluster_builde
 use crate::support::PATIENCE;
 
 /// Timers for eight seconds, two of them before the fault.
-async fn during(fault: impl AsyncFnOnce(&Cluster, &Load, Node)) -> Outcome {
+async fn during(fault: impl AsyncFnOnce(&LocalCluster, &Load, LocalNode)) -> Outcome {
     // What a node is told before it is killed is there when it is started again.
     let config = ["appendonly yes", "appendfsync always"];
     let builder = config.iter().fold(cluster_builder(), |builder, line| builder.config(line));
@@ -46,9 +46,9 @@ async fn p1_a_killed_primary_costs_no_timer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_timer() {
     during(async |cluster, _, primary| {
-        primary.stop().unwrap();
+        primary.suspend().unwrap();
         replaced(cluster, &primary).await;
-        primary.go_on().unwrap();
+        primary.resume().unwrap();
     })
     .await;
 }
@@ -82,14 +82,16 @@ async fn a_cluster_whose_nodes_get_other_addresses_one_by_one_is_followed() {
 }
 
 /// Waits until another has what this primary had.
-async fn replaced(cluster: &Cluster, primary: &Node) -> Node {
+async fn replaced(cluster: &LocalCluster, primary: &LocalNode) -> LocalNode {
     let slot = cluster.slot_of(FIRST).await.unwrap();
     cluster.wait_for_owner_other_than(primary, slot).await.unwrap()
 }
 
 /// How many scripts a node has run.
-async fn scripts(node: &Node) -> u64 {
-    let Ok(Reply::Bulk(said)) = node.command(["INFO", "commandstats"]).await else { panic!("an answer") };
+async fn scripts(node: &LocalNode) -> u64 {
+    let Ok(RedisReply::Bulk(said)) = node.command(["INFO", "commandstats"]).await else {
+        panic!("an answer")
+    };
     let said = String::from_utf8_lossy(&said).into_owned();
     let calls =
         said.split_once("cmdstat_evalsha:calls=").and_then(|(_, rest)| rest.split(',').next()?.parse().ok());
@@ -108,7 +110,7 @@ async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it
         async move {
             let ask = Durably::replicas(1).within(Duration::from_secs(2));
             let hour = Duration::from_secs(3600);
-            let topic = topic(1).triggers(false);
+            let topic = topic(1).marker_keys(false);
             let armed = schedule.arm(&topic, [number.to_string()], hour, &number).durably(ask).await;
             armed.expect("it is armed").receipt().and_then(|receipt| receipt.reached)
         }
@@ -116,7 +118,7 @@ async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it
     let first = tokio::spawn(arm(1));
     eventually(PATIENCE, "the first to wait", async || {
         let clients = owner.command(["INFO", "clients"]).await;
-        matches!(clients, Ok(Reply::Bulk(said)) if String::from_utf8_lossy(&said).contains("blocked_clients:1"))
+        matches!(clients, Ok(RedisReply::Bulk(said)) if String::from_utf8_lossy(&said).contains("blocked_clients:1"))
     })
     .await;
     let before = scripts(&owner).await;

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use keylapse::timers::{Durably, TimerPhase};
 use keylapse::{Lapse, Listener};
 use keylapse_support::eventually;
-use keylapse_testing::{Node, SentinelGroup};
+use keylapse_testing::{LocalNode, SentinelGroup};
 
 use crate::load::topic;
 use crate::reach;
@@ -28,10 +28,10 @@ async fn an_attempt_whose_claim_a_failover_has_lost_changes_nothing_when_it_ends
     assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 2);
 
     let (master, replicas) = (&group.servers()[0], &group.servers()[1..]);
-    replicas.iter().for_each(Node::kill);
+    replicas.iter().for_each(LocalNode::kill);
     let first = reported.next().await;
     master.kill();
-    for started in join_all(replicas.iter().map(Node::restart)).await {
+    for started in join_all(replicas.iter().map(LocalNode::restart)).await {
         started.unwrap();
     }
     group.wait_for_master_other_than(master).await.unwrap();

@@ -14,9 +14,9 @@ async fn hangs_for(time: Duration) {
     load.until_handled(300).await;
     let primary = cluster.owner_of_key(FIRST).await.unwrap();
     let harm = async {
-        primary.stop().unwrap();
+        primary.suspend().unwrap();
         tokio::time::sleep(time).await; // the fault itself
-        primary.go_on().unwrap();
+        primary.resume().unwrap();
         cluster.wait_until_ok().await.unwrap();
     };
     load.harm(beside.harm(harm)).await;

@@ -56,7 +56,7 @@ impl Forger {
 
     fn schedule(&self, patience: Duration) -> Schedule {
         let client = Client::new(&format!("redis+cluster://127.0.0.1:{}/", self.port)).unwrap();
-        Schedule::new(client.patience(patience))
+        Schedule::new(client.retry_for(patience))
     }
 
     /// What an arm there ends with, within its patience and a little.
@@ -133,9 +133,9 @@ async fn nodes_that_send_calls_round_and_round_end_a_callers_patience_and_not_th
 #[tokio::test]
 async fn a_map_that_cannot_be_is_none() {
     for (map, said) in [
-        (shards("0", 0, 16_383), "does not say who owns"),
-        (shards("{port}", 0, 16_384), "does not say who owns"),
-        ("*0\r\n".to_owned(), "does not say who owns"),
+        (shards("0", 0, 16_383), "does not name the owners"),
+        (shards("{port}", 0, 16_384), "does not name the owners"),
+        ("*0\r\n".to_owned(), "does not name the owners"),
         (shards("{port}", 0, 3), "serves slot"),
     ] {
         let refused = Forger::start(&map, "+OK\r\n").await.refusal().await;
@@ -218,7 +218,7 @@ async fn a_node_that_knows_of_no_slots_is_not_believed_where_another_does() {
     let lone = Forger::on(listener, Says { shards: alone, epoch: 9, ..Says::default() });
     let client =
         Client::new(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}/", lone.port, knows.port)).unwrap();
-    let schedule = Schedule::new(client.patience(Duration::from_secs(2)));
+    let schedule = Schedule::new(client.retry_for(Duration::from_secs(2)));
     let refused = schedule.arm(&topic(1), ["1"], Duration::from_secs(1), &1).await;
     assert!(refused.is_err() && knows.scripts() > 0, "{refused:?}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use keylapse::{Done, Failure, Lapse, Listener, Topic};
 use keylapse_support::Proxy;
-use keylapse_testing::Cluster;
+use keylapse_testing::LocalCluster;
 use keylapse_wire::scripts;
 
 use crate::support::{Running, show_log};
@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_secs(20);
 async fn assert_three_a_second(partitions: u32) {
     show_log();
     let host = Proxy::BESIDE.to_string();
-    let builder = Cluster::builder().replicas_each(0).announced_host(&host);
+    let builder = LocalCluster::builder().replicas_per_primary(0).announced_host(&host);
     let cluster = builder.start().await.unwrap();
     let proxies = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;
     for node in cluster.nodes() {

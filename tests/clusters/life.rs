@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::Replayed;
-use keylapse::timers::{Durably, TriggerKey};
+use keylapse::timers::{Durably, MarkerKey};
 use keylapse::{Backoff, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
-use keylapse_testing::{Cluster, Reply};
+use keylapse_testing::{LocalCluster, RedisReply};
 
 use keylapse_console::Console;
 use keylapse_support::{APP_PASSWORD, APP_USER, eventually};
@@ -15,7 +15,7 @@ use crate::reach::{self, as_app, assert_nothing_refused};
 use crate::support::{PATIENCE, Running, reporting, until_dead};
 
 /// What the owner of a key answers about it.
-async fn ask(cluster: &Cluster, command: &str, key: &str) -> Reply {
+async fn ask(cluster: &LocalCluster, command: &str, key: &str) -> RedisReply {
     let owner = cluster.owner_of_key(key).await.unwrap();
     owner.command([command, key]).await.unwrap()
 }
@@ -44,15 +44,15 @@ async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
         (Duration::from_secs(3600), (0..30).map(|n| format!("app:notice:{n}")).collect::<Vec<_>>());
     for number in 0..30_u32 {
         let armed = schedule.arm(&topic, [number.to_string()], hour, &number).await.unwrap();
-        assert_eq!(armed.receipt().unwrap().trigger, TriggerKey::Set);
+        assert_eq!(armed.receipt().unwrap().marker, MarkerKey::Set);
         let again = schedule.arm(&topic, [number.to_string()], 2 * hour, &number).await.unwrap();
-        assert_eq!(again.receipt().unwrap().trigger, TriggerKey::Set, "it moves what it has replaced");
+        assert_eq!(again.receipt().unwrap().marker, MarkerKey::Set, "it moves what it has replaced");
     }
     let deadlines = async || {
         let mut all = Vec::new();
         for key in &keys {
-            assert_eq!(ask(&cluster, "GET", key).await, Reply::Bulk("1".into()));
-            let Reply::Int(at) = ask(&cluster, "PEXPIRETIME", key).await else { panic!("a number") };
+            assert_eq!(ask(&cluster, "GET", key).await, RedisReply::Bulk("1".into()));
+            let RedisReply::Int(at) = ask(&cluster, "PEXPIRETIME", key).await else { panic!("a number") };
             all.push(at);
         }
         all
@@ -68,7 +68,7 @@ async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
         assert_eq!(cancelled, Cancelled::Cancelled);
     }
     for key in &keys {
-        assert_eq!(ask(&cluster, "EXISTS", key).await, Reply::Int(0));
+        assert_eq!(ask(&cluster, "EXISTS", key).await, RedisReply::Int(0));
     }
     assert_nothing_refused(&cluster.nodes()).await;
 }
@@ -92,7 +92,7 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
     assert_eq!(reported.next().await, (1, 1));
     running.until("the retry", |stats| stats.topic("app.notice").unwrap().retried == 1).await;
     eventually(PATIENCE, "the key of the retry", async || {
-        ask(&cluster, "GET", "app:notice:1").await == Reply::Bulk("2".into())
+        ask(&cluster, "GET", "app:notice:1").await == RedisReply::Bulk("2".into())
     })
     .await;
     let _ = schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap();
@@ -169,7 +169,7 @@ async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_
     let alone = Schedule::new(keylapse::Client::new(&as_app(&nodes[0].url())).unwrap());
     let mut refusals = Vec::new();
     for topic in 0..8 {
-        let topic = Topic::<u32>::new(&format!("app:t{topic}:{{id}}")).unwrap().triggers(false);
+        let topic = Topic::<u32>::new(&format!("app:t{topic}:{{id}}")).unwrap().marker_keys(false);
         refusals.extend(alone.arm(&topic, ["1"], Duration::from_secs(60), &1).await.err());
     }
     let said = refusals.first().expect("it has a third of the slots").to_string();
@@ -186,7 +186,9 @@ async fn wake_ups_and_expiries_are_heard_on_connections_of_their_own() {
     let scene = crate::attached::scene::Scene::start(cluster, 1).await;
     let mut both = [0, 0];
     for node in scene.cluster.nodes() {
-        let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
+        let Ok(RedisReply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else {
+            panic!("an answer")
+        };
         for client in String::from_utf8_lossy(&clients).lines() {
             let has = |what: &str| {
                 client.split(' ').any(|field| field.strip_prefix(what).is_some_and(|count| count != "0"))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures::future::join_all;
 use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, Node};
+use keylapse_testing::{LocalCluster, LocalNode};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::outcome::{Outcome, Start, Starts};
@@ -64,7 +64,7 @@ pub(crate) fn topic(partitions: u32) -> Topic<u32> {
 
 /// Somebody who waits for half a second and no longer.
 pub(crate) async fn impatient(url: &str) -> keylapse::Result<Schedule> {
-    Schedule::connect(Client::new(url).unwrap().patience(Duration::from_millis(500))).await
+    Schedule::connect(Client::new(url).unwrap().retry_for(Duration::from_millis(500))).await
 }
 
 /// What they are told who arm timers in all partitions, for later; nothing if that is done.
@@ -76,7 +76,7 @@ pub(crate) async fn told(schedule: &Schedule, partitions: u32) -> Vec<Error> {
 
 impl Load {
     /// So many timers, one every so often.
-    pub(crate) async fn start(cluster: &Cluster, partitions: u32, count: u32, every: Duration) -> Self {
+    pub(crate) async fn start(cluster: &LocalCluster, partitions: u32, count: u32, every: Duration) -> Self {
         Self::at(&cluster.url(), partitions, count, every).await
     }
 
@@ -106,7 +106,7 @@ impl Load {
         };
         let running = Running::start(Listener::builder(url).on(topic.clone(), handler));
         running.until_anchored().await;
-        let schedule = Schedule::new(Client::new(url).unwrap().patience(PATIENCE));
+        let schedule = Schedule::new(Client::new(url).unwrap().retry_for(PATIENCE));
         let arming = tokio::spawn(arms.clone().make(schedule, topic, count, every));
         Self { running, starts, arms, arming, unreplicated: Mutex::default(), harm: Mutex::default() }
     }
@@ -144,7 +144,7 @@ impl Load {
     }
 
     /// Kills a server. What it had acknowledged just before it may not have told its replicas yet.
-    pub(crate) fn kill(&self, node: &Node) {
+    pub(crate) fn kill(&self, node: &LocalNode) {
         let begun = SystemTime::now();
         node.kill();
         self.unreplicated.lock().unwrap().push(begun - AT_THE_KILL..=SystemTime::now() + AT_THE_KILL);

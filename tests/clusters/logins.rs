@@ -2,7 +2,7 @@
 
 use keylapse::{Client, ErrorKind, Schedule, Servers};
 use keylapse_support::eventually;
-use keylapse_testing::{Node, Reply, SentinelGroup};
+use keylapse_testing::{LocalNode, RedisReply, SentinelGroup};
 
 use crate::capture::Capture;
 use crate::reach::{as_app, assert_nothing_refused, sentinel_builder};
@@ -22,8 +22,10 @@ fn servers(group: &SentinelGroup) -> Servers {
     Servers::sentinel(sentinels, group.name())
 }
 
-async fn is_subscribed(sentinel: &Node) -> bool {
-    let Ok(Reply::Bulk(clients)) = sentinel.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
+async fn is_subscribed(sentinel: &LocalNode) -> bool {
+    let Ok(RedisReply::Bulk(clients)) = sentinel.command(["CLIENT", "LIST"]).await else {
+        panic!("an answer")
+    };
     String::from_utf8_lossy(&clients).lines().filter(|line| line.contains(" sub=2 ")).count() >= 2
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::{Client, Schedule, Topic};
-use keylapse_console::{Console, Ending, Missed, Tail, Tailed};
+use keylapse_console::{Console, Ending, Missed, Tail, TailItem};
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, Node};
+use keylapse_testing::{LocalCluster, LocalNode};
 
 use crate::reach::{self, as_app};
 use crate::support::PATIENCE;
@@ -26,7 +26,7 @@ async fn withdraw(schedule: &Schedule, ids: std::ops::Range<u32>) {
     }
 }
 
-async fn next(tail: &mut Tail) -> Tailed {
+async fn next(tail: &mut Tail) -> TailItem {
     tokio::time::timeout(PATIENCE, tail.next()).await.expect("something is told").expect("the tail goes on")
 }
 
@@ -35,7 +35,7 @@ async fn cancelled(tail: &mut Tail, count: usize) -> BTreeSet<(u32, Bytes)> {
     let mut keys = BTreeSet::new();
     while keys.len() < count {
         match next(tail).await {
-            Tailed::Event(event) if event.what == Ending::Cancelled => {
+            TailItem::Event(event) if event.event == Ending::Cancelled => {
                 keys.insert((event.partition, event.key))
             }
             other => panic!("{other:?}"),
@@ -53,8 +53,8 @@ async fn heard_again(tail: &mut Tail, schedule: &Schedule, ids: &[u32], partitio
         }
         while let Ok(told) = tokio::time::timeout(Duration::from_millis(100), tail.next()).await {
             match told.expect("the tail goes on") {
-                Tailed::Event(event) => _ = heard.insert(event.partition),
-                Tailed::Missed(_) => {
+                TailItem::Event(event) => _ = heard.insert(event.partition),
+                TailItem::Missed(_) => {
                     missed += 1;
                     heard.clear();
                 }
@@ -67,12 +67,12 @@ async fn heard_again(tail: &mut Tail, schedule: &Schedule, ids: &[u32], partitio
     missed
 }
 
-async fn owner_of(cluster: &Cluster, key: &str) -> Node {
+async fn owner_of(cluster: &LocalCluster, key: &str) -> LocalNode {
     cluster.owner_of_key(key).await.unwrap()
 }
 
 async fn console_and_schedule(url: &str) -> (Console, Schedule) {
-    let client = Client::new(&as_app(url)).unwrap().patience(PATIENCE);
+    let client = Client::new(&as_app(url)).unwrap().retry_for(PATIENCE);
     (Console::connect(client.clone()).await.unwrap(), Schedule::connect(client).await.unwrap())
 }
 
@@ -96,12 +96,12 @@ async fn all_partitions_are_heard_and_those_that_move_are_heard_again() {
     let owner = cluster.owner_of_slot(slot).await.unwrap();
     let other = cluster.primaries().await.unwrap().into_iter().find(|node| *node != owner).unwrap();
     cluster.move_slot(slot, &other).await.unwrap();
-    assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+    assert_eq!(next(&mut tail).await, TailItem::Missed(Missed::Disconnected));
     eventually(PATIENCE, "the partition that has moved is heard", async || {
         withdraw(&schedule, 0..12).await;
         let mut first = false;
         while let Ok(Some(told)) = tokio::time::timeout(Duration::from_millis(100), tail.next()).await {
-            first |= matches!(told, Tailed::Event(event) if event.partition == 0);
+            first |= matches!(told, TailItem::Event(event) if event.partition == 0);
         }
         first
     })
@@ -113,7 +113,7 @@ async fn a_primary_that_is_gone_silences_its_own_partitions_and_its_replica_is_h
     let cluster = reach::cluster().await;
     let (_console, schedule, mut tail) = looked_on(&cluster.url()).await;
     owner_of(&cluster, "keylapse:{app.watched/0}:due").await.kill();
-    assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+    assert_eq!(next(&mut tail).await, TailItem::Missed(Missed::Disconnected));
     let ids: Vec<_> = (0..60).collect();
     // Whatever was done by the time that the replica is heard was not.
     assert!(heard_again(&mut tail, &schedule, &ids, 6).await > 0);
@@ -124,7 +124,7 @@ async fn a_primary_that_is_gone_silences_its_own_partitions_and_its_replica_is_h
 async fn who_is_there_is_heard_while_another_is_gone_and_that_one_once_it_is_back() {
     let config = ["appendonly yes", "appendfsync always", "cluster-require-full-coverage no"];
     let builder = config.iter().fold(reach::cluster_builder(), |builder, line| builder.config(line));
-    let cluster = builder.replicas_each(0).start().await.unwrap();
+    let cluster = builder.replicas_per_primary(0).start().await.unwrap();
     let (console, schedule, mut tail) = looked_on(&cluster.url()).await;
     withdraw(&schedule, 0..60).await;
     // Not the one by whose list topics are found.
@@ -143,10 +143,10 @@ async fn who_is_there_is_heard_while_another_is_gone_and_that_one_once_it_is_bac
     let partitions = elsewhere.values().collect::<BTreeSet<_>>().len();
     let elsewhere: Vec<_> = elsewhere.into_keys().collect();
     owner.kill();
-    assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+    assert_eq!(next(&mut tail).await, TailItem::Missed(Missed::Disconnected));
     heard_again(&mut tail, &schedule, &elsewhere, partitions).await;
     let mut late = console.tail(&["app.watched"]).await.expect("some can be heard");
-    assert_eq!(next(&mut late).await, Tailed::Missed(Missed::Disconnected), "and that is said first");
+    assert_eq!(next(&mut late).await, TailItem::Missed(Missed::Disconnected), "and that is said first");
 
     owner.restart().await.unwrap();
     for tail in [&mut tail, &mut late] {
@@ -167,10 +167,10 @@ async fn a_tail_follows_the_sentinels_from_a_master_that_is_killed_and_from_one_
     first.restart().await.unwrap();
     group.wait_until_ok().await.unwrap();
 
-    second.stop().unwrap();
+    second.suspend().unwrap();
     group.wait_for_master_other_than(&second).await.unwrap();
     assert!(heard_again(&mut tail, &schedule, &ids, 6).await > 0);
-    second.go_on().unwrap();
+    second.resume().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylapse::health::EventMode;
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, ClusterBuilder, Node};
+use keylapse_testing::{LocalCluster, LocalClusterBuilder, LocalNode};
 
 use crate::attached::beside::Beside;
 use crate::bus::Buses;
@@ -16,12 +16,12 @@ use crate::reach::{self, as_app};
 use crate::support::{PATIENCE, Running};
 
 /// What a node is told before it is killed is there when it is started again.
-async fn kept_on_disk(builder: ClusterBuilder) -> Cluster {
+async fn kept_on_disk(builder: LocalClusterBuilder) -> LocalCluster {
     builder.config("appendonly yes").config("appendfsync always").start().await.unwrap()
 }
 
 /// Somebody impatient who has been here before.
-async fn knows_all(cluster: &Cluster) -> Schedule {
+async fn knows_all(cluster: &LocalCluster) -> Schedule {
     let schedule = impatient(&cluster.url()).await.unwrap();
     eventually(PATIENCE, "all to answer", async || told(&schedule, 8).await.is_empty()).await;
     schedule
@@ -56,9 +56,9 @@ async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_
     load.until_handled(300).await;
     let others: Vec<_> = cluster.nodes().into_iter().filter(|node| *node != alone).collect();
     let harm = async {
-        others.iter().for_each(|node| node.stop().unwrap());
+        others.iter().for_each(|node| node.suspend().unwrap());
         until_refused(&schedule).await;
-        others.iter().for_each(|node| node.go_on().unwrap());
+        others.iter().for_each(|node| node.resume().unwrap());
         cluster.wait_until_ok().await.unwrap();
     };
     load.harm(beside.harm(harm)).await;
@@ -77,7 +77,7 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
     load.until_handled(300).await;
     let gone = &cluster.primaries().await.unwrap()[1..];
     let harm = async {
-        gone.iter().for_each(Node::kill);
+        gone.iter().for_each(LocalNode::kill);
         until_refused(&schedule).await;
         for node in gone {
             node.restart().await.unwrap();
@@ -93,7 +93,7 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
 /// It has no replica, so that nobody takes its place; it has what it had written to disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_without_replica_that_is_killed_loses_nothing_and_all_starts_once_when_it_is_back() {
-    let cluster = kept_on_disk(crate::reach::cluster_builder().replicas_each(0)).await;
+    let cluster = kept_on_disk(crate::reach::cluster_builder().replicas_per_primary(0)).await;
     let mut beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let schedule = knows_all(&cluster).await;
@@ -115,7 +115,7 @@ async fn a_primary_without_replica_that_is_killed_loses_nothing_and_all_starts_o
 #[tokio::test(flavor = "multi_thread")]
 async fn who_comes_while_a_primary_is_away_serves_what_lies_on_the_others() {
     let builder = crate::reach::cluster_builder().config("cluster-require-full-coverage no");
-    let cluster = kept_on_disk(builder.replicas_each(0)).await;
+    let cluster = kept_on_disk(builder.replicas_per_primary(0)).await;
     let first = cluster.owner_of_key(FIRST).await.unwrap();
     let gone = cluster.nodes().into_iter().find(|node| *node != first).unwrap();
     gone.kill();

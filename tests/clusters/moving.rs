@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use keylapse_support::Binary;
-use keylapse_testing::{Cluster, Node};
+use keylapse_testing::{LocalCluster, LocalNode};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
 use crate::reach::{self, assert_nothing_refused};
 
 /// The slots of the topic's partitions, and some that trigger keys lie in.
-async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16> {
+async fn slots(cluster: &LocalCluster, partitions: u32, count: usize) -> BTreeSet<u16> {
     let mut slots = BTreeSet::new();
     for partition in 0..partitions {
         slots.insert(cluster.slot_of(&format!("keylapse:{{app.timer/{partition}}}:due")).await.unwrap());
@@ -25,7 +25,7 @@ async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16
     slots
 }
 
-async fn another(cluster: &Cluster, slot: u16) -> Node {
+async fn another(cluster: &LocalCluster, slot: u16) -> LocalNode {
     let owner = cluster.owner_of_slot(slot).await.unwrap();
     cluster.primaries().await.unwrap().into_iter().find(|node| *node != owner).unwrap()
 }
@@ -101,7 +101,7 @@ async fn move_slots_as_one(able: &Binary) {
 }
 
 /// Those of the slots that the owner of the first partition has.
-async fn of_one(cluster: &Cluster, slots: RangeInclusive<u16>) -> RangeInclusive<u16> {
+async fn of_one(cluster: &LocalCluster, slots: RangeInclusive<u16>) -> RangeInclusive<u16> {
     let owner = cluster.owner_of_key(FIRST).await.unwrap();
     let (mut first, mut last) = (u16::MAX, 0);
     for slot in slots.step_by(50).chain([cluster.slot_of(FIRST).await.unwrap()]) {

@@ -3,7 +3,9 @@
 
 use keylapse::{Client, Schedule};
 use keylapse_support::{APP_PASSWORD, APP_USER, Binary, Version, app_user_line, skipped};
-use keylapse_testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
+use keylapse_testing::{
+    LocalCluster, LocalClusterBuilder, LocalNode, RedisReply, SentinelGroup, SentinelGroupBuilder,
+};
 
 /// What servers announce: all that attached topics can make use of.
 pub(crate) const FLAGS: &str = "KExg$";
@@ -31,12 +33,12 @@ fn at_hand(can: &str, which: &str, able: fn(Version) -> bool) -> Vec<Binary> {
     found
 }
 
-pub(crate) async fn cluster() -> Cluster {
+pub(crate) async fn cluster() -> LocalCluster {
     cluster_builder().start().await.unwrap()
 }
 
-pub(crate) fn cluster_builder() -> ClusterBuilder {
-    Cluster::builder().config(app_user_line()).notifications(FLAGS)
+pub(crate) fn cluster_builder() -> LocalClusterBuilder {
+    LocalCluster::builder().config(app_user_line()).notifications(FLAGS)
 }
 
 pub(crate) async fn sentinel_group() -> SentinelGroup {
@@ -58,11 +60,13 @@ pub(crate) fn schedule(url: &str) -> Schedule {
 }
 
 /// Nothing was refused on any of these that run: neither for want of a right, nor for keys of two slots.
-pub(crate) async fn assert_nothing_refused(nodes: &[Node]) {
+pub(crate) async fn assert_nothing_refused(nodes: &[LocalNode]) {
     for node in nodes.iter().filter(|node| node.is_running()) {
-        let Ok(Reply::Array(refused)) = node.command(["ACL", "LOG"]).await else { panic!("an answer") };
+        let Ok(RedisReply::Array(refused)) = node.command(["ACL", "LOG"]).await else { panic!("an answer") };
         assert!(refused.is_empty(), "{refused:?}");
-        let Ok(Reply::Bulk(stats)) = node.command(["INFO", "errorstats"]).await else { panic!("an answer") };
+        let Ok(RedisReply::Bulk(stats)) = node.command(["INFO", "errorstats"]).await else {
+            panic!("an answer")
+        };
         let stats = String::from_utf8_lossy(&stats);
         assert!(!stats.contains("CROSSSLOT"), "{stats}");
     }

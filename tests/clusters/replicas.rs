@@ -6,7 +6,7 @@ use keylapse::Schedule;
 use keylapse::health::EventMode;
 use keylapse::timers::Durably;
 use keylapse_support::eventually;
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;
@@ -39,9 +39,9 @@ async fn timed_without_any_replica_arms_go_on_and_those_that_ask_for_one_say_tha
     beside.end().await;
 }
 
-pub(crate) async fn set_flags(node: &Node, flags: &str) {
+pub(crate) async fn set_flags(node: &LocalNode, flags: &str) {
     let set = node.command(["CONFIG", "SET", "notify-keyspace-events", flags]).await;
-    assert!(!matches!(set, Ok(Reply::Error(_)) | Err(_)), "{set:?}");
+    assert!(!matches!(set, Ok(RedisReply::Error(_)) | Err(_)), "{set:?}");
 }
 
 /// Timers start by what is due, and not by what is said; and it is said which server is silent.
@@ -64,7 +64,7 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         log.lines().iter().any(|line| line.contains("no expired events") && line.contains(&silent))
     })
     .await;
-    let is_blind = async || (health.mode(), health.canary_heard()) == (EventMode::Blind, false);
+    let is_blind = async || (health.mode(), health.canary_heard()) == (EventMode::ScanOnly, false);
     eventually(PATIENCE, "its canaries to be missed", is_blind).await;
     eventually(PATIENCE, "the report to say which", async || {
         // A server that is slow to answer fails the call, and the next one is as good.

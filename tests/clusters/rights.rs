@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use keylapse_support::{APP_USER, eventually};
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 
 use crate::load::Load;
 use crate::reach;
 use crate::support::PATIENCE;
 
 /// How many connections this user has there, and how many of them are subscribed.
-async fn connections(node: &Node, user: &str) -> (usize, usize) {
-    let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
+async fn connections(node: &LocalNode, user: &str) -> (usize, usize) {
+    let Ok(RedisReply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
     let clients = String::from_utf8_lossy(&clients);
     let its = || clients.lines().filter(|line| line.contains(&format!(" user={user} ")));
     (its().count(), its().filter(|line| line.contains(" flags=P ")).count())

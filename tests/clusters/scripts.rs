@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use keylapse::health::EventMode;
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
 
 /// How often a node was asked for scripts that it did not have.
-async fn missed_scripts(node: &Node) -> u64 {
-    let Ok(Reply::Bulk(said)) = node.command(["INFO", "errorstats"]).await else { panic!("an answer") };
+async fn missed_scripts(node: &LocalNode) -> u64 {
+    let Ok(RedisReply::Bulk(said)) = node.command(["INFO", "errorstats"]).await else { panic!("an answer") };
     let said = String::from_utf8_lossy(&said).into_owned();
     let count = said.split_once("errorstat_NOSCRIPT:count=").and_then(|(_, rest)| rest.lines().next());
     count.map_or(0, |count| count.parse().unwrap())
@@ -50,7 +50,7 @@ async fn a_fresh_primary_is_given_the_scripts_and_one_that_forgets_them_is_given
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_resp3_are_swept_each_second() {
     let cluster = crate::reach::cluster_builder().config("rename-command HELLO \"\"").start().await.unwrap();
-    let beside = Beside::scanned(&cluster, EventMode::Blind).await;
+    let beside = Beside::scanned(&cluster, EventMode::ScanOnly).await;
     let load = Load::start(&cluster, 8, 500, Duration::from_millis(4)).await;
     let stats = load.running.stats.clone();
     let outcome = load.end().await;

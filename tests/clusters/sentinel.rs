@@ -59,9 +59,9 @@ async fn a_failover_by_hand_is_followed_at_once() {
 async fn p1_a_master_that_is_stopped_replaced_and_continued_costs_no_timer() {
     during(async |group, _| {
         let master = group.master().await.unwrap();
-        master.stop().unwrap();
+        master.suspend().unwrap();
         group.wait_for_master_other_than(&master).await.unwrap();
-        master.go_on().unwrap();
+        master.resume().unwrap();
     })
     .await;
 }
@@ -72,12 +72,12 @@ async fn what_a_master_says_of_itself_after_a_silence_is_not_believed() {
     let group =
         crate::reach::sentinel_builder().down_after(Duration::from_millis(500)).start().await.unwrap();
     let master = group.master().await.unwrap();
-    master.stop().unwrap();
+    master.suspend().unwrap();
     let (log, _kept) = Capture::start();
     let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
     let running = Running::start(Listener::builder(group.url()).on(topic(2), handler));
     group.wait_for_master_other_than(&master).await.unwrap();
-    master.go_on().unwrap();
+    master.resume().unwrap();
     running.until_anchored().await;
     let found: Vec<_> = log.lines().into_iter().filter(|line| line.contains(" primary=")).collect();
     let old = format!(" primary=127.0.0.1:{}", master.port());
@@ -136,7 +136,7 @@ async fn timed_a_sentinel_that_says_nothing_holds_up_nobody() {
     let (schedule, hour) =
         (Schedule::connect(&as_app(&group.url())).await.unwrap(), Duration::from_secs(3600));
     let silent = group.sentinels().last().unwrap();
-    silent.stop().unwrap();
+    silent.suspend().unwrap();
     let begun = Instant::now();
     let stranger = Schedule::connect(&as_app(&group.url())).await.unwrap();
     let _ = stranger.arm(&topic(1), ["1"], hour, &1).await.unwrap();
@@ -145,7 +145,7 @@ async fn timed_a_sentinel_that_says_nothing_holds_up_nobody() {
     master.kill();
     group.wait_for_master_other_than(&master).await.unwrap();
     let _ = schedule.arm(&topic(1), ["2"], hour, &2).await.unwrap();
-    silent.go_on().unwrap();
+    silent.resume().unwrap();
 }
 
 /// The one who would know is silent, so that it may pass.
@@ -154,11 +154,11 @@ async fn that_a_sentinel_knows_nothing_is_final_only_if_all_have_answered() {
     let group = sentinel_group().await;
     let [first, others @ ..] = group.sentinels() else { panic!("three sentinels") };
     first.command(["SENTINEL", "REMOVE", group.name()]).await.unwrap();
-    others.iter().for_each(|other| other.stop().unwrap());
-    let client = Client::new(&as_app(&group.url())).unwrap().patience(Duration::from_secs(1));
+    others.iter().for_each(|other| other.suspend().unwrap());
+    let client = Client::new(&as_app(&group.url())).unwrap().retry_for(Duration::from_secs(1));
     let refused = Schedule::connect(client).await.unwrap_err();
     assert!(refused.is_transient() && refused.to_string().contains("others do not"), "{refused}");
-    others.iter().for_each(|other| other.go_on().unwrap());
+    others.iter().for_each(|other| other.resume().unwrap());
     Schedule::connect(&as_app(&group.url())).await.expect("the others know");
 }
 
@@ -166,7 +166,7 @@ async fn that_a_sentinel_knows_nothing_is_final_only_if_all_have_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_that_a_demoted_master_refuses_waits_for_the_next() {
     let group = sentinel_group().await;
-    let schedule = Schedule::new(Client::new(&as_app(&group.url())).unwrap().patience(PATIENCE));
+    let schedule = Schedule::new(Client::new(&as_app(&group.url())).unwrap().retry_for(PATIENCE));
     let (master, hour) = (group.master().await.unwrap(), Duration::from_secs(3600));
     let _ = schedule.arm(&topic(1), ["0"], hour, &0).await.unwrap();
     let other = group.servers().iter().find(|server| **server != master).unwrap();
@@ -186,14 +186,14 @@ async fn what_a_url_says_wrongly_is_named() {
         async |client: keylapse::Result<Client>| Schedule::connect(client.unwrap()).await.unwrap_err();
     let sentinels = || group.sentinels().iter().map(|node| format!("127.0.0.1:{}", node.port()));
     let unknown = connect(Servers::sentinel(sentinels(), "theirmaster").try_into()).await;
-    assert!(unknown.to_string().contains("no sentinel knows a primary called theirmaster"), "{unknown}");
+    assert!(unknown.to_string().contains("no sentinel watches a primary named theirmaster"), "{unknown}");
     let server = group.master().await.unwrap();
     let no_sentinel = Servers::sentinel([format!("127.0.0.1:{}", server.port())], group.name());
     let no_sentinel = connect(no_sentinel.try_into()).await;
-    assert!(no_sentinel.to_string().contains("is no sentinel"), "{no_sentinel}");
+    assert!(no_sentinel.to_string().contains("is not a sentinel"), "{no_sentinel}");
     assert_eq!(no_sentinel.kind(), ErrorKind::Unsupported);
     let no_cluster = connect(Servers::cluster([format!("127.0.0.1:{}", server.port())]).try_into()).await;
-    assert!(no_cluster.to_string().contains("is no part of a cluster"), "{no_cluster}");
+    assert!(no_cluster.to_string().contains("is not part of a cluster"), "{no_cluster}");
     let of_a_sentinel = connect(Servers::cluster(sentinels()).try_into()).await;
     assert!(of_a_sentinel.to_string().contains("redis+sentinel://"), "{of_a_sentinel}");
 }

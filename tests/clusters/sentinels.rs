@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::{Client, Error, ErrorKind};
 use keylapse_support::{Proxy, eventually};
-use keylapse_testing::{Node, Reply, SentinelGroup};
+use keylapse_testing::{LocalNode, RedisReply, SentinelGroup};
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;
@@ -22,13 +22,13 @@ async fn refusal(group: &SentinelGroup) -> Option<Error> {
 }
 
 /// Tells a sentinel of this server, and of no other.
-async fn mislead(sentinel: &Node, name: &str, port: u16) {
+async fn mislead(sentinel: &LocalNode, name: &str, port: u16) {
     let port = port.to_string();
     for command in
         [&["SENTINEL", "REMOVE", name][..], &["SENTINEL", "MONITOR", name, "127.0.0.1", &port, "2"]]
     {
         let answer = sentinel.command(command).await;
-        assert!(!matches!(answer, Ok(Reply::Error(_)) | Err(_)), "{answer:?}");
+        assert!(!matches!(answer, Ok(RedisReply::Error(_)) | Err(_)), "{answer:?}");
     }
 }
 
@@ -43,7 +43,7 @@ async fn with_too_few_sentinels_a_master_that_is_gone_is_named_and_all_starts_on
     load.until_handled(300).await;
     let master = group.master().await.unwrap();
     let harm = async {
-        group.sentinels()[1..].iter().for_each(Node::kill);
+        group.sentinels()[1..].iter().for_each(LocalNode::kill);
         master.kill();
         let refused = refusal(&group).await.expect("there is none");
         let (said, named) = (refused.to_string(), format!("127.0.0.1:{} as the primary", master.port()));
@@ -83,7 +83,7 @@ async fn a_sentinel_that_names_a_server_that_is_gone_or_a_replica_is_not_believe
         load.until_more_handled(200).await;
     }
     // At the latest when all of them are asked again.
-    let is_said = async || log.loud("the sentinels disagree who is the primary") > 0;
+    let is_said = async || log.loud("the sentinels disagree about the primary") > 0;
     eventually(PATIENCE, "their disagreement to be said", is_said).await;
     let outcome = load.enough().end().await;
     outcome.assert_kept();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylapse::health::EventMode;
 use keylapse::{Client, Done, Expiry, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 
 use crate::attached::scene::{Notes, order, orders};
 use crate::load::topic;
@@ -28,7 +28,7 @@ impl Through {
     /// Begins when the listener hears all servers.
     pub(crate) async fn begin(producer: Client, listener: Client) -> Self {
         show_log();
-        let (notes, producer) = (Notes::default(), producer.patience(2 * PATIENCE));
+        let (notes, producer) = (Notes::default(), producer.retry_for(2 * PATIENCE));
         let (handler, reports) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
         let listener = Listener::builder(listener).on(topic(8), handler).attach(orders(), notes.handler());
         let running = Running::start(listener);
@@ -61,7 +61,11 @@ impl Through {
         self.notes.assert_each_once(EACH as usize);
         for (key, runs) in self.notes.all() {
             let run = &runs[0];
-            assert_eq!((run.value.as_deref(), run.expiry), (Some(key.as_bytes()), Expiry::Heard), "{key}");
+            assert_eq!(
+                (run.value.as_deref(), run.expiry),
+                (Some(key.as_bytes()), Expiry::Announced),
+                "{key}"
+            );
         }
     }
 
@@ -71,7 +75,7 @@ impl Through {
 }
 
 /// Another program writes a key there, whose value is its name.
-pub(crate) async fn set(node: &Node, key: &str, life: &str) {
+pub(crate) async fn set(node: &LocalNode, key: &str, life: &str) {
     let done = node.command(["SET", key, key, "PX", life]).await;
-    assert_eq!(done, Ok(Reply::Status("OK".into())));
+    assert_eq!(done, Ok(RedisReply::Status("OK".into())));
 }

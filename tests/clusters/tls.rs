@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use keylapse::{Client, ErrorKind, Schedule, Servers, Tls};
 use keylapse_support::{APP_USER, Authority, eventually, skipped, tls_settings, write};
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 use tempfile::TempDir;
 
 use crate::load::{FIRST, impatient};
@@ -49,10 +49,12 @@ fn unless_without_tls<T>(started: keylapse::Result<T>) -> Option<T> {
 }
 
 /// Waits until a node has a connection like that, and fails if one of them is plain.
-async fn until_over_tls(node: &Node, word: &str) {
+async fn until_over_tls(node: &LocalNode, word: &str) {
     let plain = format!(" laddr=127.0.0.1:{} ", node.port());
     eventually(PATIENCE, "a connection", async || {
-        let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
+        let Ok(RedisReply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else {
+            panic!("an answer")
+        };
         let clients = String::from_utf8_lossy(&clients);
         let ours: Vec<_> = clients.lines().filter(|line| line.contains(word)).collect();
         assert!(!ours.iter().any(|line| line.contains(&plain)), "{ours:?}");
@@ -114,13 +116,13 @@ async fn timers_and_keys_go_through_servers_and_sentinels_over_tls_and_follow_a_
 #[tokio::test(flavor = "multi_thread")]
 async fn who_speaks_no_tls_is_told_which_port_of_a_cluster_does_and_which_is_closed() {
     let certificates = Certificates::of("localhost");
-    let builder = cluster_builder().primaries(1).replicas_each(0).announced_host("localhost");
+    let builder = cluster_builder().primaries(1).replicas_per_primary(0).announced_host("localhost");
     let builder = certificates.lines().iter().fold(builder, |builder, line| builder.config(line));
     let Some(cluster) = unless_without_tls(builder.start().await) else { return };
     let node = &cluster.nodes()[0];
     let said = async |url: String| impatient(&as_app(&url)).await.unwrap_err().to_string();
     let at_tls_port = said(cluster.url().replacen("rediss", "redis", 1)).await;
-    assert!(at_tls_port.contains("say rediss://"), "{at_tls_port}");
+    assert!(at_tls_port.contains("use rediss://"), "{at_tls_port}");
 
     let plain = format!("redis+cluster://localhost:{}/", node.port());
     impatient(&as_app(&plain)).await.expect("both ports are open");

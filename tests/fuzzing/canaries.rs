@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse_testserver::Reply;
+use keylapse_testserver::RedisReply;
 
 use keylapse::attach::Treatment;
 use keylapse::{Attached, Done, Expired, Failure, Lapse, Topic};
@@ -60,11 +60,11 @@ impl Scene {
         let bed = TestBed::new();
         let topic = Topic::raw_named("fuzz", "k:{id}").expect("a pattern");
         for _ in 0..listeners {
-            let attached = Attached::new(topic.clone()).unenrolled(Treatment::Ignore);
+            let attached = Attached::new(topic.clone()).untracked(Treatment::Ignore);
             let handler = |_: Lapse<Expired<Bytes>>| std::future::ready(Ok::<_, Failure>(Done));
             bed.listen(|builder| builder.attach(attached, handler)).await.expect("it listens");
         }
-        bed.pass(Duration::from_millis(200)).await;
+        bed.advance(Duration::from_millis(200)).await;
         Self {
             bed,
             topic,
@@ -91,11 +91,13 @@ impl Scene {
             }
             6 => self.say(&["CLIENT", "KILL", "TYPE", "pubsub"]),
             _ => {
-                self.bed.pass(Duration::from_millis(*input.pick(&[1, 2, 5, 20, 100, 400, 1100, 3000]))).await;
+                self.bed
+                    .advance(Duration::from_millis(*input.pick(&[1, 2, 5, 20, 100, 400, 1100, 3000])))
+                    .await;
             }
         }
         // Nothing happens in no time at all.
-        self.bed.pass(Duration::from_millis(u64::from(input.byte() % 4))).await;
+        self.bed.advance(Duration::from_millis(u64::from(input.byte() % 4))).await;
     }
 
     /// A canary that was never made, or not now.
@@ -124,7 +126,7 @@ impl Scene {
         let (key, runs) = (key(name % KEYS), self.bed.runs(&self.topic));
         let ran = runs.iter().filter(|run| run.key == key.as_bytes()).count();
         if let Some(before) = self.ran.get(&key) {
-            let gone = self.bed.command(["EXISTS", &key]) == Reply::Int(0);
+            let gone = self.bed.command(["EXISTS", &key]) == RedisReply::Int(0);
             if !gone || ran == *before || self.deleted.contains(&key) {
                 return;
             }
@@ -159,7 +161,8 @@ impl Scene {
             }
         }
         for (key, deadline) in &self.deadlines {
-            let watched = || self.bed.command(["HEXISTS", "keylapse:{fuzz/0}:watch", key]) == Reply::Int(1);
+            let watched =
+                || self.bed.command(["HEXISTS", "keylapse:{fuzz/0}:tracked", key]) == RedisReply::Int(1);
             if *deadline > self.bed.elapsed() && watched() {
                 self.enrolled.insert(key.clone());
             }
@@ -168,12 +171,12 @@ impl Scene {
 
     async fn judge(mut self) {
         self.look();
-        self.bed.pass(AFTERWARDS).await;
+        self.bed.advance(AFTERWARDS).await;
         for key in self.deadlines.keys() {
             let ran = self.not_early(key);
             assert!(ran > 0 || !self.enrolled.contains(key) || self.deleted.contains(key), "{key} is lost");
         }
-        for page in ["history", "history_old"] {
+        for page in ["expiry_history", "expiry_history_old"] {
             for key in self.deadlines.keys() {
                 let past = self.text(&["HGET", &format!("keylapse:{{fuzz/0}}:{page}"), key]);
                 assert!(past.unwrap_or_default().len() <= HISTORY, "the history of {key}");
@@ -192,7 +195,7 @@ impl Scene {
 
     fn text(&self, words: &[&str]) -> Option<String> {
         match self.bed.command(words) {
-            Reply::Bulk(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+            RedisReply::Bulk(text) => Some(String::from_utf8_lossy(&text).into_owned()),
             _ => None,
         }
     }

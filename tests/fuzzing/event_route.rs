@@ -3,8 +3,8 @@
 use keylapse_connection::{PushInfo, PushKind, Value, parse_redis_value};
 
 use crate::fuzzing::assert_fit_for_a_log;
-use keylapse::inside::hearing::event::Event;
-use keylapse::inside::hearing::{Decoded, Decoder};
+use keylapse::inside::receiving::event::Event;
+use keylapse::inside::receiving::{Decoded, Decoder};
 use keylapse_connection::escape::Escaped;
 use keylapse_pattern::Pattern;
 use keylapse_pattern::Router;
@@ -21,7 +21,7 @@ pub(crate) fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| PartitionNames::new("keylapse", "orders", index, 2, false));
     let decoder = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()], false);
-    let heard = decoder.hear(PushInfo { kind: kind.clone(), data: data.clone() });
+    let heard = decoder.decode_push(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {
         [Value::BulkString(channel), Value::BulkString(payload)] if published => {
@@ -82,7 +82,7 @@ fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
                 (&wake(partition)[..], Some(at))
             );
         }
-        Event::Left { partition, at } => {
+        Event::Unclaimed { partition, at } => {
             let digits = payload.strip_prefix(b"l").and_then(|digits| str::from_utf8(digits).ok());
             let said = digits.and_then(|digits| digits.parse().ok());
             assert_eq!((channel, said), (&wake(partition)[..], Some(at)));

@@ -2,7 +2,7 @@
 
 use crate::fuzzing::grammar;
 use crate::fuzzing::input::Input;
-use crate::fuzzing::oracle::{LITERALS, Part, REGEXES, SEGMENTS, Spec};
+use crate::fuzzing::oracle::{LITERALS, REGEXES, SEGMENTS, Spec, SpecPart};
 use keylapse_pattern::Pattern;
 
 /// Both match, with the same values; those build the key again, and others only what comes back.
@@ -23,15 +23,15 @@ fn spec(input: &mut Input<'_>) -> Spec {
     let part = |input: &mut Input<'_>| match input.byte() % 3 {
         0 => {
             let literal = input.pick(&LITERALS);
-            Part::Literal(literal)
+            SpecPart::Literal(literal)
         }
-        1 => Part::Regex(usize::from(input.byte()) % REGEXES.len()),
-        _ => Part::Plain,
+        1 => SpecPart::Regex(usize::from(input.byte()) % REGEXES.len()),
+        _ => SpecPart::Plain,
     };
     let head = input.byte();
     let mut parts: Vec<_> = (0..head % 6).map(|_| part(input)).collect();
     if head >= 128 || parts.is_empty() {
-        parts.push(Part::Rest);
+        parts.push(SpecPart::Rest);
     }
     Spec(parts)
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::fuzzing::assert_fit_for_a_log;
 use keylapse_connection::id::{ArmingId, Token};
-use keylapse_wire::{DeadReason, FailedAttempt, History, Letter, Record, State};
+use keylapse_wire::{DeadReason, FailedAttempt, History, Record, State, StoredDeadLetter};
 use keylapse_wire::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
 
 /// What can be read is written as it was, read again as the same, and not read when it is cut short.
@@ -43,13 +43,13 @@ fn check_state(bytes: &Bytes) {
 }
 
 fn check_letter(bytes: &Bytes) {
-    let Ok(letter) = Letter::decode(bytes.clone()) else { return };
+    let Ok(letter) = StoredDeadLetter::decode(bytes.clone()) else { return };
     assert_eq!(letter.encode(), bytes);
     assert_eq!(letter.reason.code(), bytes[1]);
     assert_eq!(DeadReason::from_code(bytes[1]), letter.reason);
     assert_fit_for_a_log(letter.reason.as_str(), 20);
     let state_ends = 14 + letter.state.len();
-    assert_eq!(Letter::decode(bytes.slice(..state_ends - 1)), Err(Unreadable));
+    assert_eq!(StoredDeadLetter::decode(bytes.slice(..state_ends - 1)), Err(Unreadable));
     check_record(&letter.record);
     check_state(&letter.state);
 }

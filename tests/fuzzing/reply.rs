@@ -6,7 +6,7 @@ use keylapse_connection::{Value, parse_redis_value};
 
 use crate::fuzzing::assert_fit_for_a_log;
 use keylapse_connection::error::Result;
-use keylapse_wire::time::{Reading, ServerTime};
+use keylapse_wire::time::{ClockReading, ServerTime};
 use keylapse_wire::{Reply, read_claimed, read_followed, read_peeked, read_places, read_settled};
 
 /// It is read whole or refused in words fit for a log; whatever times it names can be reckoned with.
@@ -47,7 +47,7 @@ fn told<T>(result: Result<T>) -> Option<T> {
 
 /// A client waits for these moments, and asks how late it is.
 fn check_time(stamp: ServerTime, moments: impl Iterator<Item = u64>) {
-    let reading = Reading::now(stamp);
+    let reading = ClockReading::now(stamp);
     assert_eq!(reading.at(reading.arrived), stamp);
     assert!(reading.at(reading.arrived + Duration::from_secs(86_400)) >= stamp);
     for ms in moments {

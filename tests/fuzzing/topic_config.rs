@@ -121,7 +121,7 @@ impl Case {
             ("lease", lease.contains(&config.lease)),
             ("lookahead", config.lookahead <= Duration::from_secs(1) && config.lookahead < config.lease / 3),
             ("payload_limit", config.payload_limit <= 8 << 20),
-            ("dead_letters", config.letters.count > 0 && config.letters.age_ms > 0),
+            ("dead_letters", config.dead_letters.count > 0 && config.dead_letters.age_ms > 0),
         ];
         rules.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
     }

@@ -32,7 +32,7 @@ fn read(url: &str) -> Read {
         assert!(!target.endpoints.all().is_empty());
         shown += &addresses(&target);
     }
-    let secrets = draft.ok().map(|draft| [draft.access.login.clone(), draft.sentinel_access.login.clone()]);
+    let secrets = draft.ok().map(|draft| [draft.options.login.clone(), draft.sentinel_options.login.clone()]);
     Read { secrets, shown }
 }
 
@@ -40,12 +40,12 @@ fn read(url: &str) -> Read {
 fn addresses(target: &Target) -> String {
     let mut shown = String::new();
     for endpoint in target.endpoints.all() {
-        for access in [&target.access, &target.sentinel_access] {
+        for access in [&target.options, &target.sentinel_options] {
             let address = Address::at(endpoint.clone(), access.clone());
             shown += &format!("{address} {address:?} {access:?}");
             assert_eq!(address.db(), access.db);
-            assert_eq!(address.resp3().access().login, address.access().login);
-            assert_eq!(address.anonymous().access().login, Login::default());
+            assert_eq!(address.resp3().options().login, address.options().login);
+            assert_eq!(address.anonymous().options().login, Login::default());
         }
     }
     assert_fit_for_a_log(&shown, 1_000_000);

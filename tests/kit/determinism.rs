@@ -1,7 +1,7 @@
 //! The same test twice does the same.
 
 use keylapse::{Failure, Lapse, Outcome};
-use keylapse_testing::{Notifications, Run, TestBed};
+use keylapse_testing::{HandlerRun, Notifications, TestBed};
 
 use crate::kit::support::{arm, ms, reminders, secs};
 
@@ -20,7 +20,7 @@ async fn moody(lapse: Lapse<String>) -> Result<Outcome, Failure> {
 }
 
 /// Some lives under every fault, with two listeners of which one crashes.
-async fn story() -> Vec<Run> {
+async fn story() -> Vec<HandlerRun> {
     let bed = TestBed::new();
     let topic = reminders().partitions(3);
     let listen = async || bed.listen(|listener| listener.on(topic.clone(), moody)).await;
@@ -31,17 +31,17 @@ async fn story() -> Vec<Run> {
         let armed = bed.schedule().arm(&topic, [id.to_string()], ms(id * 40), &String::new()).await;
         assert!(armed.expect("memory does not fail").is_armed());
     }
-    bed.pass(ms(600)).await;
+    bed.advance(ms(600)).await;
     bed.notifications().lose();
     other.crash().await;
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     bed.notifications().heal();
     bed.until_finished().await;
     bed.all_runs()
 }
 
 /// Without what is random by nature: ids.
-fn told(runs: &[Run]) -> Vec<String> {
+fn told(runs: &[HandlerRun]) -> Vec<String> {
     runs.iter().map(|run| format!("{run:?}")).collect()
 }
 
@@ -59,13 +59,13 @@ async fn timers_of_one_moment_run_in_the_order_of_arming() {
     for id in ["z", "a", "m"] {
         arm(&bed, id, secs(1)).await;
     }
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     let keys: Vec<_> = bed.all_runs().into_iter().map(|run| run.key).collect();
     assert_eq!(keys, ["reminder:z", "reminder:a", "reminder:m"]);
 }
 
 /// Two stories in which subscriptions go silent, end and come back.
-async fn noisy_story() -> Vec<Run> {
+async fn noisy_story() -> Vec<HandlerRun> {
     let bed = TestBed::new();
     let listener = async || bed.listen(|listener| listener.on(reminders(), moody)).await;
     listener().await.expect("it can listen");
@@ -75,7 +75,7 @@ async fn noisy_story() -> Vec<Run> {
         for id in 0..10 {
             arm(&bed, &(30 * round + id).to_string(), ms(id as u64 * 770)).await;
         }
-        bed.pass(secs(9)).await;
+        bed.advance(secs(9)).await;
         bed.notifications().heal();
         bed.until_finished().await;
     }

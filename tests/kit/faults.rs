@@ -3,28 +3,28 @@
 use std::time::Duration;
 
 use keylapse::handler::LapseSource;
-use keylapse_testing::{Notifications, Run, TestBed};
+use keylapse_testing::{HandlerRun, Notifications, TestBed};
 
 use crate::kit::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};
 
 /// Arms three timers under a fault and lets time pass to just before the first, then
 /// beyond the last and what any fault may cost.
-async fn under(fault: impl FnOnce(&Notifications)) -> (TestBed, Vec<Run>) {
+async fn under(fault: impl FnOnce(&Notifications)) -> (TestBed, Vec<HandlerRun>) {
     let bed = bed().await;
     fault(bed.notifications());
     for (id, delay) in [("c", 32), ("a", 30), ("b", 31)] {
         arm(&bed, id, secs(delay)).await;
     }
-    bed.pass(secs(30) - ms(1)).await;
+    bed.advance(secs(30) - ms(1)).await;
     assert_eq!(bed.all_runs(), [], "nothing is early");
-    bed.pass(secs(60)).await;
+    bed.advance(secs(60)).await;
     let runs = bed.runs(&reminders());
     let keys: Vec<_> = runs.iter().map(|run| &run.key[..]).collect();
     assert_eq!(keys, [&b"reminder:a"[..], b"reminder:b", b"reminder:c"], "each ran once: {runs:#?}");
     (bed, runs)
 }
 
-fn assert_on_time(runs: &[Run]) {
+fn assert_on_time(runs: &[HandlerRun]) {
     assert!(runs.iter().all(|run| run.lateness == Duration::ZERO), "{runs:#?}");
 }
 
@@ -34,20 +34,20 @@ async fn without_faults_all_is_heard_and_on_time() {
     assert_on_time(&runs);
     assert_eq!(bed.notifications().lost(), 0);
     // Two of the three arms lowered the head, and each of the keys expired.
-    assert_eq!(bed.notifications().heard(), 2 + 3);
+    assert_eq!(bed.notifications().delivered(), 2 + 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_notifications_cost_nothing_that_a_sweep_can_find_in_time() {
     let (bed, runs) = under(|notifications| _ = notifications.lose()).await;
     assert_on_time(&runs);
-    assert_eq!((bed.notifications().heard(), bed.notifications().lost()), (0, 5));
+    assert_eq!((bed.notifications().delivered(), bed.notifications().lost()), (0, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_timer_that_nobody_hears_of_waits_for_the_sweep() {
     let bed = bed().await;
-    bed.pass(secs(7)).await; // the listener is calm: it sweeps every 5 s
+    bed.advance(secs(7)).await; // the listener is calm: it sweeps every 5 s
     bed.notifications().lose();
     arm(&bed, "a", secs(1)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
@@ -58,7 +58,7 @@ async fn a_short_timer_that_nobody_hears_of_waits_for_the_sweep() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_key_that_is_heard_makes_good_a_lost_wake_up() {
     let bed = bed().await;
-    bed.pass(secs(7)).await;
+    bed.advance(secs(7)).await;
     bed.notifications().lose_next(1);
     arm(&bed, "a", secs(1)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
@@ -70,21 +70,21 @@ async fn an_expired_key_that_is_heard_makes_good_a_lost_wake_up() {
 async fn late_notifications_make_nothing_late() {
     let (bed, runs) = under(|notifications| _ = notifications.delay(secs(8))).await;
     assert_on_time(&runs);
-    assert_eq!(bed.notifications().heard(), 5, "all of them, in the end");
+    assert_eq!(bed.notifications().delivered(), 5, "all of them, in the end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn duplicates_run_nothing_twice() {
     let (bed, runs) = under(|notifications| _ = notifications.duplicate(2)).await;
     assert_on_time(&runs);
-    assert_eq!(bed.notifications().heard(), 3 * 5);
+    assert_eq!(bed.notifications().delivered(), 3 * 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn order_does_not_matter() {
     let (bed, runs) = under(|notifications| _ = notifications.reorder(secs(3))).await;
     assert_on_time(&runs);
-    assert_eq!(bed.notifications().heard(), 5);
+    assert_eq!(bed.notifications().delivered(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn all_faults_at_once_are_no_worse() {
     };
     let (bed, runs) = under(all).await;
     assert_on_time(&runs);
-    assert_eq!((bed.notifications().heard(), bed.notifications().lost()), (4 * 3, 2));
+    assert_eq!((bed.notifications().delivered(), bed.notifications().lost()), (4 * 3, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn silence_is_noticed_and_swept_through_every_second() {
     let listening = listen(&bed, succeed).await;
     let stats = listening.stats().clone();
     bed.notifications().silence();
-    bed.pass(secs(10)).await;
+    bed.advance(secs(10)).await;
     assert!(stats.listener().gaps >= 5, "{:?}", stats.listener());
 
     arm(&bed, "a", ms(100)).await;
@@ -113,9 +113,9 @@ async fn silence_is_noticed_and_swept_through_every_second() {
 
     let anchored = stats.listener().anchored;
     bed.notifications().heal();
-    bed.pass(secs(2)).await; // a canary that was lost before is still missed
+    bed.advance(secs(2)).await; // a canary that was lost before is still missed
     let gaps = stats.listener().gaps;
-    bed.pass(secs(10)).await;
+    bed.advance(secs(10)).await;
     assert_eq!((stats.listener().gaps, stats.listener().anchored), (gaps, anchored + 1));
     arm(&bed, "b", ms(100)).await;
     let run = bed.until_ran(&reminders(), ["b"]).await;
@@ -127,14 +127,14 @@ async fn a_lost_connection_is_noticed_at_once() {
     let bed = TestBed::new();
     let listening = listen(&bed, succeed).await;
     let stats = listening.stats().clone();
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     bed.notifications().disconnect();
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     assert_eq!(stats.listener().gaps, 1);
-    bed.pass(secs(60)).await;
+    bed.advance(secs(60)).await;
     assert_eq!(stats.listener().anchored, 1, "nobody can subscribe");
     bed.notifications().heal();
-    bed.pass(secs(6)).await;
+    bed.advance(secs(6)).await;
     assert_eq!(stats.listener().anchored, 2);
 }
 
@@ -142,8 +142,8 @@ async fn a_lost_connection_is_noticed_at_once() {
 async fn a_forged_event_runs_nothing() {
     let bed = bed_with_one(succeed, secs(30)).await;
     bed.notifications().forge("reminder:a").forge("reminder:none").forge([0xff; 100]);
-    bed.pass(secs(29)).await;
+    bed.advance(secs(29)).await;
     assert_eq!(bed.all_runs(), []);
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     assert_eq!(bed.all_runs().len(), 1);
 }

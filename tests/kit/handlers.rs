@@ -9,7 +9,7 @@ use anyhow::Context;
 use keylapse::dead_letters::DeadReason;
 use keylapse::handler::{FailureError, Handler, State};
 use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, ListenerBuilder, Outcome};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 
 use crate::kit::support::{arm, bed_with_one, reminders, secs, succeed};
 
@@ -17,20 +17,20 @@ type Boxed = Box<dyn Error + Send + Sync>;
 type Counter = Arc<AtomicUsize>;
 
 /// How the first attempt ended, and why its timer is among the dead letters, if it is.
-async fn first_end(handler: impl Handler<String>) -> (End, Option<DeadReason>) {
+async fn first_end(handler: impl Handler<String>) -> (RunEnd, Option<DeadReason>) {
     let bed = bed_with_one(handler, secs(1)).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let letters = bed.schedule().dead_letters(&reminders()).page(1).await.expect("memory does not fail");
     let end = bed.all_runs()[0].end.clone().expect("it has ended");
     (end, letters.first().map(|letter| letter.reason))
 }
 
-fn failed(text: &str) -> (End, Option<DeadReason>) {
-    (End::Failed(text.to_owned()), None)
+fn failed(text: &str) -> (RunEnd, Option<DeadReason>) {
+    (RunEnd::Failed(text.to_owned()), None)
 }
 
-fn buried(text: &str) -> (End, Option<DeadReason>) {
-    (End::Failed(text.to_owned()), Some(DeadReason::Permanent))
+fn buried(text: &str) -> (RunEnd, Option<DeadReason>) {
+    (RunEnd::Failed(text.to_owned()), Some(DeadReason::Permanent))
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn handlers_share_a_state_or_do_without() {
     }
     bed.until_finished().await;
     assert_eq!((counter.load(Ordering::Relaxed), bed.all_runs().len()), (11, 5));
-    assert_eq!(bed.runs(&topics[4])[0].end, Some(End::Returned(Outcome::Drop)));
+    assert_eq!(bed.runs(&topics[4])[0].end, Some(RunEnd::Returned(Outcome::Drop)));
 }
 
 #[test]

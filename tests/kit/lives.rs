@@ -7,7 +7,7 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::handler::Handler;
 use keylapse::{Backoff, Cancelled, Done, ErrorKind, Failure, Lapse, Outcome};
 use keylapse_console::Console;
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 use tokio::sync::Semaphore;
 
 use crate::kit::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
@@ -19,9 +19,9 @@ async fn time_passes_to_the_millisecond() {
     let bed = bed().await;
     let began = bed.now();
     arm(&bed, "a", secs(30)).await;
-    bed.pass(secs(30) - ms(1)).await;
+    bed.advance(secs(30) - ms(1)).await;
     assert_eq!(bed.all_runs(), []);
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     let runs = bed.all_runs();
     assert_eq!((runs[0].began, runs[0].ended), (secs(30), Some(secs(30))));
     assert_eq!(bed.now(), began + secs(30));
@@ -31,9 +31,9 @@ async fn time_passes_to_the_millisecond() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_due_to_the_millisecond() {
     let bed = bed_with_one(fail, secs(5)).await;
-    bed.pass(secs(5)).await;
-    bed.pass(secs(10)).await;
-    bed.pass(secs(10)).await;
+    bed.advance(secs(5)).await;
+    bed.advance(secs(10)).await;
+    bed.advance(secs(10)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
     assert_eq!(began, [(1, secs(5)), (2, secs(15)), (3, secs(25))]);
     let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
@@ -54,10 +54,10 @@ async fn more_than_a_day_of_retries_takes_a_moment() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_timer_does_not_run() {
     let bed = bed_with_one(succeed, secs(30)).await;
-    bed.pass(secs(29)).await;
+    bed.advance(secs(29)).await;
     let cancelled = bed.schedule().cancel(&reminders(), ["a"]).await;
     assert_eq!(cancelled.unwrap(), Cancelled::Cancelled);
-    bed.pass(DAY).await;
+    bed.advance(DAY).await;
     assert_eq!(bed.all_runs(), []);
 }
 
@@ -68,10 +68,10 @@ async fn a_handler_that_is_slow_is_stopped_by_its_timeout() {
     let topic = reminders().timeout(secs(20));
     bed.listen(|listener| listener.on(topic, slow)).await.unwrap();
     arm(&bed, "a", secs(0)).await;
-    bed.pass(secs(19)).await;
+    bed.advance(secs(19)).await;
     assert_eq!(bed.all_runs()[0].end, None);
-    bed.pass(secs(1)).await;
-    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+    bed.advance(secs(1)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(RunEnd::Stopped));
 }
 
 /// A handler that says when it is inside, and stays there.
@@ -98,7 +98,7 @@ async fn what_a_crashed_listener_held_runs_elsewhere_under_the_same_id() {
 
     let runs = bed.all_runs();
     let ends: Vec<_> = runs.iter().map(|run| run.end.clone()).collect();
-    assert_eq!(ends, [Some(End::Crashed), Some(End::Returned(Outcome::Done))]);
+    assert_eq!(ends, [Some(RunEnd::Crashed), Some(RunEnd::Returned(Outcome::Done))]);
     assert_eq!(runs[0].id, runs[1].id);
     assert!(runs[1].redelivered && runs[1].began < secs(1 + 30 + 2), "{runs:#?}");
 }
@@ -124,7 +124,7 @@ async fn two_listeners_share_the_work() {
     for id in 0..100 {
         arm(&bed, &id.to_string(), secs(id % 10)).await;
     }
-    bed.pass(secs(11)).await;
+    bed.advance(secs(11)).await;
     assert_eq!(bed.all_runs().len(), 100);
     assert!(bed.all_runs().iter().all(|run| run.lateness < secs(1)));
 }
@@ -132,16 +132,16 @@ async fn two_listeners_share_the_work() {
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_is_destroyed_forgets_its_timers_and_its_listener_goes_on() {
     let bed = bed_with_one(succeed, secs(30)).await;
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     let console = Console::new(bed.client());
     let refused = console.destroy(&reminders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse);
     assert!(refused.to_string().contains("topic reminder is served by listener "), "{refused}");
     let destroyed = console.destroy(&reminders()).forced().await.unwrap();
     assert_eq!((destroyed.timers, destroyed.trigger_keys), (1, 1));
-    bed.pass(DAY).await;
+    bed.advance(DAY).await;
     assert_eq!(bed.all_runs(), []);
     arm(&bed, "b", secs(10)).await;
-    bed.pass(secs(10)).await;
+    bed.advance(secs(10)).await;
     assert_eq!(bed.all_runs()[0].began, DAY + secs(11));
 }

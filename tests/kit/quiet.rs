@@ -2,7 +2,7 @@
 
 use keylapse::handler::LapseSource;
 use keylapse::stats::Stats;
-use keylapse_testing::{Run, TestBed};
+use keylapse_testing::{HandlerRun, TestBed};
 
 use crate::kit::support::{arm, bed, listen, ms, reminders, secs, succeed};
 
@@ -15,9 +15,9 @@ async fn bed_with_stats() -> (TestBed, Stats) {
     (bed, stats)
 }
 
-async fn run_that_nobody_hears_of(quiet: u64) -> Run {
+async fn run_that_nobody_hears_of(quiet: u64) -> HandlerRun {
     let bed = bed().await;
-    bed.pass(secs(quiet)).await;
+    bed.advance(secs(quiet)).await;
     bed.notifications().lose();
     arm(&bed, "a", secs(1)).await;
     bed.until_ran(&reminders(), ["a"]).await
@@ -34,13 +34,13 @@ async fn what_nobody_hears_of_is_found_by_the_same_sweep() {
 async fn cleared_flags_are_noticed_as_soon() {
     for quiet in AT_ONCE {
         let (bed, stats) = bed_with_stats().await;
-        bed.pass(secs(quiet)).await;
+        bed.advance(secs(quiet)).await;
         assert_eq!((stats.listener().gaps, stats.listener().anchored), (0, 1));
         bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
-        bed.pass(ms(1500)).await;
+        bed.advance(ms(1500)).await;
         assert_eq!(stats.listener().gaps, 1, "after {quiet} s");
         bed.command(["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
-        bed.pass(ms(1500)).await;
+        bed.advance(ms(1500)).await;
         assert_eq!(stats.listener().anchored, 2, "after {quiet} s");
     }
 }
@@ -49,8 +49,8 @@ async fn cleared_flags_are_noticed_as_soon() {
 async fn a_timer_that_the_index_loses_is_repaired_in_time() {
     let bed = bed().await;
     arm(&bed, "a", secs(AT_ONCE[1] + 60)).await;
-    bed.pass(secs(AT_ONCE[1])).await;
+    bed.advance(secs(AT_ONCE[1])).await;
     bed.command(["ZREM", "keylapse:{reminder/0}:due", "reminder:a"]);
-    bed.pass(secs(60)).await;
+    bed.advance(secs(60)).await;
     assert_eq!(bed.all_runs().len(), 1);
 }

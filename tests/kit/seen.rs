@@ -39,24 +39,27 @@ async fn health_says_whether_it_listens_hears_and_is_behind() {
         Err::<Done, _>(Failure::retry("told to stop"))
     };
     let idle = Listener::builder(bed.client()).on(topic.clone(), succeed).build().unwrap().health();
-    assert!(!idle.is_ready() && !idle.connected() && !idle.canary_heard(), "{idle:?}");
+    assert!(!idle.is_ready() && !idle.connected() && !idle.heartbeat_received(), "{idle:?}");
     let listening = bed.listen(|listener| listener.on(topic, stuck).grace(secs(1))).await.unwrap();
     let health: Health = listening.stats().health();
-    bed.pass(secs(2)).await;
-    assert!(health.is_ready() && health.connected() && health.canary_heard(), "{health:?}");
+    bed.advance(secs(2)).await;
+    assert!(health.is_ready() && health.connected() && health.heartbeat_received(), "{health:?}");
     assert_eq!((health.oldest_overdue(), health.places().running), (secs(0), 0));
     for id in ["a", "b", "c"] {
         arm(&bed, id, secs(1)).await;
     }
-    bed.pass(secs(12)).await;
+    bed.advance(secs(12)).await;
     let seen = &health.topics()[0];
-    assert_eq!((&seen.name[..], seen.places.running, seen.places.limit), ("reminder", 2, 2));
+    assert_eq!((&seen.name[..], seen.capacity.running, seen.capacity.limit), ("reminder", 2, 2));
     assert!(health.oldest_overdue() >= secs(5) && health.oldest_overdue() <= secs(11), "{health:?}");
     assert_eq!((seen.oldest_overdue, seen.parked.len()), (health.oldest_overdue(), 0));
     assert_eq!((health.places().running, health.places().limit), (2, 1000));
     bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
-    bed.pass(secs(3)).await;
-    assert!(!health.canary_heard() && health.is_ready(), "events are off, and all else works: {health:?}");
+    bed.advance(secs(3)).await;
+    assert!(
+        !health.heartbeat_received() && health.is_ready(),
+        "events are off, and all else works: {health:?}"
+    );
     listening.stop().await.unwrap();
     assert!(!health.is_ready());
     let given_up = listen(&bed, succeed).await;
@@ -73,13 +76,13 @@ async fn the_mode_is_known_with_the_first_canary_and_when_one_is_missed() {
     let listening = listen(&bed, succeed).await;
     let (stats, health) = (listening.stats(), listening.stats().health());
     let modes = || (stats.mode(), health.mode());
-    bed.pass(ms(50)).await;
+    bed.advance(ms(50)).await;
     assert_eq!((health.is_ready(), modes()), (true, (EventMode::Expired, EventMode::Expired)));
     bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
-    bed.pass(secs(3)).await;
-    assert_eq!(modes(), (EventMode::Blind, EventMode::Blind));
+    bed.advance(secs(3)).await;
+    assert_eq!(modes(), (EventMode::ScanOnly, EventMode::ScanOnly));
     bed.command(["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
-    bed.pass(secs(3)).await;
+    bed.advance(secs(3)).await;
     assert_eq!(modes(), (EventMode::Expired, EventMode::Expired));
 }
 
@@ -89,7 +92,7 @@ async fn health_tells_the_last_failure_of_each_topic() {
     let other = Topic::<String>::new("other:{id}").unwrap();
     let listening = bed.listen(|listener| listener.on(reminders(), pick).on(other, succeed)).await.unwrap();
     arm(&bed, "bad", secs(1)).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let failures: Vec<_> = listening
         .stats()
         .health()

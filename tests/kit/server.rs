@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use keylapse::{Client, Done, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
-use keylapse_testing::{Notifications, Server};
+use keylapse_testing::{LocalServer, Notifications};
 
 use crate::kit::support::reminders;
 
 #[tokio::test]
 async fn a_server_answers_as_long_as_it_is_kept() {
-    let server = Server::start().await.expect("`make test` finds or fetches a server");
-    assert!(Server::is_installed());
-    let (url, other) = (server.url(), Server::start().await.expect("more than one can run"));
+    let server = LocalServer::start().await.expect("`make test` finds or fetches a server");
+    assert!(LocalServer::is_installed());
+    let (url, other) = (server.url(), LocalServer::start().await.expect("more than one can run"));
     assert_ne!(url, other.url());
     Schedule::connect(&url).await.expect("it answers");
     drop(server);
@@ -23,7 +23,7 @@ async fn a_server_answers_as_long_as_it_is_kept() {
 
 #[tokio::test]
 async fn notifications_of_a_real_server_are_broken_on_the_way_to_its_listeners() {
-    let server = Server::start().await.expect("`make test` finds or fetches a server");
+    let server = LocalServer::start().await.expect("`make test` finds or fetches a server");
     let (client, notifications) = Notifications::of(Client::new(&server.url()).expect("it is a URL"));
     let (ran, mut runs) = tokio::sync::mpsc::unbounded_channel();
     let handler = move |_: Lapse<String>| std::future::ready(ran.send(()).map(|()| Done));
@@ -40,7 +40,7 @@ async fn notifications_of_a_real_server_are_broken_on_the_way_to_its_listeners()
     };
     arm("a", 10).await;
     runs.recv().await.expect("it runs");
-    eventually(limit, "a wake-up and an expired key", async || notifications.heard() >= 2).await;
+    eventually(limit, "a wake-up and an expired key", async || notifications.delivered() >= 2).await;
     notifications.lose();
     arm("b", 10).await;
     runs.recv().await.expect("a sweep finds it");
@@ -51,7 +51,7 @@ async fn notifications_of_a_real_server_are_broken_on_the_way_to_its_listeners()
     notifications.heal();
     eventually(limit, "another subscription", async || stats.listener().anchored > 1).await;
 
-    let announced = || stats.topic(topic.name()).map_or(0, |topic| topic.heard);
+    let announced = || stats.topic(topic.name()).map_or(0, |topic| topic.announced);
     let before = announced();
     notifications.forge("reminder:none");
     eventually(limit, "the forged key to be announced", async || announced() > before).await;
@@ -81,7 +81,7 @@ async fn a_server_ends_also_when_the_test_is_killed() {
 #[tokio::test]
 #[ignore = "runs only in a process that is killed"]
 async fn a_test_that_is_killed() {
-    let server = Server::start().await.expect("a server");
+    let server = LocalServer::start().await.expect("a server");
     println!("{AT}{}", server.url());
     std::future::pending::<()>().await;
 }

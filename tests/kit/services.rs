@@ -10,7 +10,7 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::handler::FailureError;
 use keylapse::tower::ServiceHandler;
 use keylapse::{Done, Failure, Lapse, Outcome};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 
@@ -25,10 +25,10 @@ async fn a_timeout_layer_fails_an_attempt() {
     let bed =
         bed_with_one(ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(slow)), secs(1))
             .await;
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     let run = &bed.all_runs()[0];
     assert_eq!((run.began, run.ended), (secs(1), Some(secs(4))));
-    assert_eq!(run.end, Some(End::Failed("request timed out".into())));
+    assert_eq!(run.end, Some(RunEnd::Failed("request timed out".into())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,5 +104,8 @@ async fn a_service_is_not_called_before_it_is_ready() {
     let bed = bed_with_one(ServiceHandler::new(Slow::default()), secs(1)).await;
     bed.until_finished().await;
     let run = &bed.all_runs()[0];
-    assert_eq!((run.end.clone(), run.ended), (Some(End::Returned(Outcome::Done)), Some(secs(1) + ms(250))));
+    assert_eq!(
+        (run.end.clone(), run.ended),
+        (Some(RunEnd::Returned(Outcome::Done)), Some(secs(1) + ms(250)))
+    );
 }

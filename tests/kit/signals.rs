@@ -1,7 +1,7 @@
 //! What a bed waits for, and what it says when it waits in vain.
 
 use keylapse::{Done, Failure, Lapse, Outcome};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 
 use crate::kit::support::{arm, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 
@@ -19,7 +19,7 @@ async fn bed_of_panics(bed: TestBed) -> TestBed {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "the handler of reminder panicked at attempt 1 of \"reminder:a\"")]
 async fn a_panic_in_a_handler_fails_the_test() {
-    bed_of_panics(TestBed::new()).await.pass(secs(1)).await;
+    bed_of_panics(TestBed::new()).await.advance(secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +50,7 @@ async fn a_test_about_panics_reads_them_in_the_book() {
     let runs = bed.all_runs();
     assert_eq!(runs.len(), 3, "a panic is a failure, and is retried");
     let told =
-        |end: &Option<End>| matches!(end, Some(End::Panicked(why)) if why.contains("as the test says"));
+        |end: &Option<RunEnd>| matches!(end, Some(RunEnd::Panicked(why)) if why.contains("as the test says"));
     assert!(runs.iter().all(|run| run.is_failed() && told(&run.end)), "{runs:#?}");
 }
 
@@ -58,7 +58,7 @@ async fn a_test_about_panics_reads_them_in_the_book() {
 async fn until_ran_answers_the_last_run() {
     let bed = bed_with_one(fail, secs(9)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
-    assert_eq!((run.attempt, run.began, run.end), (1, secs(9), Some(End::Failed("no 1".to_owned()))));
+    assert_eq!((run.attempt, run.began, run.end), (1, secs(9), Some(RunEnd::Failed("no 1".to_owned()))));
     bed.until(|runs| runs.iter().any(|run| run.attempt == 3)).await;
     assert_eq!(bed.until_ran(&reminders(), ["a"]).await.attempt, 3);
 }
@@ -81,7 +81,7 @@ async fn passing_time_waits_for_what_handlers_hand_to_other_tasks() {
     };
     listen(&bed, relay).await;
     arm(&bed, "a", ms(1)).await;
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     assert!(bed.all_runs()[0].is_done());
 }
 

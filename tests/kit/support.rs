@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::handler::Handler;
 use keylapse::stats::Stats;
 use keylapse::{Backoff, Done, Failure, Lapse, Topic};
-use keylapse_testing::{Listening, TestBed};
+use keylapse_testing::{RunningListener, TestBed};
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -36,7 +36,7 @@ pub(crate) async fn bed() -> TestBed {
     bed
 }
 
-pub(crate) async fn listen(bed: &TestBed, handler: impl Handler<String>) -> Listening {
+pub(crate) async fn listen(bed: &TestBed, handler: impl Handler<String>) -> RunningListener {
     bed.listen(|listener| listener.on(reminders(), handler)).await.expect("it can listen")
 }
 
@@ -70,6 +70,6 @@ pub(crate) async fn play(bed: &TestBed) -> Stats {
     bed.until_finished().await;
     bed.notifications().heal();
     bed.notifications().disconnect();
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     stats
 }

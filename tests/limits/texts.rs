@@ -141,7 +141,7 @@ async fn attempts_that_fail_with_them_are_retried_and_end_as_dead_letters() {
     for what in ["round", "endless", "panic"] {
         let _ = bed.schedule().arm(&topic, what, Duration::ZERO, &what.to_owned()).await.unwrap();
     }
-    bed.pass(Duration::from_secs(5)).await;
+    bed.advance(Duration::from_secs(5)).await;
     let letters = bed.schedule().dead_letters(&topic).page(10).await.unwrap();
     assert_eq!(letters.len(), 3);
     for letter in letters {
@@ -156,7 +156,7 @@ fn an_error_without_end_of_what_opens_streams_is_a_server_that_is_away() {
     let error = within_deadline("a client", || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let open = || std::future::ready(Err::<DuplexStream, _>(io::Error::other(Endless)));
-        let client = Client::new("redis://localhost/").unwrap().patience(Duration::ZERO).streams(open);
+        let client = Client::new("redis://localhost/").unwrap().retry_for(Duration::ZERO).connect_with(open);
         runtime.block_on(Schedule::connect(client)).unwrap_err()
     });
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");

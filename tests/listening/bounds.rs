@@ -2,8 +2,8 @@
 
 use super::{ms, secs, stats, succeed, topic};
 use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, NewArm, Topic};
-use keylapse_testing::{Listening, TestBed};
-use keylapse_testserver::Fault;
+use keylapse_testing::{RunningListener, TestBed};
+use keylapse_testserver::CallFault;
 
 /// Ends that may be without an answer before nothing more is claimed; and timers in one call.
 const FULL: usize = 4000;
@@ -14,7 +14,7 @@ fn wide() -> Topic<u32> {
 }
 
 /// A listener that may run all of them at a time.
-async fn listen(bed: &TestBed) -> Listening {
+async fn listen(bed: &TestBed) -> RunningListener {
     bed.listen(|listener| listener.on(wide(), succeed).concurrency(100_000)).await.expect("it can listen")
 }
 
@@ -22,7 +22,7 @@ async fn listen(bed: &TestBed) -> Listening {
 async fn arm(bed: &TestBed, count: usize, after: u64) {
     let arms = (0..count).map(|number| NewArm::new([format!("{after}-{number}")], secs(after), 0));
     let armed = bed.schedule().arm_many(&wide(), arms).await.expect("an answer");
-    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(keylapse::Arming::is_armed)));
+    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(keylapse::ArmResult::is_armed)));
 }
 
 /// As each topic that runs nothing keeps one of them.
@@ -46,11 +46,11 @@ async fn nothing_more_is_claimed_while_thousands_of_ends_have_no_answer() {
     let listening = listen(&bed).await;
     arm(&bed, FULL, 1).await;
     arm(&bed, BATCH, 3).await;
-    bed.calls().fail("ack", Fault::Refused("LOADING"), 1000);
-    bed.pass(secs(5)).await;
+    bed.calls().fail("ack", CallFault::Refused("LOADING"), 1000);
+    bed.advance(secs(5)).await;
     assert_eq!((stats(&listening).claimed, stats(&listening).handled), (FULL as u64, FULL as u64));
     bed.calls().heal();
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     assert_eq!(stats(&listening).handled, (FULL + BATCH) as u64);
 }
 
@@ -59,11 +59,11 @@ async fn ends_that_have_piled_up_are_settled_a_thousand_at_a_time() {
     let bed = TestBed::counting();
     let _listening = listen(&bed).await;
     arm(&bed, FULL, 1).await;
-    bed.calls().fail("ack", Fault::Refused("LOADING"), 1000);
-    bed.pass(secs(5)).await;
+    bed.calls().fail("ack", CallFault::Refused("LOADING"), 1000);
+    bed.advance(secs(5)).await;
     let before = bed.calls().made("ack").len();
     bed.calls().heal();
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     let made = bed.calls().made("ack").len() - before;
     assert!(made >= FULL / BATCH, "{made} calls for {FULL} ends");
     bed.until_finished().await;
@@ -81,7 +81,7 @@ async fn arms_and_claims_are_bounded_by_their_bytes_too() {
     assert!((3..=5).contains(&made), "armed in {made} calls");
     let handler = async |_: Lapse<String>| Ok::<_, Failure>(Done);
     let listening = bed.listen(|listener| listener.on(topic, handler)).await.expect("it can listen");
-    bed.pass(secs(1) + ms(100)).await;
+    bed.advance(secs(1) + ms(100)).await;
     let stats = stats(&listening);
     let claims = stats.claims - stats.empty_claims;
     assert_eq!(stats.handled, 40);

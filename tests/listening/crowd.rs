@@ -28,7 +28,7 @@ fn listen_from_afar(bed: &TestBed, topic: &Topic<u32>) -> Starts {
         std::future::ready(Ok::<_, Failure>(Done))
     };
     let server = bed.server();
-    let client = bed.client().streams(move || ready(Ok(slow_line(server.connect(), LINE))));
+    let client = bed.client().connect_with(move || ready(Ok(slow_line(server.connect(), LINE))));
     let listener = Listener::builder(client).on(topic.clone(), handler).build().unwrap();
     tokio::spawn(listener.run_until(std::future::pending::<()>()));
     starts
@@ -53,7 +53,7 @@ async fn next(starts: &mut Starts, count: usize) -> Vec<Instant> {
 async fn lateness(partitions: u32) -> (Duration, Duration) {
     let (bed, topic) = (TestBed::counting(), topic().partitions(partitions));
     let mut starts = listen_from_afar(&bed, &topic);
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     let due = Instant::now() + secs(1);
     arm_each(&bed, &topic, 0..64, secs(1)).await;
     let mut late: Vec<_> = next(&mut starts, 64).await.into_iter().map(|at| at - due).collect();
@@ -86,7 +86,7 @@ async fn find_nothing_a_few_times(bed: &TestBed) {
     for id in ["a", "b", "c", "d", "e", "f"] {
         arm(bed, id, ms(100), 0).await;
         let _ = cancel(bed, id).await;
-        bed.pass(ms(500)).await;
+        bed.advance(ms(500)).await;
     }
 }
 
@@ -94,13 +94,13 @@ async fn find_nothing_a_few_times(bed: &TestBed) {
 async fn a_lone_listener_leads_after_one_that_has_died() {
     let (bed, dead) = bed_with(topic(), succeed).await;
     arm(&bed, "1", secs(1), 0).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     assert_eq!(bed.all_runs().len(), 1);
     dead.crash().await;
     let _alone = listen(&bed, topic(), succeed).await;
     find_nothing_a_few_times(&bed).await;
     arm(&bed, "2", secs(1), 0).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let run = bed.all_runs().pop().unwrap();
     assert_eq!((run.lateness, run.source), (Duration::ZERO, LapseSource::Timer));
 }

@@ -38,7 +38,7 @@ async fn timers_under_the_name_that_an_earlier_pattern_gave_are_worth_a_warning(
     let bed = TestBed::counting();
     arm_before(&bed).await;
     bed.listen(|listener| listener.on(after(), succeed)).await.unwrap();
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     assert!(warned(&log), "{:?}", log.lines());
 }
 
@@ -47,7 +47,7 @@ async fn who_is_served_or_holds_nothing_or_has_other_keys_is_not_warned_of() {
     let (_guard, log) = crate::listening::log::log();
     let ours = async |bed: &TestBed, topic: Topic<u32>| {
         let listening = bed.listen(|listener| listener.on(topic, succeed)).await.unwrap();
-        bed.pass(secs(1)).await;
+        bed.advance(secs(1)).await;
         listening
     };
     // Another listener has it.
@@ -61,7 +61,7 @@ async fn who_is_served_or_holds_nothing_or_has_other_keys_is_not_warned_of() {
     arm_before(&bed).await;
     let both = async |_: Lapse<u32>| Ok::<_, std::io::Error>(Done);
     bed.listen(|listener| listener.on(before(), both).on(after(), succeed)).await.unwrap();
-    bed.pass(secs(1)).await;
+    bed.advance(secs(1)).await;
     // Its keys are not like ours, or it is empty.
     let bed = TestBed::counting();
     arm_before(&bed).await;
@@ -91,12 +91,12 @@ async fn of_more_than_ten_thousand_topics_with_keys_like_ours_ten_thousand_are_l
     for number in 0..10_010 {
         let name = format!("topic.{number}");
         let entry = serde_json::json!({
-            "name": &name, "pattern": "order:unpaid:{id}", "partitions": 1, "triggers": false
+            "name": &name, "pattern": "order:unpaid:{id}", "partitions": 1, "marker_keys": false
         });
         bed.command(["HSET", "keylapse:topics", &name, &entry.to_string()]);
     }
     bed.listen(|listener| listener.on(after(), succeed)).await.unwrap();
-    bed.pass(secs(60)).await;
+    bed.advance(secs(60)).await;
     // Each has two indices; the listener's own topic is on the list, and not asked.
     let asked = bed.calls().made("zcard").len() / 2;
     assert!((9_999..=10_000).contains(&asked), "{asked}");

@@ -7,10 +7,10 @@ use crate::listening::{arm, bed_with, fail, listen, one_timer, secs, stuck, topi
 use keylapse::Lapse;
 use keylapse::dead_letters::Replayed;
 use keylapse::{Done, Failure, Outcome};
-use keylapse_testing::{Run, TestBed};
+use keylapse_testing::{HandlerRun, TestBed};
 
 /// The ids of these runs, without repetitions: those to be passed on, and those of the runs.
-fn ids(runs: &[Run]) -> (Vec<String>, HashSet<&str>) {
+fn ids(runs: &[HandlerRun]) -> (Vec<String>, HashSet<&str>) {
     let mut ids: Vec<_> = runs.iter().map(|run| run.id.clone()).collect();
     ids.dedup();
     (ids, runs.iter().map(|run| &run.attempt_id[..]).collect())
@@ -58,7 +58,7 @@ async fn what_is_armed_anew_or_comes_again_has_an_id_of_its_own() {
     arm(&bed, "1", secs(1), 0).await;
     bed.until_finished().await;
     arm(&bed, "1", secs(1), 1).await;
-    bed.pass(secs(3)).await;
+    bed.advance(secs(3)).await;
     let runs = bed.all_runs();
     assert!(runs.len() >= 3 && ids(&runs).0.len() == runs.len(), "{runs:#?}");
 }

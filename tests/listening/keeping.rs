@@ -4,13 +4,13 @@ use crate::listening::{
     arm, bed_with, cancel, fail, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
 };
 use keylapse::Cancelled;
-use keylapse_testing::End;
-use keylapse_testserver::Fault;
+use keylapse_testing::RunEnd;
+use keylapse_testserver::CallFault;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_extended_every_third_of_it() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 301).await;
-    bed.pass(secs(303)).await;
+    bed.advance(secs(303)).await;
     assert!(bed.all_runs()[0].is_done());
     let renewed = bed.calls().made("renew");
     assert!((28..=31).contains(&renewed.len()), "{}", renewed.len());
@@ -24,7 +24,7 @@ async fn nothing_is_renewed_while_nothing_runs_or_ends_soon() {
     for id in 0..20_u64 {
         arm(&bed, &id.to_string(), secs(1 + id), 1).await;
     }
-    bed.pass(secs(30)).await;
+    bed.advance(secs(30)).await;
     assert_eq!(bed.calls().made("renew"), []);
 }
 
@@ -32,12 +32,12 @@ async fn nothing_is_renewed_while_nothing_runs_or_ends_soon() {
 async fn what_cannot_be_renewed_is_given_up_before_its_lease_ends() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
-    bed.calls().fail("renew", Fault::Refused("LOADING"), 1000);
-    bed.pass(secs(25)).await;
+    bed.calls().fail("renew", CallFault::Refused("LOADING"), 1000);
+    bed.advance(secs(25)).await;
     assert_eq!((bed.all_runs()[0].end.clone(), stats(&listening).lost_leases), (None, 0));
     // At nine tenths of the lease, and a beat; the handler has a second to notice it.
-    bed.pass(secs(1 + 5 + 1)).await;
-    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+    bed.advance(secs(1 + 5 + 1)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(RunEnd::Stopped));
     assert_eq!((stats(&listening).lost_leases, stats(&listening).fenced), (1, 1));
     assert_eq!(bed.calls().made("settle").len(), 0, "it is not ours to settle");
 }
@@ -45,9 +45,9 @@ async fn what_cannot_be_renewed_is_given_up_before_its_lease_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_renewed_at_last_is_kept() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 100).await;
-    bed.pass(secs(2)).await;
-    bed.calls().fail("renew", Fault::Refused("LOADING"), 2);
-    bed.pass(secs(100)).await;
+    bed.advance(secs(2)).await;
+    bed.calls().fail("renew", CallFault::Refused("LOADING"), 2);
+    bed.advance(secs(100)).await;
     assert!(bed.all_runs()[0].is_done());
     assert_eq!((bed.all_runs().len(), stats(&listening).lost_leases), (1, 0));
 }
@@ -58,8 +58,8 @@ async fn a_cancel_that_is_not_heard_is_noticed_by_the_next_renewal() {
     bed.until(|runs| !runs.is_empty()).await;
     bed.notifications().lose();
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
-    bed.pass(secs(16)).await;
-    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+    bed.advance(secs(16)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(RunEnd::Stopped));
     assert_eq!((stats(&listening).lost_leases, stats(&listening).fenced), (1, 1));
 }
 
@@ -68,10 +68,10 @@ async fn a_cancel_that_is_heard_stops_the_handler_within_a_second() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
-    bed.pass(ms(999)).await;
+    bed.advance(ms(999)).await;
     assert_eq!(bed.all_runs()[0].end, None);
-    bed.pass(ms(1)).await;
-    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+    bed.advance(ms(1)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(RunEnd::Stopped));
     assert_eq!((stats(&listening).lost_leases, stats(&listening).fenced), (0, 1));
 }
 
@@ -79,10 +79,10 @@ async fn a_cancel_that_is_heard_stops_the_handler_within_a_second() {
 #[tokio::test(start_paused = true)]
 async fn what_is_being_settled_is_no_lost_lease() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 9).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     // Acknowledged at 10 s, but the answer is lost, and so are those to its repeats.
-    bed.calls().fail("ack", Fault::Unanswered, 20);
-    bed.pass(secs(30)).await;
+    bed.calls().fail("ack", CallFault::Unanswered, 20);
+    bed.advance(secs(30)).await;
     assert!(!bed.calls().made("renew").is_empty());
     assert_eq!((stats(&listening).lost_leases, stats(&listening).gone), (0, 0));
     assert_eq!((stats(&listening).handled, stats(&listening).fenced), (1, 0));
@@ -91,9 +91,9 @@ async fn what_is_being_settled_is_no_lost_lease() {
 #[tokio::test(start_paused = true)]
 async fn what_ends_after_its_lease_was_lost_is_not_settled() {
     let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 20).await;
-    bed.pass(ms(20_500)).await;
+    bed.advance(ms(20_500)).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
-    bed.pass(secs(10)).await;
+    bed.advance(secs(10)).await;
     assert!(bed.all_runs()[0].is_done(), "it had the time to end");
     assert_eq!((stats(&listening).fenced, stats(&listening).handled), (1, 0));
     assert_eq!(bed.calls().made("ack"), []);
@@ -103,7 +103,7 @@ async fn what_ends_after_its_lease_was_lost_is_not_settled() {
 async fn keeping_leases_is_worth_no_warning() {
     let (_guard, log) = crate::listening::log::log();
     let (bed, _) = one_timer(topic().timeout(secs(1000)), take_time, 100).await;
-    bed.pass(secs(200)).await;
+    bed.advance(secs(200)).await;
     assert_eq!(log.lines(), Vec::<String>::new());
 }
 

@@ -28,8 +28,8 @@ use keylapse::Topic;
 use keylapse::handler::Handler;
 use keylapse::stats::TopicStats;
 use keylapse::{Done, Failure};
-use keylapse_testing::{Listening, Reply, TestBed};
-use keylapse_wire::Scan;
+use keylapse_testing::{RedisReply, RunningListener, TestBed};
+use keylapse_wire::RepairTarget;
 use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
 
 const fn secs(secs: u64) -> Duration {
@@ -63,19 +63,23 @@ async fn stuck(_: Lapse<u32>) -> Result<Done, Failure> {
     std::future::pending().await
 }
 
-async fn listen(bed: &TestBed, topic: Topic<u32>, handler: impl Handler<u32>) -> Listening {
+async fn listen(bed: &TestBed, topic: Topic<u32>, handler: impl Handler<u32>) -> RunningListener {
     bed.listen(|listener| listener.on(topic, handler)).await.expect("it can listen")
 }
 
 /// A bed on which a listener serves this topic.
-async fn bed_with(topic: Topic<u32>, handler: impl Handler<u32>) -> (TestBed, Listening) {
+async fn bed_with(topic: Topic<u32>, handler: impl Handler<u32>) -> (TestBed, RunningListener) {
     let bed = TestBed::counting();
     let listening = listen(&bed, topic, handler).await;
     (bed, listening)
 }
 
 /// The same, and timer `1` is armed, which is due in a second.
-async fn one_timer(topic: Topic<u32>, handler: impl Handler<u32>, payload: u32) -> (TestBed, Listening) {
+async fn one_timer(
+    topic: Topic<u32>,
+    handler: impl Handler<u32>,
+    payload: u32,
+) -> (TestBed, RunningListener) {
     let (bed, listening) = bed_with(topic, handler).await;
     arm(&bed, "1", secs(1), payload).await;
     (bed, listening)
@@ -104,12 +108,12 @@ async fn cancel(bed: &TestBed, id: &str) -> Cancelled {
     cancelled
 }
 
-fn stats(listening: &Listening) -> TopicStats {
+fn stats(listening: &RunningListener) -> TopicStats {
     listening.stats().total()
 }
 
 /// Overwrites what one of the hashes holds for a key, or deletes it.
-fn put_raw(bed: &TestBed, hash: Scan, key: &[u8], value: Option<Bytes>) {
+fn put_raw(bed: &TestBed, hash: RepairTarget, key: &[u8], value: Option<Bytes>) {
     let names = PartitionNames::new(DEFAULT_NAMESPACE, "a", 0, 1, false);
     let name = names.key(hash.as_str()).as_bytes();
     match value {
@@ -121,7 +125,7 @@ fn put_raw(bed: &TestBed, hash: Scan, key: &[u8], value: Option<Bytes>) {
 /// What stands in a trigger key.
 fn trigger(bed: &TestBed, key: &str) -> Option<Bytes> {
     match bed.command(["GET", key]) {
-        Reply::Bulk(value) => Some(value),
+        RedisReply::Bulk(value) => Some(value),
         _ => None,
     }
 }

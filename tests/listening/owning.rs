@@ -13,7 +13,7 @@ use crate::listening::{
 use keylapse::Lapse;
 use keylapse::Listener;
 use keylapse::{Done, Failure};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 
 /// Whose reader has gone away: it panics at this.
 struct Broken(&'static str);
@@ -119,10 +119,10 @@ async fn what_listens_no_more_holds_nothing_and_renews_nothing() {
     assert!(dropped.is_err());
     let lapses = std::mem::take(&mut *lapses.lock().unwrap());
     assert!(lapses.len() == 3 && lapses.iter().all(|lapse| !lapse.has_lease()), "at once");
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     assert!(lapses.iter().all(|lapse| Arc::strong_count(lapse) == 1), "the handlers are gone");
     let renewed = bed.calls().made("renew").len();
-    bed.pass(secs(100)).await;
+    bed.advance(secs(100)).await;
     assert_eq!(bed.calls().made("renew").len(), renewed);
     let second = listen(&bed, topic(), succeed).await;
     bed.until_finished().await;
@@ -145,14 +145,14 @@ async fn what_is_handed_back_at_shut_down_was_stopped_before() {
     let first = bed.listen(|listener| listener.on(topic(), handler.clone()).grace(ms(20))).await.unwrap();
     let ids: Vec<_> = (0..100).map(|id| id.to_string()).collect();
     arm_all(&bed, &ids.iter().map(String::as_str).collect::<Vec<_>>(), 0).await;
-    bed.pass(ms(1010)).await;
+    bed.advance(ms(1010)).await;
     let counted = first.stats().clone();
     first.stop().await.unwrap();
     assert_eq!((counted.total().claimed, counted.total().released), (100, 100));
     listen(&bed, topic(), handler).await;
     bed.until_finished().await;
     assert_eq!(ended.load(Ordering::Relaxed), 100, "each was finished once");
-    assert!(bed.all_runs()[..100].iter().all(|run| run.end == Some(End::Stopped)));
+    assert!(bed.all_runs()[..100].iter().all(|run| run.end == Some(RunEnd::Stopped)));
 }
 
 /// The answer to a renewal does not come; the clock goes on all the same.
@@ -161,18 +161,18 @@ async fn a_handler_is_told_in_time_though_its_renewal_has_no_answer() {
     let topic = topic().lease(secs(2)).timeout(secs(1000));
     let (bed, listening) = one_timer(topic, stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
-    bed.calls().fail("renew", keylapse_testserver::Fault::Unanswered, 1000);
+    bed.calls().fail("renew", keylapse_testserver::CallFault::Unanswered, 1000);
     // Renewed last a third of a second ago at most.
-    bed.pass(ms(1801)).await;
+    bed.advance(ms(1801)).await;
     assert_eq!(stats(&listening).lost_leases, 1);
-    bed.pass(secs(1)).await;
-    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+    bed.advance(secs(1)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(RunEnd::Stopped));
 }
 
 #[tokio::test]
 async fn a_part_that_ends_unasked_ends_the_listener_and_says_so() {
-    let (server, opened) = (keylapse_testserver::Server::new(), AtomicUsize::new(0));
-    let client = keylapse::Client::new("redis://in.this.process").unwrap().streams(move || {
+    let (server, opened) = (keylapse_testserver::TestServer::new(), AtomicUsize::new(0));
+    let client = keylapse::Client::new("redis://in.this.process").unwrap().connect_with(move || {
         assert!(opened.fetch_add(1, Ordering::Relaxed) < 1, "as the test says");
         std::future::ready(Ok(server.connect()))
     });
@@ -199,7 +199,7 @@ async fn what_a_step_of_the_servers_clock_makes_of_two_holders_ends_with_the_nex
         let topic = topic().timeout(secs(1000));
         listen(&bed, topic.clone(), handler.clone()).await;
         arm(&bed, "1", secs(1), 0).await;
-        bed.pass(secs(30 + after)).await;
+        bed.advance(secs(30 + after)).await;
         bed.command(["ZADD", "keylapse:{a/0}:due", "1", "a:1"]);
         listen(&bed, topic, handler).await;
         bed.until(|runs| runs.len() == 2).await;
@@ -207,7 +207,7 @@ async fn what_a_step_of_the_servers_clock_makes_of_two_holders_ends_with_the_nex
         assert_eq!(holders[0].arming(), holders[1].arming());
         let began = bed.elapsed();
         while holders.iter().all(|lapse| lapse.has_lease()) {
-            bed.pass(ms(10)).await;
+            bed.advance(ms(10)).await;
         }
         assert!(holders[1].has_lease(), "the later one holds it");
         longest = longest.max(bed.elapsed() - began);

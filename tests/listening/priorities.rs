@@ -7,8 +7,8 @@ use crate::listening::log::log;
 use keylapse::Lapse;
 use keylapse::{Done, Failure};
 use keylapse::{ErrorKind, Listener, ListenerBuilder, NewArm, Priority, Topic};
-use keylapse_testing::{Run, TestBed};
-use keylapse_testserver::Fault;
+use keylapse_testing::{HandlerRun, TestBed};
+use keylapse_testserver::CallFault;
 
 const ALL: [(&str, Priority); 3] =
     [("high", Priority::High), ("normal", Priority::Normal), ("low", Priority::Low)];
@@ -37,13 +37,16 @@ async fn arm(bed: &TestBed, topic: &Topic<u32>, after: impl Iterator<Item = Dura
 }
 
 /// A thousand timers of each priority that are due at once, for a listener with four places; all runs.
-async fn all_at_once(partitions: u32, build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Vec<Run> {
+async fn all_at_once(
+    partitions: u32,
+    build: impl FnOnce(ListenerBuilder) -> ListenerBuilder,
+) -> Vec<HandlerRun> {
     let bed = TestBed::counting();
     let topics = ALL.map(|(name, priority)| topic(name).priority(priority).partitions(partitions));
     for topic in &topics {
         arm(&bed, topic, (0..EACH).map(|number| Duration::from_micros(number as u64)), 10).await;
     }
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let _listening = bed
         .listen(|listener| {
             build(topics.into_iter().fold(listener, |listener, topic| listener.on(topic, work)))
@@ -55,14 +58,14 @@ async fn all_at_once(partitions: u32, build: impl FnOnce(ListenerBuilder) -> Lis
 }
 
 /// How many attempts of each topic have begun when the last of this one begins.
-fn begun_with_the_last_of(runs: &[Run], topic: usize) -> [usize; 3] {
+fn begun_with_the_last_of(runs: &[HandlerRun], topic: usize) -> [usize; 3] {
     let last = runs.iter().rposition(|run| run.topic == ALL[topic].0).expect("some ran");
     ALL.map(|(name, _)| runs[..=last].iter().filter(|run| run.topic == name).count())
 }
 
 /// From the first start to the last end no place was ever free, but the one that each topic keeps that has nothing
 /// more to do. All take 10 ms.
-fn assert_all_places_were_used(runs: &[Run]) {
+fn assert_all_places_were_used(runs: &[HandlerRun]) {
     let begun = |topic| begun_with_the_last_of(runs, topic).iter().sum::<usize>();
     let (first, second) = (begun(0), begun(1));
     let places = [(first, PLACES), (second - first, PLACES - 1), (runs.len() - second, PLACES - 2)];
@@ -158,7 +161,7 @@ async fn what_is_paused_holds_no_place_back_however_much_of_it_is_due() {
     bed.until(|runs| runs.len() >= 100).await;
     assert!(bed.runs(&low).len() <= 1);
     bed.schedule().pause(&high, "").await.expect("it can be paused");
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     assert_eq!(bed.runs(&low).len(), 200);
     assert!(bed.runs(&high).len() < 110);
     bed.schedule().resume(&high).await.expect("it can be resumed");
@@ -168,7 +171,7 @@ async fn what_is_paused_holds_no_place_back_however_much_of_it_is_due() {
 
 #[tokio::test(start_paused = true)]
 async fn who_cannot_claim_holds_no_place_back() {
-    for fault in [Fault::Refused("LOADING"), Fault::Unanswered] {
+    for fault in [CallFault::Refused("LOADING"), CallFault::Unanswered] {
         let bed = TestBed::counting();
         let topics = ALL.map(|(name, priority)| topic(name).priority(priority));
         for topic in &topics {

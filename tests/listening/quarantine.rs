@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::listening::{
     arm, arm_all, arm_on, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
 };
-use keylapse::Arming;
+use keylapse::ArmResult;
 use keylapse::Lapse;
 use keylapse::Topic;
 use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::handler::Handler;
 use keylapse::handler::LapseSource;
 use keylapse::{Done, Failure};
-use keylapse_testing::{Listening, Reply, Run, TestBed};
-use keylapse_testserver::Fault;
-use keylapse_wire::Scan;
+use keylapse_testing::{HandlerRun, RedisReply, RunningListener, TestBed};
+use keylapse_testserver::CallFault;
+use keylapse_wire::RepairTarget;
 use keylapse_wire::record::State;
 
 /// Timers that have lost so many leases.
@@ -25,12 +25,12 @@ async fn arm_after_losses(bed: &TestBed, ids: &[&str], lost: u8, payload: u32) {
     for id in ids {
         arm(bed, id, secs(1), payload).await;
         let state = State { lost, ..State::waiting(1) }.encode();
-        put_raw(bed, Scan::States, format!("a:{id}").as_bytes(), Some(state));
+        put_raw(bed, RepairTarget::States, format!("a:{id}").as_bytes(), Some(state));
     }
 }
 
 /// A listener that is about to crash: there have been so many runs in all.
-async fn listen_until(bed: &TestBed, runs: usize, handler: impl Handler<u32>) -> Listening {
+async fn listen_until(bed: &TestBed, runs: usize, handler: impl Handler<u32>) -> RunningListener {
     let victim = listen(bed, topic(), handler).await;
     bed.until(|all| all.len() == runs).await;
     victim
@@ -41,7 +41,7 @@ async fn what_has_one_lease_to_lose_runs_alone_and_the_others_beside_it() {
     let (bed, listening) = bed_with(topic(), take_time).await;
     arm_after_losses(&bed, &["x", "y"], 4, 10).await;
     arm_all(&bed, &["1", "2"], 10).await;
-    bed.pass(secs(40)).await;
+    bed.advance(secs(40)).await;
     let runs = bed.all_runs();
     let began = |key: &str| runs.iter().find(|run| run.key == key.as_bytes()).map(|run| run.began);
     assert_eq!((began("a:1"), began("a:2")), (Some(secs(1)), Some(secs(1))));
@@ -72,16 +72,16 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_two_in_a_group_and_o
 async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
     let (bed, _) = bed_with(topic(), take_time).await;
     arm_after_losses(&bed, &["x", "y"], 4, 5).await;
-    bed.pass(secs(11)).await;
+    bed.advance(secs(11)).await;
     assert_eq!(bed.all_runs().len(), 1, "the other waits for its end");
     let calls = bed.calls();
     let before = calls.made("claim").len();
-    calls.fail("claim", Fault::Refused("LOADING"), 1000);
-    bed.pass(secs(20)).await;
+    calls.fail("claim", CallFault::Refused("LOADING"), 1000);
+    bed.advance(secs(20)).await;
     let made = calls.made("claim").len() - before;
     assert!((10..=60).contains(&made), "{made} claims in sixteen seconds");
     calls.heal();
-    bed.pass(secs(3)).await;
+    bed.advance(secs(3)).await;
     assert_eq!(bed.all_runs().len(), 2);
 }
 
@@ -90,8 +90,8 @@ async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_n
     for (fails, waits) in [(0, ms(0)..ms(1)), (1, ms(5)..ms(100)), (1000, secs(1)..ms(1100))] {
         let (bed, _) = bed_with(topic(), succeed).await;
         arm_after_losses(&bed, &["x", "y"], 4, 0).await;
-        bed.calls().fail("ack", Fault::Refused("LOADING"), fails);
-        bed.pass(secs(15)).await;
+        bed.calls().fail("ack", CallFault::Refused("LOADING"), fails);
+        bed.advance(secs(15)).await;
         let runs = bed.all_runs();
         let apart = runs[1].began - runs[0].began;
         assert!(waits.contains(&apart), "{apart:?}, with {fails} refusals");
@@ -102,7 +102,7 @@ async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_n
 async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
     let (bed, listening) = bed_with(topic(), fail).await;
     arm_after_losses(&bed, &["x"], 3, 0).await;
-    bed.pass(secs(30)).await;
+    bed.advance(secs(30)).await;
     let runs = bed.all_runs();
     let found: Vec<_> = runs.iter().map(|run| (run.attempt, run.redelivered)).collect();
     assert_eq!(found, [(1, true), (2, false), (3, false)]);
@@ -113,7 +113,7 @@ async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
 fn most_at_a_time(bed: &TestBed) -> usize {
     let runs = bed.all_runs();
     let at_once = |at: Duration| {
-        let has_ended = |run: &Run| run.ended.is_some_and(|ended| ended <= at);
+        let has_ended = |run: &HandlerRun| run.ended.is_some_and(|ended| ended <= at);
         runs.iter().filter(|run| run.began <= at && !has_ended(run)).count()
     };
     runs.iter().map(|run| at_once(run.began)).max().unwrap_or_default()
@@ -147,7 +147,7 @@ async fn who_is_to_be_alone_waits_for_the_group_of_all_partitions_and_is_not_ove
         arm_on(&bed, &topic, id, secs(1), 5).await;
         let partition = topic.config().partition_of(format!("a:{id}").as_bytes());
         let state = State { lost: if number == 99 { 4 } else { 2 }, ..State::waiting(1) }.encode();
-        let (name, key) = (format!("keylapse:{{a/{partition}}}:run"), format!("a:{id}"));
+        let (name, key) = (format!("keylapse:{{a/{partition}}}:timer_states"), format!("a:{id}"));
         bed.command([b"HSET", name.as_bytes(), key.as_bytes(), &state]);
     }
     let _listening = listen(&bed, topic, take_time).await;
@@ -170,7 +170,7 @@ async fn two_crashes_of_a_full_listener_are_made_good_within_a_minute() {
     for run in 1..=2 {
         let victim = listen(&bed, topic(), take_time).await;
         bed.until(|runs| runs.len() == run * 100).await;
-        bed.pass(secs(1)).await;
+        bed.advance(secs(1)).await;
         victim.crash().await;
     }
     let crashed = bed.elapsed();
@@ -186,7 +186,7 @@ async fn pill_or_not(lapse: Lapse<u32>) -> Result<Done, Failure> {
     if *lapse.payload() == 0 { stuck(lapse).await } else { take_time(lapse).await }
 }
 
-fn pills(runs: &[Run]) -> usize {
+fn pills(runs: &[HandlerRun]) -> usize {
     runs.iter().filter(|run| run.key.starts_with(b"a:pill")).count()
 }
 
@@ -207,9 +207,9 @@ async fn run_with_pills(
         if !struck {
             return crashes;
         }
-        bed.pass(ms(20)).await;
+        bed.advance(ms(20)).await;
         listening.crash().await;
-        bed.pass(restart).await;
+        bed.advance(restart).await;
         each(bed.elapsed());
     }
     unreachable!()
@@ -242,13 +242,13 @@ async fn a_pill_that_arms_its_own_key_ends_and_what_it_armed_can_be_replayed() {
         let (schedule, number) = (schedule.clone(), counted.fetch_add(1, Ordering::Relaxed) + 1);
         async move {
             let armed = schedule.arm(&topic(), ["pill"], secs(1), &number).await?;
-            assert!(matches!(armed, Arming::AfterRunning(_)), "{armed:?}");
+            assert!(matches!(armed, ArmResult::AfterRunning(_)), "{armed:?}");
             stuck(lapse).await
         }
     };
     for run in 1..=5 {
         let victim = listen_until(&bed, run, rearm.clone()).await;
-        bed.pass(ms(20)).await;
+        bed.advance(ms(20)).await;
         victim.crash().await;
     }
     let last = listen(&bed, topic(), succeed).await;
@@ -291,7 +291,7 @@ async fn no_healthy_timer_dies_among_pills_and_the_backlog_shrinks() {
         }
         let mut waiting = Vec::new();
         let mut look = |at: Duration| {
-            let Reply::Int(count) = bed.command(["ZCARD", "keylapse:{a/0}:quarantine"]) else {
+            let RedisReply::Int(count) = bed.command(["ZCARD", "keylapse:{a/0}:quarantine"]) else {
                 panic!("no count")
             };
             waiting.push((at.as_secs(), count));

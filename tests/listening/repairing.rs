@@ -4,7 +4,7 @@ use super::{arm_on, secs, stats, succeed};
 use keylapse::Topic;
 use keylapse::inside::ClientInside as _;
 use keylapse::inside::TopicInside as _;
-use keylapse_testing::{Reply, TestBed};
+use keylapse_testing::{RedisReply, TestBed};
 use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
 
 const PARTITIONS: u32 = 3;
@@ -43,11 +43,16 @@ async fn lost_index_entries_are_found_in_each_partition_of_each_topic() {
     }
     assert_eq!(lost.len(), 6);
     // Each partition has six scans, each of them takes five seconds.
-    bed.pass(secs(6 * 6 * 5 + 5)).await;
+    bed.advance(secs(6 * 6 * 5 + 5)).await;
     assert_eq!(stats(&listening).repaired, 6);
     for (at, key) in lost {
-        let look =
-            bed.client().store().look(&at, key.as_bytes()).await.expect("an answer").expect("it is armed");
+        let look = bed
+            .client()
+            .store()
+            .get_timer(&at, key.as_bytes())
+            .await
+            .expect("an answer")
+            .expect("it is armed");
         assert!(look.score.is_some(), "{at:?} {key}");
     }
 }
@@ -64,7 +69,7 @@ async fn a_round_through_a_thousand_empty_partitions_takes_minutes() {
     let listening = bed.listen(|listener| listener.on(topic.clone(), succeed)).await.expect("it can listen");
     arm_on(&bed, &topic, &id, secs(86_400), 0).await;
     bed.command(["ZREM", at.key("due"), &format!("a:{id}")]);
-    bed.pass(secs(310)).await;
+    bed.advance(secs(310)).await;
     assert_eq!(stats(&listening).repaired, 1);
     let made = bed.calls().made("repair").len();
     assert!((6_000..6_400).contains(&made), "{made} steps");
@@ -84,9 +89,9 @@ async fn tombstones_past_their_age_go_without_another_cancel() {
         bed.command(&put);
     }
     let left = || bed.command(["ZCARD", at.key("tombstones")]);
-    bed.pass(secs(590)).await;
-    assert_eq!(left(), Reply::Int(50_000));
-    bed.pass(secs(60)).await;
-    assert_eq!(left(), Reply::Int(0));
+    bed.advance(secs(590)).await;
+    assert_eq!(left(), RedisReply::Int(50_000));
+    bed.advance(secs(60)).await;
+    assert_eq!(left(), RedisReply::Int(0));
     assert_eq!(stats(&listening).repaired, 0, "nothing was amiss");
 }

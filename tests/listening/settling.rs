@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::listening::{
     arm, arm_all, arm_on, bed_with, cancel, fail, ms, one_timer, secs, stats, succeed, take_time, topic,
 };
-use keylapse::Arming;
+use keylapse::ArmResult;
 use keylapse::Cancelled;
 use keylapse::Lapse;
 use keylapse::Topic;
 use keylapse::handler::Handler;
 use keylapse::{Done, Failure, Outcome};
 use keylapse_testing::TestBed;
-use keylapse_testserver::Fault;
+use keylapse_testserver::CallFault;
 
 /// Snoozes once, then comes again, then is dropped: by the payload.
 async fn moody(lapse: Lapse<u32>) -> Result<Outcome, Failure> {
@@ -45,7 +45,7 @@ async fn each_end_is_counted_by_its_kind() {
     for payload in 0..=4 {
         arm(&bed, &payload.to_string(), secs(1), payload).await;
     }
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let one = stats(&listening);
     assert_eq!((one.handled, one.snoozed, one.again, one.dropped, one.dead), (2, 1, 1, 1, 1));
     assert_eq!((one.failed, one.retried, one.released, one.gone, one.unsettled), (1, 0, 0, 0, 0));
@@ -60,7 +60,7 @@ async fn each_end_is_counted_by_its_kind() {
 async fn a_dead_letter_is_worth_a_warning() {
     let (_guard, log) = crate::listening::log::log();
     let (bed, _) = one_timer(topic(), moody, 4).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let lines = log.lines();
     assert!(
         lines.len() == 1 && lines[0].contains("dead letter") && lines[0].contains("permanent"),
@@ -78,15 +78,15 @@ async fn whatever_follows_has_its_trigger_key() {
     for payload in 0..=3 {
         arm(&bed, &payload.to_string(), secs(1), payload).await;
     }
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     assert_eq!((trigger("0"), trigger("3")), (None, None));
     assert_eq!(trigger("1").as_deref(), Some("1"), "snoozed");
     assert_eq!(trigger("2").as_deref(), Some("1"), "again");
 
     let (bed, _) = one_timer(topic(), fail, 0).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     assert_eq!(super::trigger(&bed, "a:1").as_deref(), Some(&b"2"[..]), "retried");
-    assert_eq!(stats(&listening).taken_triggers, 0);
+    assert_eq!(stats(&listening).taken_markers, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,13 +94,13 @@ async fn a_topic_without_trigger_keys_sets_none_and_one_with_them_only_where_som
     for (topic, handler_fails, armed, follows) in [
         (topic(), true, true, true),
         (topic(), false, true, false),
-        (topic().triggers(false), true, false, false),
-        (topic().triggers(false), false, false, false),
+        (topic().marker_keys(false), true, false, false),
+        (topic().marker_keys(false), false, false, false),
     ] {
         let (bed, _) = bed_with(topic.clone(), ending(secs(0), handler_fails)).await;
         arm_on(&bed, &topic, "1", secs(1), 0).await;
         assert_eq!(super::trigger(&bed, "a:1").is_some(), armed);
-        bed.pass(secs(2)).await;
+        bed.advance(secs(2)).await;
         assert_eq!(super::trigger(&bed, "a:1").is_some(), follows);
     }
 }
@@ -108,10 +108,10 @@ async fn a_topic_without_trigger_keys_sets_none_and_one_with_them_only_where_som
 #[tokio::test(start_paused = true)]
 async fn a_name_that_somebody_else_has_taken_is_counted_and_the_retry_runs() {
     let (bed, listening) = one_timer(topic(), fail, 0).await;
-    bed.pass(ms(900)).await;
+    bed.advance(ms(900)).await;
     bed.command(["SET", "a:1", "theirs"]);
-    bed.pass(secs(20)).await;
-    assert_eq!((bed.all_runs().len(), stats(&listening).taken_triggers), (2, 2));
+    bed.advance(secs(20)).await;
+    assert_eq!((bed.all_runs().len(), stats(&listening).taken_markers), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,12 +119,12 @@ async fn what_was_armed_over_a_running_attempt_follows_it_with_its_trigger_key()
     // Over an attempt that is done, and over one that would be retried.
     for (handler_fails, superseded) in [(false, 0), (true, 1)] {
         let (bed, listening) = one_timer(topic(), ending(secs(5), handler_fails), 0).await;
-        bed.pass(secs(2)).await;
+        bed.advance(secs(2)).await;
         let armed = bed.schedule().arm(&topic(), ["1"], secs(60), &SUCCEEDS).await.unwrap();
-        assert!(matches!(armed, Arming::AfterRunning(_)));
-        bed.pass(secs(10)).await;
+        assert!(matches!(armed, ArmResult::AfterRunning(_)));
+        bed.advance(secs(10)).await;
         assert!(super::trigger(&bed, "a:1").is_some());
-        bed.pass(secs(60)).await;
+        bed.advance(secs(60)).await;
         let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
         assert_eq!(began, [(1, secs(1)), (1, secs(62))]);
         let stats = stats(&listening);
@@ -135,11 +135,11 @@ async fn what_was_armed_over_a_running_attempt_follows_it_with_its_trigger_key()
 #[tokio::test(start_paused = true)]
 async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
     // Refused once before, or between, that is no reason to count it as lost.
-    for faults in [&[Fault::Unanswered][..], &[Fault::Unanswered, Fault::Refused("LOADING")]] {
+    for faults in [&[CallFault::Unanswered][..], &[CallFault::Unanswered, CallFault::Refused("LOADING")]] {
         for (call, handler_fails) in [("ack", false), ("settle", true)] {
             let (bed, listening) = one_timer(topic(), ending(secs(0), handler_fails), 0).await;
             faults.iter().for_each(|fault| bed.calls().fail(call, *fault, 1));
-            bed.pass(secs(5)).await;
+            bed.advance(secs(5)).await;
             let stats = stats(&listening);
             assert_eq!((stats.gone, stats.unsettled, bed.all_runs().len()), (0, 0, 1), "{call}");
             assert!(stats.settle_errors >= 1);
@@ -152,13 +152,13 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
     for (call, handler_fails) in [("ack", false), ("settle", true)] {
         let (_guard, log) = crate::listening::log::log();
         let (bed, listening) = one_timer(topic(), ending(secs(5), handler_fails), 0).await;
-        bed.pass(secs(2)).await;
+        bed.advance(secs(2)).await;
         bed.notifications().lose();
         assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
-        bed.pass(ms(3990)).await;
+        bed.advance(ms(3990)).await;
         // Refused at first: that was certainly not done, so the repeat is none.
-        bed.calls().fail(call, Fault::Refused("LOADING"), 1);
-        bed.pass(secs(5)).await;
+        bed.calls().fail(call, CallFault::Refused("LOADING"), 1);
+        bed.advance(secs(5)).await;
         assert_eq!((stats(&listening).gone, stats(&listening).settle_errors), (1, 1), "{call}");
         let warned = log.lines().iter().filter(|line| line.contains("ended after their lease")).count();
         assert_eq!(warned, usize::from(!handler_fails));
@@ -169,9 +169,9 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
 async fn an_end_in_time_is_worth_no_warning() {
     let (_guard, log) = crate::listening::log::log();
     let (bed, _) = one_timer(topic(), fail, 0).await;
-    bed.pass(secs(2)).await;
-    bed.calls().fail("settle", Fault::Unanswered, 1);
-    bed.pass(secs(10)).await;
+    bed.advance(secs(2)).await;
+    bed.calls().fail("settle", CallFault::Unanswered, 1);
+    bed.advance(secs(10)).await;
     assert_eq!(log.lines(), [""; 0], "that an answer was lost is no news");
 }
 
@@ -179,8 +179,8 @@ async fn an_end_in_time_is_worth_no_warning() {
 async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() {
     let (bed, listening) = bed_with(topic(), succeed).await;
     arm_all(&bed, &["1", "2"], 0).await;
-    bed.calls().fail("ack", Fault::Refused("ERR"), 1);
-    bed.pass(secs(2)).await;
+    bed.calls().fail("ack", CallFault::Refused("ERR"), 1);
+    bed.advance(secs(2)).await;
     let stats = stats(&listening);
     assert_eq!((stats.unsettled, stats.settle_errors), (2, 1), "an answer that no repeat will change");
     bed.until_finished().await;
@@ -191,9 +191,9 @@ async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() 
 #[tokio::test(start_paused = true)]
 async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
     let (bed, listening) = one_timer(topic(), succeed, 0).await;
-    bed.calls().fail("ack", Fault::Refused("LOADING"), 3);
-    bed.calls().fail("ack", Fault::Refused("NOPERM"), 3);
-    bed.pass(secs(10)).await;
+    bed.calls().fail("ack", CallFault::Refused("LOADING"), 3);
+    bed.calls().fail("ack", CallFault::Refused("NOPERM"), 3);
+    bed.advance(secs(10)).await;
     let stats = stats(&listening);
     assert_eq!((stats.settle_errors, stats.unsettled, stats.gone), (2, 0, 0));
 }
@@ -208,8 +208,8 @@ async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_
         bed.listen(|listener| listener.on(topic(), succeed).on(other.clone(), succeed)).await.unwrap();
         arm(&bed, "1", secs(1), 0).await;
         arm_on(&bed, &other, "1", secs(1), 0).await;
-        bed.calls().fail("ack", Fault::Refused(code), 6);
-        bed.pass(secs(5)).await;
+        bed.calls().fail("ack", CallFault::Refused(code), 6);
+        bed.advance(secs(5)).await;
         let lines: Vec<_> = log.lines().into_iter().filter(|line| line.contains("cannot settle")).collect();
         assert_eq!(lines.len(), warnings, "{code}: {lines:?}");
     }
@@ -219,8 +219,8 @@ async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_
 async fn ends_that_are_on_their_way_leave_the_places_to_others() {
     let (bed, _) = one_timer(topic().concurrency(1), take_time, 1).await;
     arm(&bed, "2", secs(1), 1).await;
-    bed.calls().fail("ack", Fault::Refused("LOADING"), 4);
-    bed.pass(secs(4)).await;
+    bed.calls().fail("ack", CallFault::Refused("LOADING"), 4);
+    bed.advance(secs(4)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| run.began).collect();
     assert_eq!(began, [secs(1), secs(2)]);
 }

@@ -28,7 +28,7 @@ async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
     for (id, at) in [("4", 1004), ("1", 1001), ("3", 1003), ("0", 1000), ("2", 1002)] {
         arm(&bed, id, ms(at), 0).await;
     }
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| run.began).collect();
     assert_eq!(began, [ms(1000), ms(1001), ms(1002), ms(1003), ms(1004)]);
 }
@@ -38,7 +38,7 @@ async fn what_is_held_for_the_same_moment_starts_in_the_order_of_arming() {
     let (bed, _) = bed_with(topic(), succeed).await;
     let ids = ["z", "y", "x", "a", "b", "c", "m", "n", "o", "9"];
     arm_all(&bed, &ids, 0).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let keys: Vec<_> = bed.all_runs().into_iter().map(|run| run.key).collect();
     assert_eq!(keys, ids.map(|id| format!("a:{id}")));
 }
@@ -46,14 +46,14 @@ async fn what_is_held_for_the_same_moment_starts_in_the_order_of_arming() {
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
     let (bed, first) = one_timer(topic(), succeed, 0).await;
-    bed.pass(ms(998)).await;
+    bed.advance(ms(998)).await;
     assert_eq!(stats(&first).claimed, 1, "it is held until its deadline");
     let counted = first.stats().clone();
     first.stop().await.unwrap();
     assert_eq!(counted.total().released, 1);
     assert_eq!(bed.elapsed(), ms(998));
     listen(&bed, topic(), succeed).await;
-    bed.pass(ms(2)).await;
+    bed.advance(ms(2)).await;
     let run = bed.all_runs().pop().unwrap();
     assert_eq!((run.began, run.attempt, run.redelivered), (secs(1), 1, false));
 }
@@ -61,9 +61,9 @@ async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
 #[tokio::test(start_paused = true)]
 async fn what_is_cancelled_while_it_is_held_never_starts() {
     let (bed, listening) = one_timer(topic(), succeed, 0).await;
-    bed.pass(ms(998)).await;
+    bed.advance(ms(998)).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::Claimed);
-    bed.pass(secs(60)).await;
+    bed.advance(secs(60)).await;
     assert_eq!(bed.all_runs(), []);
     assert_eq!((stats(&listening).claimed, stats(&listening).by_timer), (1, 0));
 }
@@ -71,7 +71,7 @@ async fn what_is_cancelled_while_it_is_held_never_starts() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_stops_as_soon_as_its_last_attempt_has_ended() {
     let (bed, listening) = one_timer(topic(), take_time, 3).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     let counted = listening.stats().clone();
     listening.stop().await.unwrap();
     assert_eq!(bed.elapsed(), secs(4));
@@ -89,7 +89,7 @@ async fn what_does_not_end_within_the_grace_time_is_told_so_and_handed_back() {
     first.stop().await.unwrap();
     assert_eq!((bed.elapsed(), counted.total().released), (secs(4), 1));
     listen(&bed, topic(), succeed).await;
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     let run = bed.all_runs().pop().unwrap();
     assert_eq!((run.attempt, run.redelivered, run.is_done()), (1, false, true));
 }
@@ -107,10 +107,10 @@ async fn the_handler_can_see_that_its_timer_is_not_its_own_any_more() {
         }
     };
     let (bed, _) = one_timer(topic(), handler, 0).await;
-    bed.pass(secs(5)).await;
+    bed.advance(secs(5)).await;
     assert_eq!((hears.recv().await, hears.try_recv().ok()), (Some(true), None));
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
-    bed.pass(ms(1)).await;
+    bed.advance(ms(1)).await;
     assert_eq!(hears.try_recv().ok(), Some(false));
 }
 
@@ -140,7 +140,7 @@ async fn a_panic_and_a_timeout_are_failures_that_say_so() {
 async fn a_retry_policy_that_panics_is_followed_by_the_default() {
     let policy = keylapse::Backoff::custom(|_| panic!("as the test says"));
     let (bed, listening) = one_timer(topic().retry(policy).max_attempts(2), super::fail, 0).await;
-    bed.pass(secs(2)).await;
+    bed.advance(secs(2)).await;
     assert_eq!(bed.all_runs().len(), 2, "within a second");
     assert!(!bed.all_runs()[1].redelivered);
     assert_eq!((stats(&listening).panics, stats(&listening).dead), (1, 1));
@@ -149,9 +149,9 @@ async fn a_retry_policy_that_panics_is_followed_by_the_default() {
 /// Arms timers with these delays in ms, every second one once the listener runs, in real time. Returns the delay of each, in
 /// the order of their starts, and the time from the first arm to its start.
 async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
-    let server = keylapse_testserver::Server::new();
+    let server = keylapse_testserver::TestServer::new();
     let client = Client::new("redis://in.this.process").unwrap();
-    let client = client.streams(move || std::future::ready(Ok(server.connect())));
+    let client = client.connect_with(move || std::future::ready(Ok(server.connect())));
     let (ran, mut runs) = mpsc::unbounded_channel();
     let handler = move |lapse: Lapse<u32>| {
         let ran = ran.clone();

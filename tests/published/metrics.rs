@@ -30,7 +30,7 @@ async fn each_metric_has_its_name_and_labels_and_none_has_a_key() {
         r#"keylapse_notifications_missed_total{topic="reminder"} 1"#,
         r#"keylapse_claims_total{topic="reminder",result="taken"} 4"#,
         "# HELP keylapse_lapses_total",
-        "# TYPE keylapse_canary_seconds histogram",
+        "# TYPE keylapse_heartbeat_seconds histogram",
     ] {
         assert!(shown.contains(line), "{line}:\n{shown}");
     }
@@ -38,7 +38,7 @@ async fn each_metric_has_its_name_and_labels_and_none_has_a_key() {
         line.starts_with("keylapse_gaps_total{node=") && line.contains("reason=\"disconnected\"")
     };
     assert!(shown.lines().any(|line| gap(&line)), "{shown}");
-    assert!(shown.contains("keylapse_canary_seconds_bucket{node="), "{shown}");
+    assert!(shown.contains("keylapse_heartbeat_seconds_bucket{node="), "{shown}");
     for key in ["good", "bad", "tardy"] {
         assert!(!shown.contains(key), "{shown}");
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use keylapse::timers::TimerPhase;
-use keylapse::{Arming, Cancelled, ErrorKind, NewArm, Rescheduled, Schedule, Topic};
+use keylapse::{ArmResult, Cancelled, ErrorKind, NewArm, Rescheduled, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::sync::mpsc;
 
@@ -19,7 +19,7 @@ fn topic() -> Topic<u32> {
 async fn arm(schedule: &Schedule, topic: &Topic<u32>, count: u32) {
     let arms = (0..count).map(|id| NewArm::new(id, LATER, id));
     for armed in schedule.arm_many(topic, arms).await.unwrap() {
-        assert!(matches!(armed, Ok(Arming::Armed(_))), "{armed:?}");
+        assert!(matches!(armed, Ok(ArmResult::Armed(_))), "{armed:?}");
     }
 }
 
@@ -92,7 +92,7 @@ async fn what_has_come_of_a_stream_is_sent_while_the_next_lets_wait_for_itself()
     drop(ids);
     let results = armed.await.unwrap().unwrap();
     assert_eq!(results.len(), 30);
-    assert!(results.iter().all(|one| matches!(one, Ok(Arming::Armed(_)))), "{results:?}");
+    assert!(results.iter().all(|one| matches!(one, Ok(ArmResult::Armed(_)))), "{results:?}");
     let cancelled = schedule.cancel_stream(&topic, futures::stream::iter(0..30_u32)).await.unwrap();
     assert!(cancelled.iter().all(|one| *one.as_ref().unwrap() == Cancelled::Cancelled));
     let moves = futures::stream::iter([(0_u32, LATER)]);
@@ -110,7 +110,7 @@ async fn progress_is_told_and_each_result_can_be_given_away() {
         .arm_many(&topic, arms)
         .only_if_absent()
         .progress(|done| told.push(done))
-        .for_each(|place, result| places.push((place, result.unwrap() == Arming::Exists)))
+        .for_each(|place, result| places.push((place, result.unwrap() == ArmResult::Exists)))
         .await
         .unwrap();
     assert_eq!(count, 2600);

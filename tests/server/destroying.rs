@@ -12,7 +12,7 @@ use keylapse::{
 use keylapse_connection::id::DestroyId;
 use keylapse_console::{Console, Destroyed};
 use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually, took_at_most};
-use keylapse_wire::Close;
+use keylapse_wire::CloseMode;
 use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames, WIRE_VERSION};
 use redis::{Value, from_redis_value};
 
@@ -79,8 +79,8 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     assert!(schedule.look_up(&topic, 1).await.unwrap().is_some(), "nothing was closed for that");
 
     let destroyed = console.destroy(&topic).forced().await.unwrap();
-    let Destroyed { timers, enrolled, dead_letters, trigger_keys, .. } = destroyed;
-    assert_eq!((timers, enrolled, dead_letters, trigger_keys), (1999, 0, 1, 1997));
+    let Destroyed { timers, tracked, dead_letters, trigger_keys, .. } = destroyed;
+    assert_eq!((timers, tracked, dead_letters, trigger_keys), (1999, 0, 1, 1997));
     assert_eq!(left(&server).await, gone());
     assert_eq!(
         keys(&server, "app:*").await,
@@ -136,7 +136,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     server.cmd(&["SET", "app:order:dead", "1", "PX", "5000"]).await;
     let running = Running::start(listener(&server).attach(attached(), failing));
     let stats = || running.stats.attached("order").unwrap();
-    eventually(PATIENCE, "all keys to be enrolled", async || stats().enrolled >= KEYS as u64).await;
+    eventually(PATIENCE, "all keys to be enrolled", async || stats().tracked >= KEYS as u64).await;
     until_dead(&schedule, attached().topic(), 1).await;
 
     let in_use = async |why: &str| {
@@ -159,11 +159,11 @@ async fn a_topic_that_is_detached_can_become_managed() {
     // One who died has closed the first partition.
     let store = Client::new(&server.app_url()).unwrap().store().clone();
     let first = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 4, true);
-    assert!(store.close(&first, Close::Detached).await.unwrap().closed);
+    assert!(store.close(&first, CloseMode::Detached).await.unwrap().closed);
     server.cmd(&["CONFIG", "RESETSTAT"]).await;
     let gone_with_it = console.detach(attached().topic()).await.unwrap();
-    let Destroyed { timers, enrolled, dead_letters, .. } = gone_with_it;
-    assert_eq!((timers, enrolled, dead_letters), (0, KEYS as u64, 0));
+    let Destroyed { timers, tracked, dead_letters, .. } = gone_with_it;
+    assert_eq!((timers, tracked, dead_letters), (0, KEYS as u64, 0));
     assert_eq!(left(&server).await, gone());
     assert_eq!(keys(&server, "app:*").await.len(), KEYS);
     let info: String = from_redis_value(server.cmd(&["INFO", "commandstats"]).await).unwrap();
@@ -179,7 +179,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
 async fn timed_a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {
     const TIMERS: usize = 100_000;
     let (server, schedule) = server_and_schedule().await;
-    let topic = orders().triggers(false);
+    let topic = orders().marker_keys(false);
     arm(&schedule, &topic, 0..TIMERS).await;
     server.cmd(&["CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "10000"]).await;
     server.cmd(&["SLOWLOG", "RESET"]).await;
@@ -224,7 +224,7 @@ async fn a_destroyer_that_dies_anywhere_leaves_the_rest_to_the_next_call() {
     for lives in [0, 4, 5, 7, 8, 9, 12, 16, 18, 19] {
         arm(&schedule, &topic, 0..1200).await;
         let proxy = Proxy::before(&server).await;
-        let dying = Console::new(Client::new(&proxy.app_url()).unwrap().patience(Duration::from_millis(50)));
+        let dying = Console::new(Client::new(&proxy.app_url()).unwrap().retry_for(Duration::from_millis(50)));
         let seen = Arc::new(AtomicUsize::new(0));
         let counting = seen.clone();
         let is_last = move |words: &[bytes::Bytes]| {
@@ -253,9 +253,9 @@ async fn a_refusal_opens_what_a_dead_call_has_closed() {
     arm(&schedule, &topic, 0..1).await;
     // Whoever found it empty has closed two partitions, and one by force that is over.
     let id = (0..4).find(|index| *index != keylapse_wire::names::partition_of(b"app:order:0", 4)).unwrap();
-    store.close(&partition(&topic, id), Close::Empty).await.unwrap();
+    store.close(&partition(&topic, id), CloseMode::Empty).await.unwrap();
     let other = (1..4).rev().find(|index| *index != id).unwrap();
-    store.close(&partition(&topic, other), Close::ByForce(DestroyId::random())).await.unwrap();
+    store.close(&partition(&topic, other), CloseMode::ByForce(DestroyId::random())).await.unwrap();
     let refused = console.destroy(&topic).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse, "{refused}");
     arm(&schedule, &topic, 1..100).await;
@@ -275,7 +275,7 @@ async fn what_is_armed_meanwhile_is_found_or_gone_and_never_half_there() {
                 let (done, refusals, topic) = (done.clone(), refusals.clone(), topic.clone());
                 let client = Client::new(&server.app_url()).unwrap();
                 // Half of them wait until the topic is back.
-                let client = if producer % 2 == 0 { client.patience(Duration::ZERO) } else { client };
+                let client = if producer % 2 == 0 { client.retry_for(Duration::ZERO) } else { client };
                 tokio::spawn(async move {
                     let schedule = Schedule::connect(client).await.unwrap();
                     let mut after = Vec::new();
@@ -333,7 +333,8 @@ fn present() -> Value {
 async fn whole(server: &Server) {
     for index in 0..4 {
         let name = |what: &str| format!("keylapse:{{order/{index}}}:{what}");
-        let recs: BTreeSet<Vec<u8>> = from_redis_value(server.cmd(&["HKEYS", &name("rec")]).await).unwrap();
+        let recs: BTreeSet<Vec<u8>> =
+            from_redis_value(server.cmd(&["HKEYS", &name("timers")]).await).unwrap();
         let due: BTreeSet<Vec<u8>> =
             from_redis_value(server.cmd(&["ZRANGE", &name("due"), "0", "-1"]).await).unwrap();
         assert_eq!(recs, due, "partition {index}");
@@ -356,7 +357,7 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
     running.until_anchored().await;
     let store = Client::new(&server.app_url()).unwrap().store().clone();
     for index in 0..4 {
-        store.close(&partition(&topic, index), Close::Empty).await.unwrap();
+        store.close(&partition(&topic, index), CloseMode::Empty).await.unwrap();
     }
     // Something is due all the time, in every index.
     for index in 0..4 {
@@ -389,7 +390,7 @@ async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
     let running = Running::start(Listener::builder(proxy.app_url()).attach(attached.clone(), handler));
     running.until_anchored().await;
     let at = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 1, true);
-    Client::new(&server.app_url()).unwrap().store().clone().close(&at, Close::Empty).await.unwrap();
+    Client::new(&server.app_url()).unwrap().store().clone().close(&at, CloseMode::Empty).await.unwrap();
     for id in 0..20 {
         server.cmd(&["SET", &format!("app:order:{id}"), "7", "PX", "100"]).await;
     }

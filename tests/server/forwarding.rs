@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::forward::{ForwardTo, Forwarded};
 use keylapse::{Client, ErrorKind, Schedule};
 use keylapse_support::{Proxy, Server, Then};
-use keylapse_testing::{Reply, TestBed};
+use keylapse_testing::{RedisReply, TestBed};
 use keylapse_wire::scripts;
 use redis::{FromRedisValue, from_redis_value};
 
@@ -32,7 +32,7 @@ async fn a_list_gives_its_oldest_member_first() {
     for id in ["1", "2", "1"] {
         let put = schedule.forward(&jobs, id, format!("message {id}")).await.unwrap();
         let is_new: i64 = read(&server, &["LLEN", "jobs"]).await;
-        assert_eq!(put, if is_new.to_string() == id { Forwarded::Put } else { Forwarded::Before });
+        assert_eq!(put, if is_new.to_string() == id { Forwarded::Added } else { Forwarded::Duplicate });
     }
     let taken: Vec<String> = read(&server, &["RPOP", "jobs", "9"]).await;
     assert_eq!(taken, ["message 1", "message 2"]);
@@ -44,8 +44,8 @@ async fn a_list_gives_its_oldest_member_first() {
 async fn a_stream_has_the_id_beside_the_message() {
     let (server, schedule) = server_and_schedule().await;
     let events = ForwardTo::stream("events");
-    assert_eq!(schedule.forward(&events, "7", b"\xff\0".to_vec()).await.unwrap(), Forwarded::Put);
-    assert_eq!(schedule.forward(&events, "7", "again").await.unwrap(), Forwarded::Before);
+    assert_eq!(schedule.forward(&events, "7", b"\xff\0".to_vec()).await.unwrap(), Forwarded::Added);
+    assert_eq!(schedule.forward(&events, "7", "again").await.unwrap(), Forwarded::Duplicate);
     let entries: Vec<Entry<Vec<u8>>> = read(&server, &["XRANGE", "events", "-", "+"]).await;
     let expected = vec![("id".to_owned(), b"7".to_vec()), ("message".to_owned(), b"\xff\0".to_vec())];
     assert_eq!(entries.into_iter().map(|(_, fields)| fields).collect::<Vec<_>>(), [expected]);
@@ -58,13 +58,13 @@ async fn one_that_is_full_takes_nothing_until_somebody_has_taken_from_it() {
         (ForwardTo::list("jobs").max_length(2), &["RPOP", "jobs"][..]),
         (ForwardTo::stream("events").max_length(2), &["XTRIM", "events", "MAXLEN", "1"]),
     ] {
-        for (id, became) in [("1", Forwarded::Put), ("2", Forwarded::Put), ("3", Forwarded::Full)] {
+        for (id, became) in [("1", Forwarded::Added), ("2", Forwarded::Added), ("3", Forwarded::Full)] {
             assert_eq!(schedule.forward(&to, id, id).await.unwrap(), became, "{to:?}");
         }
         // What was put there is known, however full it is.
-        assert_eq!(schedule.forward(&to, "1", "1").await.unwrap(), Forwarded::Before);
+        assert_eq!(schedule.forward(&to, "1", "1").await.unwrap(), Forwarded::Duplicate);
         server.cmd(take).await;
-        assert_eq!(schedule.forward(&to, "3", "3").await.unwrap(), Forwarded::Put, "{to:?}");
+        assert_eq!(schedule.forward(&to, "3", "3").await.unwrap(), Forwarded::Added, "{to:?}");
     }
 }
 
@@ -81,7 +81,7 @@ async fn a_reply_that_is_lost_puts_nothing_there_twice() {
             move |words: &[bytes::Bytes]| words.get(1).is_some_and(|word| *word == sha.as_bytes()),
             then,
         );
-        assert_eq!(schedule.forward(&ForwardTo::list("jobs"), id, id).await.unwrap(), Forwarded::Before);
+        assert_eq!(schedule.forward(&ForwardTo::list("jobs"), id, id).await.unwrap(), Forwarded::Duplicate);
     }
     let all: Vec<String> = read(&server, &["LRANGE", "jobs", "0", "-1"]).await;
     assert_eq!((all, proxy.lost()), (vec!["2".to_owned(), "1".to_owned()], 2));
@@ -96,22 +96,22 @@ async fn what_is_refused_can_be_put_there_later() {
         let error = schedule.forward(&to, "1", "x").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
         server.cmd(&["DEL", "key"]).await;
-        assert_eq!(schedule.forward(&to, "1", "x").await.unwrap(), Forwarded::Put);
+        assert_eq!(schedule.forward(&to, "1", "x").await.unwrap(), Forwarded::Added);
         server.cmd(&["FLUSHALL"]).await;
     }
     server.cmd(&["ACL", "SETUSER", "default", "-lpush"]).await;
     let error = schedule.forward(&ForwardTo::list("jobs"), "1", "x").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
     server.cmd(&["ACL", "SETUSER", "default", "+lpush"]).await;
-    assert_eq!(schedule.forward(&ForwardTo::list("jobs"), "1", "x").await.unwrap(), Forwarded::Put);
+    assert_eq!(schedule.forward(&ForwardTo::list("jobs"), "1", "x").await.unwrap(), Forwarded::Added);
 }
 
 #[tokio::test]
 async fn however_long_an_id_is_to_be_remembered_the_server_takes_it() {
     let (server, schedule) = server_and_schedule().await;
     for (time, name) in [(Duration::MAX, "for ever"), (Duration::ZERO, "not at all")] {
-        let to = ForwardTo::list("jobs").remember_for(time);
-        assert_eq!(schedule.forward(&to, name, name).await.unwrap(), Forwarded::Put, "{name}");
+        let to = ForwardTo::list("jobs").deduplicate_for(time);
+        assert_eq!(schedule.forward(&to, name, name).await.unwrap(), Forwarded::Added, "{name}");
     }
     assert_eq!(read::<i64>(&server, &["LLEN", "jobs"]).await, 2);
 }
@@ -122,7 +122,7 @@ async fn lists_with_one_hash_tag_have_each_their_own() {
     let (server, schedule) = server_and_schedule().await;
     for key in ["{shop}:jobs", "jobs:{shop}", "{}jobs", "{jobs", "jobs"] {
         let put = schedule.forward(&ForwardTo::list(key), "1", "x").await;
-        assert_eq!(put.unwrap(), Forwarded::Put, "{key}");
+        assert_eq!(put.unwrap(), Forwarded::Added, "{key}");
         assert_eq!(read::<i64>(&server, &["LLEN", key]).await, 1, "{key}");
     }
 }
@@ -131,9 +131,9 @@ async fn lists_with_one_hash_tag_have_each_their_own() {
 async fn the_server_of_users_tests_takes_it_too() {
     let bed = TestBed::new();
     let (schedule, jobs) = (bed.schedule(), ForwardTo::list("jobs").max_length(1));
-    assert_eq!(schedule.forward(&jobs, "1", "x").await.unwrap(), Forwarded::Put);
-    assert_eq!(schedule.forward(&jobs, "1", "x").await.unwrap(), Forwarded::Before);
+    assert_eq!(schedule.forward(&jobs, "1", "x").await.unwrap(), Forwarded::Added);
+    assert_eq!(schedule.forward(&jobs, "1", "x").await.unwrap(), Forwarded::Duplicate);
     assert_eq!(schedule.forward(&jobs, "2", "x").await.unwrap(), Forwarded::Full);
-    assert_eq!(schedule.forward(&ForwardTo::stream("events"), "1", "x").await.unwrap(), Forwarded::Put);
-    assert_eq!(bed.command(["XLEN", "events"]), Reply::Int(1));
+    assert_eq!(schedule.forward(&ForwardTo::stream("events"), "1", "x").await.unwrap(), Forwarded::Added);
+    assert_eq!(bed.command(["XLEN", "events"]), RedisReply::Int(1));
 }

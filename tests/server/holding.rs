@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use keylapse::stats::Stats;
 use keylapse::timers::TimerPhase;
-use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, Outcome, Rescheduled, Topic};
+use keylapse::{ArmResult, Backoff, Cancelled, Done, Failure, Lapse, Listener, Outcome, Rescheduled, Topic};
 use keylapse_support::{Direction, Proxy, eventually};
 
 use crate::server::support::{
@@ -43,7 +43,7 @@ async fn p11_a_claim_reads_no_more_records_than_its_bytes_allow() {
     running.stop().await.unwrap();
     server.cmd(&["ECHO", "that is all"]).await;
     let mut seen = seen.await.unwrap();
-    seen.retain(|line| line.contains("lua") && line.contains("\"HMGET\"") && line.contains(":rec\""));
+    seen.retain(|line| line.contains("lua") && line.contains("\"HMGET\"") && line.contains(":timers\""));
     let widths: Vec<_> = seen.iter().map(|line| line.matches("app:large:").count()).collect();
     // A claim takes a mebibyte of records: the one with which it is reached is the last.
     assert!(!widths.is_empty() && widths.iter().all(|width| *width <= 3), "{widths:?}");
@@ -75,9 +75,9 @@ async fn p7_an_arming_over_a_running_attempt_follows_it() {
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     assert_eq!(reported.next().await, 1);
     let over = schedule.arm(&topic, ["1"], Duration::ZERO, &2).await.unwrap();
-    assert!(matches!(over, Arming::AfterRunning(_)), "{over:?}");
+    assert!(matches!(over, ArmResult::AfterRunning(_)), "{over:?}");
     let absent = schedule.arm(&topic, ["1"], Duration::ZERO, &3).only_if_absent().await.unwrap();
-    assert!(matches!(absent, Arming::Exists), "{absent:?}");
+    assert!(matches!(absent, ArmResult::Exists), "{absent:?}");
     assert_eq!(schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap(), Rescheduled::InFlight);
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
     assert!(matches!(timer.phase, TimerPhase::Running(_)) && timer.next.is_some(), "{timer:?}");

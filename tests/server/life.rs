@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Arming, Backoff, Done, Failure, Lapse, Outcome, Topic};
+use keylapse::{ArmResult, Backoff, Done, Failure, Lapse, Outcome, Topic};
 
 use crate::server::support::{Running, listener, reporting, server_and_schedule};
 
@@ -16,7 +16,7 @@ async fn an_armed_timer_runs_once_with_its_payload_and_is_gone() {
     });
     let running = Running::start(listener(&server).on(topic.clone(), handler));
     let armed = schedule.arm(&topic, ["42"], Duration::from_millis(50), &"hello".to_owned()).await.unwrap();
-    assert!(matches!(armed, Arming::Armed(_)), "{armed:?}");
+    assert!(matches!(armed, ArmResult::Armed(_)), "{armed:?}");
     assert_eq!(reported.next().await, (Some("42".into()), "hello".into(), 1));
     running.stop().await.unwrap();
     assert!(schedule.look_up(&topic, ["42"]).await.unwrap().is_none());

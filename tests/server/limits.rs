@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylapse::{
-    Arming, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
+    ArmResult, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule,
+    Topic,
 };
 use keylapse_console::{Console, EntryState};
 use keylapse_support::{Denial, Proxy, Server};
@@ -33,7 +34,7 @@ async fn limited() -> (Server, Proxy, Schedule) {
 async fn arm(schedule: &Schedule, topic: &Topic<Bytes>, count: usize, payload: &Bytes) {
     let arms = (0..count).map(|id| NewArm::new(id.to_string(), Duration::ZERO, payload.clone()));
     for armed in schedule.arm_many(topic, arms).await.unwrap() {
-        assert!(matches!(armed, Ok(Arming::Armed(_))), "{armed:?}");
+        assert!(matches!(armed, Ok(ArmResult::Armed(_))), "{armed:?}");
     }
 }
 
@@ -98,7 +99,7 @@ async fn thousands_are_armed_moved_and_withdrawn_by_a_service_that_takes_few_arg
     let ids = || (0..5000).map(|id| id.to_string());
     let arms = ids().map(|id| NewArm::new(id, HOUR, Bytes::from_static(b"x")));
     let armed = schedule.arm_many(&topic, arms).await.unwrap();
-    assert!(armed.into_iter().all(|one| matches!(one, Ok(Arming::Armed(_)))));
+    assert!(armed.into_iter().all(|one| matches!(one, Ok(ArmResult::Armed(_)))));
     let moved = schedule.reschedule_many(&topic, ids().map(|id| (id, 2 * HOUR))).await.unwrap();
     assert!(moved.into_iter().all(|one| matches!(one, Ok(Rescheduled::Rescheduled(_)))));
     let cancelled = schedule.cancel_many(&topic, ids()).await.unwrap();

@@ -162,7 +162,7 @@ async fn with_ex_alone_what_is_normal_is_no_warning() {
     }
     server.cmd(&["DEL", "app:order:1"]).await;
     server.cmd(&["PERSIST", "app:order:2"]).await;
-    let noted = |running: &Running| running.stats.attached("app.order").unwrap().noted;
+    let noted = |running: &Running| running.stats.attached("app.order").unwrap().recorded;
     eventually(PATIENCE, "expiries", async || noted(&first) + noted(&second) >= 18).await;
     first.stop().await.unwrap();
     let _ = schedule.arm(&mails, 100, Duration::ZERO, &String::new()).await.unwrap();
@@ -180,19 +180,19 @@ async fn health_names_parked_partitions_and_a_server_that_is_away() {
     let running = Running::start(Listener::builder(proxy.app_url()).on(topic.clone(), handled));
     let (schedule, health) = (Schedule::connect(&server.app_url()).await.unwrap(), running.stats.health());
     running.until_anchored().await;
-    assert!(health.is_ready() && health.canary_heard(), "{health:?}");
-    server.cmd(&["SET", "keylapse:{app.mail/0}:slots", "theirs"]).await;
+    assert!(health.is_ready() && health.heartbeat_received(), "{health:?}");
+    server.cmd(&["SET", "keylapse:{app.mail/0}:claimers", "theirs"]).await;
     let _ = schedule.arm(&topic, "1", Duration::ZERO, &String::new()).await.unwrap();
     eventually(PATIENCE, "it to park", async || health.topics()[0].parked == [0]).await;
     let (_, error) = health.topics()[0].last_error.clone().unwrap();
-    assert!(error.contains("keylapse:{app.mail/0}:slots") && health.is_ready(), "{error}");
+    assert!(error.contains("keylapse:{app.mail/0}:claimers") && health.is_ready(), "{error}");
     eventually(PATIENCE, "it to be behind", async || health.oldest_overdue() > Duration::ZERO).await;
-    server.cmd(&["DEL", "keylapse:{app.mail/0}:slots"]).await;
+    server.cmd(&["DEL", "keylapse:{app.mail/0}:claimers"]).await;
     eventually(PATIENCE, "it to be repaired", async || health.topics()[0].parked.is_empty()).await;
     proxy.refuse().await;
     proxy.cut();
     eventually(PATIENCE, "the server to be away", async || !health.connected() && !health.is_ready()).await;
     proxy.accept().await;
-    eventually(PATIENCE, "its return", async || health.is_ready() && health.canary_heard()).await;
+    eventually(PATIENCE, "its return", async || health.is_ready() && health.heartbeat_received()).await;
     running.stop().await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
 use keylapse::{Backoff, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
-use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, Tailed};
+use keylapse_console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, TailItem};
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 
@@ -28,14 +28,14 @@ fn outcome(lapse: &Lapse<u32>) -> Result<Outcome, Failure> {
     }
 }
 
-async fn next(tail: &mut Tail) -> Tailed {
+async fn next(tail: &mut Tail) -> TailItem {
     let next = tokio::time::timeout(PATIENCE, tail.next()).await;
     next.expect("something is told").expect("the tail goes on")
 }
 
 async fn next_event(tail: &mut Tail) -> TailEvent {
     match next(tail).await {
-        Tailed::Event(event) => event,
+        TailItem::Event(event) => event,
         other => panic!("{other:?}"),
     }
 }
@@ -69,11 +69,11 @@ async fn who_looks_on_sees_each_start_and_each_end_of_a_hundred_timers() {
     let (mut started, mut retried, mut ended) =
         (BTreeMap::<String, u32>::new(), BTreeSet::new(), BTreeMap::new());
     while ended.len() < 100 {
-        let TailEvent { key, what, partition, at_ms, reason, attempt, next_ms, .. } =
+        let TailEvent { key, event, partition, at_ms, reason, attempt, next_ms, .. } =
             next_event(&mut tail).await;
         let key = String::from_utf8(key.to_vec()).unwrap();
         assert!(partition < 4 && at_ms > 1_700_000_000_000);
-        match what {
+        match event {
             Ending::Started => {
                 assert!(!ended.contains_key(&key), "{key} starts before it ends");
                 started.insert(key, attempt.unwrap());
@@ -127,7 +127,7 @@ async fn nothing_is_published_before_somebody_looks_or_after() {
     }
     drop(tail);
     // As if all the time had passed for which it has looked on.
-    server.cmd(&["HSET", "keylapse:{app.watched/0}:meta", "tail", "1"]).await;
+    server.cmd(&["HSET", "keylapse:{app.watched/0}:meta", "watched_until", "1"]).await;
     assert_eq!(run(40..60).await, 20);
     running.stop().await.unwrap();
 }
@@ -138,7 +138,7 @@ async fn until_heard(schedule: &Schedule, topic: &Topic<u32>, tail: &mut Tail) {
         let _ = schedule.cancel(topic, ["0"]).await.unwrap();
         arm_all(schedule, topic, 0..1, 0).await;
         let told = tokio::time::timeout(Duration::from_millis(100), tail.next()).await;
-        told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
+        told.is_ok_and(|told| matches!(told, Some(TailItem::Event(_))))
     })
     .await;
 }
@@ -151,7 +151,7 @@ async fn a_lost_line_is_said_and_what_follows_is_heard() {
     arm_all(&schedule, &topic, 0..1, 0).await;
     let mut tail = console.tail(&["app.watched"]).await.unwrap();
     server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-    assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+    assert_eq!(next(&mut tail).await, TailItem::Missed(Missed::Disconnected));
     until_heard(&schedule, &topic, &mut tail).await;
 }
 
@@ -165,7 +165,7 @@ async fn a_server_that_is_started_again_is_heard_again_whether_it_has_kept_the_t
         arm_all(&schedule, &topic, 0..1, 0).await;
         let mut tail = console.tail(&["app.watched"]).await.unwrap();
         server.shutdown().await;
-        assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+        assert_eq!(next(&mut tail).await, TailItem::Missed(Missed::Disconnected));
         server.restart().await;
         until_heard(&schedule, &topic, &mut tail).await;
     }

@@ -79,7 +79,7 @@ async fn timed_p3_with_notifications_off_from_the_start_everything_fires_on_time
     let late = latenesses(&mut reported, 500).await;
     took_at_most(Duration::from_millis(50), late[250], "half of the timers");
     let stats = running.stats.total();
-    assert_eq!(stats.heard, 0);
+    assert_eq!(stats.announced, 0);
     assert!(stats.by_timer > stats.by_sweep, "{stats:?}");
     assert!(running.stats.listener().gaps > 0, "the silence was noticed");
     running.stop().await.unwrap();
@@ -130,7 +130,7 @@ async fn trigger_keys_expire_on_time_for_everybody_to_hear() {
     let value: String = redis::from_redis_value(server.cmd(&["GET", "app:trigger:7"]).await).unwrap();
     assert_eq!(value, "1", "the attempt to come");
     reported.next().await;
-    let heard = async || running.stats.total().heard == 1;
+    let heard = async || running.stats.total().announced == 1;
     keylapse_support::eventually(PATIENCE, "the expiry is heard", heard).await;
     running.stop().await.unwrap();
 }

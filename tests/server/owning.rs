@@ -23,7 +23,7 @@ const fn ms(ms: u64) -> Duration {
 
 /// How many there are, waiting or running.
 async fn timers(server: &Server, topic: &Topic<u32>) -> i64 {
-    let records = format!("keylapse:{{{}/0}}:rec", topic.name());
+    let records = format!("keylapse:{{{}/0}}:timers", topic.name());
     redis::from_redis_value(server.cmd(&["HLEN", &records]).await).expect("a number")
 }
 

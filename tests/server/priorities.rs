@@ -20,7 +20,7 @@ async fn begun(build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> [[usiz
     let mut builder = build(listener(&server).concurrency(4));
     for (number, priority) in ALL.into_iter().enumerate() {
         let topic =
-            Topic::<()>::new(&format!("t{number}:{{id}}")).unwrap().priority(priority).triggers(false);
+            Topic::<()>::new(&format!("t{number}:{{id}}")).unwrap().priority(priority).marker_keys(false);
         let arms = (0..EACH).map(|id| NewArm::new([id.to_string()], Duration::ZERO, ()));
         assert!(schedule.arm_many(&topic, arms).await.unwrap().into_iter().all(|armed| armed.is_ok()));
         let starts = starts.clone();

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::timers::{Durably, TimerPhase, TriggerKey};
+use keylapse::timers::{Durably, MarkerKey, TimerPhase};
 use keylapse::{
-    Arming, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, Topic,
+    ArmResult, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, Topic,
 };
 use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
@@ -36,10 +36,10 @@ async fn each_answer_says_what_happened() {
     let (_server, schedule) = server_and_schedule().await;
     let topic = topic();
     let arm = |id: &'static str| schedule.arm(&topic, [id], LATER, &String::new());
-    assert!(matches!(arm("1").await.unwrap(), Arming::Armed(_)));
-    assert!(matches!(arm("1").await.unwrap(), Arming::Replaced(_)));
-    assert!(matches!(arm("1").only_if_absent().await.unwrap(), Arming::Exists));
-    assert!(matches!(arm("2").only_if_absent().await.unwrap(), Arming::Armed(_)));
+    assert!(matches!(arm("1").await.unwrap(), ArmResult::Armed(_)));
+    assert!(matches!(arm("1").await.unwrap(), ArmResult::Replaced(_)));
+    assert!(matches!(arm("1").only_if_absent().await.unwrap(), ArmResult::Exists));
+    assert!(matches!(arm("2").only_if_absent().await.unwrap(), ArmResult::Armed(_)));
     let moved = schedule.reschedule(&topic, ["1"], SystemTime::now() + LATER * 2).await.unwrap();
     assert!(matches!(moved, Rescheduled::Rescheduled(at) if at > SystemTime::now() + LATER));
     assert_eq!(schedule.reschedule(&topic, ["9"], LATER).await.unwrap(), Rescheduled::NotArmed);
@@ -54,7 +54,7 @@ async fn a_trigger_key_lives_and_dies_with_its_arming() {
     let topic = topic();
     let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
     let receipt = armed.receipt().unwrap();
-    assert!(matches!(receipt.trigger, TriggerKey::Set));
+    assert!(matches!(receipt.marker, MarkerKey::Set));
     assert_eq!(
         server.cmd(&["GET", "app:made:1"]).await,
         Value::BulkString(b"1".into()),
@@ -98,7 +98,7 @@ async fn a_trigger_key_follows_its_timer_and_is_deleted_with_it() {
     for later in [LATER, LATER * 2, LATER / 2] {
         let armed = schedule.arm(&topic, ["1"], later, &String::new()).await.unwrap();
         let receipt = armed.receipt().unwrap();
-        assert!(matches!(receipt.trigger, TriggerKey::Set), "{armed:?}");
+        assert!(matches!(receipt.marker, MarkerKey::Set), "{armed:?}");
         assert_eq!(expires().await, of(receipt.deadline));
     }
     let moved = schedule.reschedule(&topic, ["1"], LATER * 3).await.unwrap();
@@ -116,21 +116,21 @@ async fn a_trigger_key_that_was_left_behind_changes_nothing_for_the_next_timer()
     let (running, mut reported) = listening(&server, &topic);
     server.cmd(&["SET", "app:made:1", "1", "PX", "1000"]).await;
     let armed = schedule.arm(&topic, ["1"], Duration::from_millis(300), &String::new()).await.unwrap();
-    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{armed:?}");
+    assert!(matches!(armed.receipt().unwrap().marker, MarkerKey::Taken), "{armed:?}");
     assert_eq!(reported.next().await, 1);
     let gone = async || server.cmd(&["EXISTS", "app:made:1"]).await == Value::Int(0);
     eventually(PATIENCE, "it expires", gone).await;
     let armed = schedule.arm(&topic, ["1"], LATER, &String::new()).await.unwrap();
-    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Set), "{armed:?}");
+    assert!(matches!(armed.receipt().unwrap().marker, MarkerKey::Set), "{armed:?}");
     running.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_topic_can_do_without_trigger_keys() {
     let (server, schedule) = server_and_schedule().await;
-    let topic = topic().triggers(false);
+    let topic = topic().marker_keys(false);
     let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
-    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::None));
+    assert!(matches!(armed.receipt().unwrap().marker, MarkerKey::None));
     assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, Value::Int(0));
 }
 
@@ -178,8 +178,8 @@ async fn of_a_key_that_is_named_twice_the_later_arm_wins() {
     let topic = Topic::raw("app:twice:{id}").unwrap();
     let arms = ["a", "b", "c"].map(|payload| NewArm::new(Key("app:twice:1"), LATER, Bytes::from(payload)));
     let results = schedule.arm_many(&topic, arms).await.unwrap();
-    assert!(matches!(results[0], Ok(Arming::Armed(_))));
-    assert!(matches!(results[2], Ok(Arming::Replaced(_))));
+    assert!(matches!(results[0], Ok(ArmResult::Armed(_))));
+    assert!(matches!(results[2], Ok(ArmResult::Replaced(_))));
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
     assert_eq!(&timer.payload[..], b"c");
 }
@@ -264,7 +264,7 @@ async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
     let (server, schedule) = server_and_schedule().await;
     let client = Client::new(&server.url()).unwrap();
     let other = Schedule::connect(client.clone().namespace("other").unwrap()).await.unwrap();
-    let topic = topic().triggers(false);
+    let topic = topic().marker_keys(false);
     let _ = schedule.arm(&topic, ["1"], LATER, &"mine".to_owned()).await.unwrap();
     assert!(other.look_up(&topic, ["1"]).await.unwrap().is_none());
     assert!(client.namespace("bad{name").is_err());

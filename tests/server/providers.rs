@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use keylapse::handler::LapseSource;
 use keylapse::health::EventMode;
-use keylapse::timers::TriggerKey;
+use keylapse::timers::MarkerKey;
 use keylapse::{Attached, Backoff, Client, Done, Expired, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_console::Console;
 use keylapse_support::{Deadline, Provider, Reach, Server, skipped};
@@ -35,7 +35,7 @@ fn topic() -> Topic<u32> {
     Topic::new("app:provided:{id}")
         .unwrap()
         .partitions(3)
-        .triggers(false)
+        .marker_keys(false)
         .retry(Backoff::fixed(Duration::ZERO))
 }
 
@@ -99,14 +99,14 @@ impl Service {
         let topic = Topic::<u32>::new("app:triggered:{id}").unwrap();
         let armed = schedule.arm(&topic, ["1"], Duration::from_secs(3600), &1).await;
         let Ok(armed) = armed else { return yes(false) };
-        if let TriggerKey::Failed(error) = &armed.receipt().unwrap().trigger {
+        if let MarkerKey::Failed(error) = &armed.receipt().unwrap().marker {
             assert!(
                 error.to_string().ends_with("switch them off (Topic::triggers)"),
                 "{}: {error}",
                 self.name
             );
         }
-        yes(matches!(armed.receipt().unwrap().trigger, TriggerKey::Set))
+        yes(matches!(armed.receipt().unwrap().marker, MarkerKey::Set))
     }
 
     async fn partitions(&self) -> String {
@@ -141,7 +141,7 @@ impl Service {
         drop(running);
         match (found, mode) {
             (false, _) => yes(false),
-            (true, EventMode::Blind | EventMode::Unsubscribed) => "by scanning".to_owned(),
+            (true, EventMode::ScanOnly | EventMode::Unsubscribed) => "by scanning".to_owned(),
             (true, _) => "by events".to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::timers::TriggerKey;
+use keylapse::timers::MarkerKey;
 use keylapse::{Cancelled, Done, ErrorKind, Expired, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Denial, Middleman, Proxy, Server, command, eventually, skipped_on_a_cluster};
 use redis::Value;
@@ -36,7 +36,7 @@ pub(crate) async fn timers_run_through(url: &str) {
     show_log();
     let topic = Topic::<String>::named("through", "app:through:{id}")
         .expect("a topic")
-        .triggers(false)
+        .marker_keys(false)
         .partitions(2)
         .retry(keylapse::Backoff::fixed(SOON));
     let schedule = Schedule::connect(url).await.expect("a schedule");
@@ -44,7 +44,7 @@ pub(crate) async fn timers_run_through(url: &str) {
     let running = Running::start(Listener::builder(url).on(topic.clone(), tally.handler_that_fails(1)));
     for n in 0..20 {
         let armed = schedule.arm(&topic, [n.to_string()], SOON, &String::new()).await.expect("it is armed");
-        assert_eq!(armed.receipt().expect("it is armed").trigger, TriggerKey::None);
+        assert_eq!(armed.receipt().expect("it is armed").marker, MarkerKey::None);
         let _ = schedule.arm(&topic, [format!("c{n}")], LATER, &String::new()).await.expect("it is armed");
         assert_eq!(
             schedule.cancel(&topic, [format!("c{n}")]).await.expect("an answer"),

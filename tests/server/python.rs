@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use keylapse::{Arming, Done, Lapse, Rescheduled, Schedule, Topic};
+use keylapse::{ArmResult, Done, Lapse, Rescheduled, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then, skipped};
 use keylapse_wire::scripts;
 use redis::Value;
@@ -76,7 +76,7 @@ async fn both_languages_agree_on_partitions_and_see_each_others_timers() {
         assert_eq!(timer.payload, if id == "0" { "rust" } else { "python" });
     }
     let replaced = schedule.arm(&topic, ["1"], soon, &"rust".to_owned()).await.expect("an answer");
-    assert!(matches!(replaced, Arming::Replaced(_)), "{replaced:?}");
+    assert!(matches!(replaced, ArmResult::Replaced(_)), "{replaced:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,7 +61,7 @@ async fn a_call_that_dies_anywhere_leaves_the_rest_to_the_next() {
             fill(&server, from, 60).await;
             let before = Contents::of(&server, from).await;
             let proxy = Proxy::before(&server).await;
-            let client = Client::new(&proxy.app_url()).unwrap().patience(Duration::from_millis(20));
+            let client = Client::new(&proxy.app_url()).unwrap().retry_for(Duration::from_millis(20));
             let (seen, dying) = (AtomicUsize::new(0), Console::new(client));
             let is_last = move |words: &[bytes::Bytes]| {
                 is_script(words) && seen.fetch_add(1, Ordering::Relaxed) >= lives

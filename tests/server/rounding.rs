@@ -16,7 +16,7 @@ async fn init(line: &mut MultiplexedConnection, at: &PartitionNames) {
 async fn arm(line: &mut MultiplexedConnection, at: &PartitionNames, (n, when): (u8, &str)) -> (u64, u64) {
     let mut arm = cmd("EVAL");
     arm.arg(&scripts::ARM.text).arg(7);
-    for name in ["meta", "due", "quarantine", "rec", "run", "next", "tombstones"] {
+    for name in ["meta", "due", "quarantine", "timers", "timer_states", "queued", "tombstones"] {
         arm.arg(at.key(name));
     }
     arm.arg(WIRE_VERSION).arg(1).arg(&at.wake).arg("r00");

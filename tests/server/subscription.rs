@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::inside::hearing::event::{Event, Gap};
-use keylapse::inside::hearing::events;
+use keylapse::inside::receiving::event::{Event, Gap};
+use keylapse::inside::receiving::events;
 use keylapse::{Done, Lapse, Topic};
 use keylapse_support::{Provider, Proxy, Reach, Server, eventually, skipped, skipped_on_a_cluster};
 use keylapse_wire::Store;
@@ -33,7 +33,7 @@ async fn without_resp3_everything_works_on_sweeps_and_expired_keys() {
         let _ = schedule.arm(&topic(), [n.to_string()], Duration::from_millis(100), &n).await.unwrap();
         assert_eq!(reported.next().await, n);
     }
-    running.until("the keys' expiries to be heard", |stats| stats.total().heard == 3).await;
+    running.until("the keys' expiries to be heard", |stats| stats.total().announced == 3).await;
     running.stop().await.unwrap();
 }
 
@@ -148,7 +148,7 @@ async fn assert_one_in_two_seconds(reach: Reach) {
     println!("{sent} requests in {seconds:.1} s: {requests:?}");
     assert!(sent * 2 <= seconds as u64, "{sent} requests in {seconds:.1} s: {requests:?}");
     for n in 0..3 {
-        let topic = topic().triggers(false);
+        let topic = topic().marker_keys(false);
         let armed = schedule.arm(&topic, [n.to_string()], Duration::from_millis(200), &n).await.unwrap();
         assert_eq!(reported.next().await, n);
         let late = armed.receipt().unwrap().deadline.elapsed().unwrap_or_default();

@@ -9,9 +9,9 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::timers::ArmingId;
 use keylapse::{Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually, skipped};
-use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::record::{Record, State, StoredDeadLetter};
 use keylapse_wire::time::ServerTime;
-use keylapse_wire::{Deed, Note};
+use keylapse_wire::{AnnouncedExpiry, CheckAction};
 use keylapse_wire::{History, scripts};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
@@ -49,7 +49,7 @@ fn the_examples_of_bytes_are_what_they_are_said_to_be() {
     let history = String::from_utf8_lossy(&second.history);
     assert_eq!(History::decode(&second.history).0[0].error, "503");
     assert!(PAGE.contains(&*history), "{history}");
-    let letter = Letter::decode(examples["letter"][0].clone()).expect("a letter");
+    let letter = StoredDeadLetter::decode(examples["letter"][0].clone()).expect("a letter");
     assert_eq!((letter.reason, letter.died), (DeadReason::Permanent, 1_700_000_015_000));
     assert_eq!((&letter.state, letter.record), (&State::waiting(1).encode(), record.encode()));
 }
@@ -66,28 +66,28 @@ async fn the_examples_of_attached_topics_are_what_is_written() {
 
     scene.clock(begin + 500).await;
     scene.enrol("a", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
-    assert_eq!(scene.get("watch", "a").await, examples["watch"][0]);
+    assert_eq!(scene.get("tracked", "a").await, examples["watch"][0]);
     assert_eq!(scene.get("values", "a").await, examples["values"][0]);
 
     scene.clock(deadline + 1).await;
-    let note = |at, arming| Note { identity: since(begin, at), arming, ..scene.note_of("a") };
+    let note = |at, arming| AnnouncedExpiry { identity: since(begin, at), arming, ..scene.note_of("a") };
     let notes = [note((deadline - 1000, 1), id(&recorded[1..9]))];
     scene.notes(&on(), &notes).await;
-    assert_eq!(scene.get("rec", "a").await, recorded);
-    assert_eq!(scene.get("history", "a").await, examples["history"][0]);
+    assert_eq!(scene.get("timers", "a").await, recorded);
+    assert_eq!(scene.get("expiry_history", "a").await, examples["history"][0]);
 
     scene.clock(end).await;
-    let note = |at, arming| Note { identity: since(begin, at), arming, ..scene.note_of("a") };
+    let note = |at, arming| AnnouncedExpiry { identity: since(begin, at), arming, ..scene.note_of("a") };
     let cycles = &examples["cycles"][0];
     let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&cycles[6..14]))];
     scene.notes(&on(), &notes).await;
-    assert_eq!(scene.get("next", "a").await, cycles);
+    assert_eq!(scene.get("queued", "a").await, cycles);
 
     scene.enrol("b", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
     let watch = scene.watch("b").await;
-    let deed = Deed::Fire { arming: id(&recorded[1..9]), flags: 3 };
+    let deed = CheckAction::Fire { arming: id(&recorded[1..9]), flags: 3 };
     scene.judge(&watch, (deadline, 0), ServerTime::from_ms(deadline + 500), deed).await;
-    assert_eq!(scene.get("history", "b").await, examples["history"][1]);
+    assert_eq!(scene.get("expiry_history", "b").await, examples["history"][1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,8 +114,8 @@ async fn nothing_in_redis_has_another_name() {
     let _ = schedule.cancel(&topic, ["2"]).await.expect("an answer");
     reported.next().await;
     for (what, name) in [
-        ("an expiry to be noted", "keylapse:{app.watched/0}:history"),
-        ("a key to be enrolled", "keylapse:{app.watched/0}:watch"),
+        ("an expiry to be noted", "keylapse:{app.watched/0}:expiry_history"),
+        ("a key to be enrolled", "keylapse:{app.watched/0}:tracked"),
         ("a canary", "keylapse:{canary/0}"),
     ] {
         eventually(PATIENCE, what, async || line.exists(name).await.expect("an answer")).await;

@@ -8,15 +8,15 @@ use keylapse_support::{APP_USER, Server};
 use keylapse_wire::names::PartitionNames;
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{
-    Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, OpFlags, Settle, SettleReply, Store,
-    TopicEntry,
+    AttemptEnd, Claim, Claimed, DeadLetterLimits, Index, LeaseRef, NewTimer, OpFlags, QuarantineGroup,
+    Settle, SettleReply, Store, TopicEntry,
 };
 use redis::Value;
 
 use crate::produce::{Cancel, Produce};
 
 const KEY: Bytes = Bytes::from_static(b"app:order:1");
-const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: DeadLetterLimits = DeadLetterLimits { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 /// The least privileged user, one partition, and a timer in it that is due.
 struct Scene {
@@ -32,7 +32,7 @@ impl Scene {
         let store = Store::at(&server.app_url()).unwrap();
         let at = PartitionNames::new("keylapse", "orders", 0, 1, false);
         let (name, pattern) = ("orders".into(), "app:order:{id}".into());
-        let entry = TopicEntry { name, pattern, partitions: 1, triggers: false, attached: false };
+        let entry = TopicEntry { name, pattern, partitions: 1, marker_keys: false, attached: false };
         store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
         let timer = NewTimer {
             key: KEY,
@@ -62,14 +62,14 @@ impl Scene {
             lookahead_ms: 1000,
             lease_ms: 60_000,
             letters: LETTERS,
-            group: Group::ALONE,
+            group: QuarantineGroup::ALONE,
         };
         self.store.claim(&self.at, claim).await
     }
 
     async fn retry(&self) -> Result<Vec<SettleReply>> {
-        let end = End::Retry { delay: 60_000, attempt: 2, snoozes: 0, history: Bytes::new() };
-        let settle = Settle { held: Held { key: KEY, token: self.token }, end };
+        let end = AttemptEnd::Retry { delay: 60_000, attempt: 2, snoozes: 0, history: Bytes::new() };
+        let settle = Settle { held: LeaseRef { key: KEY, token: self.token }, end };
         self.store.settle(&self.at, LETTERS, false, &[settle]).await.map(|settled| settled.each)
     }
 }
@@ -81,7 +81,7 @@ async fn a_claim_that_may_not_write_the_lease_holds_nothing() {
     scene.user("-zadd").await;
     for _ in 0..5 {
         assert_eq!(scene.claim().await.unwrap_err().kind(), ErrorKind::Permission);
-        assert_eq!(scene.server.cmd(&["HLEN", scene.at.key("run")]).await, Value::Int(0));
+        assert_eq!(scene.server.cmd(&["HLEN", scene.at.key("timer_states")]).await, Value::Int(0));
     }
     scene.user("+zadd").await;
     let claimed = scene.claim().await.unwrap();

@@ -114,7 +114,7 @@ async fn files_that_are_of_no_use_are_named() {
         (ca("odd.pem"), "odd.pem", "malformed"),
         (client("away", "client.key"), "away", "client certificate"),
         (client("text", "client.key"), "text", "holds no certificate"),
-        (client("odd.pem", "client.key"), "odd.pem", "of no use"),
+        (client("odd.pem", "client.key"), "odd.pem", "cannot be used"),
         (client("client.pem", "away"), "away", "private key"),
         (client("client.pem", "text"), "text", "malformed"),
         (client("client.pem", "client.pem"), "client.pem", "malformed"),

@@ -20,7 +20,7 @@ struct Life {
 impl Life {
     async fn begin(servers: Servers) -> Self {
         show_log();
-        let client = Client::try_from(servers).unwrap().patience(PATIENCE);
+        let client = Client::try_from(servers).unwrap().retry_for(PATIENCE);
         let topic = Topic::new("app:rotated:{id}").unwrap();
         let (handler, reports) = reporting(|lapse: Lapse<u64>| (*lapse.payload(), Ok(Done)));
         let running = Running::start(Listener::builder(client.clone()).on(topic.clone(), handler));

@@ -1,17 +1,17 @@
-//! The command line: which commands there are, and who does what they say.
+//! The command line, and the dispatch of its commands.
 
 use clap::{CommandFactory, Parser, Subcommand};
 use keylapse_console::Console;
 
-use crate::args::{Connect, Format, Targets};
+use crate::args::{Connect, Format, TargetArgs};
 use crate::commands;
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
-/// Look at and act on timers that keylapse keeps in Redis or Valkey.
+/// Show and control timers that keylapse keeps in Redis or Valkey.
 ///
-/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense or names what cannot be
-/// read, 3 the server cannot be reached or refuses.
+/// Exit codes: 0 success, 1 a problem was found or nothing matched, 2 the command line is invalid or a file or address in it
+/// cannot be used, 3 the server cannot be reached or refuses.
 #[derive(Debug, Parser)]
 #[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -20,112 +20,124 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) format: Format,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// How all topics are: what they hold, what is overdue, who serves them.
+pub(crate) enum CliCommand {
+    /// Show the state of topics: timers, overdue timers, listeners, alarms.
     Status(commands::status::Args),
-    /// The topics, with their patterns.
+    /// List topics with their patterns.
     Topics,
-    /// Who listens, and to what.
+    /// List listeners with their topics and the events that they receive.
     Listeners,
-    /// The hosts that webhooks call, and by which of them work is held back; --try calls one now.
-    Hosts(commands::listeners::HostsArgs),
-    /// All of it on a screen that stays up to date.
+    /// List the destinations that handlers call, or try one of them now.
+    Destinations(commands::listeners::DestinationsArgs),
+    /// Show topics, listeners and timers on a screen that stays up to date.
     Top(commands::top::Args),
-    /// What a topic holds, by time, page by page.
+    /// List timers, dead letters or tracked keys of a topic, by time.
     Ls(commands::ls::Args),
-    /// A key's timer, dead letters and enrolment, with all their fields.
+    /// Show the timer, the dead letters and the tracking of a key.
     Show(commands::key::ShowArgs),
-    /// Why a key's timer has run, will run, or does not run now.
+    /// Explain why a key's timer has run, will run, or does not run now.
     Why(commands::key::WhyArgs),
-    /// What has ended in a topic that keeps a journal, the newest first.
+    /// List timers that have ended, for a topic that keeps a journal.
     Journal(commands::journal::Args),
-    /// Starts and ends of attempts, as they happen.
+    /// Print starts and ends of attempts as they happen.
     Tail(commands::tail::Args),
     /// Arm a timer.
     Arm(commands::timers::ArmArgs),
-    /// Withdraw a timer, or many.
-    Cancel(Targets),
-    /// Move a waiting timer to another time, or many.
+    /// Cancel a timer, or many. They do not run.
+    Cancel(TargetArgs),
+    /// Move a waiting timer, or many, to another time.
     Reschedule(commands::timers::RescheduleArgs),
-    /// Make a waiting timer due now, or many.
-    RunNow(Targets),
+    /// Make a waiting timer, or many, due now.
+    RunNow(TargetArgs),
     /// Replay or drop dead letters.
     Dead(commands::bulk::DeadArgs),
-    /// Stop giving out a topic's timers; they can be armed all the same.
+    /// Pause a topic. Its timers can be armed, but do not run.
     Pause(commands::topic::PauseArgs),
-    /// Give them out again; what has become due runs at once.
+    /// Resume a paused topic. Overdue timers run immediately.
     Resume(commands::topic::TopicArgs),
-    /// Give a topic another number of partitions.
+    /// Change the number of partitions of a topic.
     Partitions(commands::topic::PartitionsArgs),
-    /// Remove a topic with all that it holds.
+    /// Destroy a topic with its timers, dead letters and tracked keys.
     Destroy(commands::topic::DestroyArgs),
-    /// Forget an attached topic; the keys themselves are left alone.
+    /// Detach an attached topic. The keys of other programs stay.
     Detach(commands::topic::TopicArgs),
-    /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
+    /// Find problems of the servers, and print the line that fixes each.
+    ///
+    /// It works on a server that keylapse has never used.
     Doctor(commands::doctor::Args),
-    /// Whether topics are as they should be: for cron, probes and alarms.
+    /// Check topics against limits, for cron, probes and alerts.
     Check(commands::check::Args),
-    /// Whether index and records of topics agree. Reads all of it, and writes nothing.
+    /// Verify that the index and the records of topics agree.
+    ///
+    /// This reads all of them, and writes nothing.
     Verify(commands::check::VerifyArgs),
-    /// What attaching to keys that other programs write would mean. Writes nothing.
+    /// Estimate the cost of attaching to keys that other programs write.
+    ///
+    /// This writes nothing.
     Attach(commands::attach::Args),
-    /// Write a topic's timers, or its dead letters, as lines of JSON.
+    /// Export the timers or the dead letters of a topic as lines of JSON.
     Export(commands::transfer::ExportArgs),
-    /// Read such lines from the standard input, and install what is not there.
+    /// Import exported lines from standard input. Existing timers stay.
     Import,
-    /// Call URLs, feed lists and streams, or run programs, whenever a key expires or a timer is due, as a file says.
+    /// Deliver timers and expired keys to URLs, lists, streams or programs.
+    ///
+    /// A configuration file describes the deliveries.
     Run(commands::run::Args),
-    /// Show all of it in a browser, and answer over HTTP: dashboard, API and metrics.
+    /// Serve a dashboard, an HTTP API and metrics.
     Serve(commands::serve::Args),
-    /// Ask a `run` or `serve` whether it can do its work: for images without a shell.
+    /// Ask a `run` or `serve` over HTTP whether it is ready.
+    ///
+    /// This is for container images without a shell.
     Health(commands::health::Args),
-    /// Write completions for a shell.
+    /// Print completions for a shell.
     Completions(commands::completions::Args),
     /// Write the manual as man pages into a folder.
     Man(commands::completions::ManArgs),
 }
 
-/// Does what the command line says.
-pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
+/// Runs the command.
+pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
     let Cli { connect, command, .. } = cli;
     let console = || connect.console();
     let exit = match command {
-        Command::Status(args) => commands::status::run(&console().await?, &args, out).await,
-        Command::Topics => commands::status::topics(&console().await?, out).await,
-        Command::Listeners => commands::listeners::run(&console().await?, out).await,
-        Command::Hosts(args) => commands::listeners::hosts(&console().await?, &args, out).await,
-        Command::Top(args) => commands::top::run(&connect, &args, out).await,
-        Command::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
-        Command::Show(args) => commands::key::show(&console().await?, &args, out).await,
-        Command::Why(args) => commands::key::why(&console().await?, &args, out).await,
-        Command::Journal(args) => commands::journal::run(&console().await?, &args, out).await,
-        Command::Tail(args) => commands::tail::run(&console().await?, &args, out).await,
-        Command::Arm(args) => commands::timers::arm(&console().await?, &args, out).await,
-        Command::Cancel(args) => commands::timers::cancel(&console().await?, &args, out).await,
-        Command::Reschedule(args) => commands::timers::reschedule(&console().await?, &args, out).await,
-        Command::RunNow(args) => commands::timers::run_now(&console().await?, &args, out).await,
-        Command::Dead(args) => commands::bulk::dead(&console().await?, &args, out).await,
-        Command::Pause(args) => commands::topic::pause(&console().await?, &args, out).await,
-        Command::Resume(args) => commands::topic::resume(&console().await?, &args, out).await,
-        Command::Partitions(args) => commands::topic::partitions(&console().await?, &args, out).await,
-        Command::Destroy(args) => commands::topic::destroy(&console().await?, &args, out).await,
-        Command::Detach(args) => commands::topic::detach(&console().await?, &args, out).await,
-        // A server that cannot be reached is one of its findings.
-        Command::Doctor(args) => commands::doctor::run(&Console::new(connect.client()?), &args, out).await,
-        Command::Check(args) => commands::check::run(&console().await?, &args, out).await,
-        Command::Verify(args) => commands::check::verify(&console().await?, &args, out).await,
-        Command::Attach(args) => commands::attach::run(&console().await?, &args, out).await,
-        Command::Export(args) => commands::transfer::export(&console().await?, &args, out).await,
-        Command::Import => commands::transfer::import(&console().await?, out).await,
-        Command::Run(args) => commands::run::run(&connect, &args, out).await,
-        Command::Serve(args) => commands::serve::run(&connect, &args).await,
-        Command::Health(args) => commands::health::run(&args, out).await,
-        Command::Completions(args) => commands::completions::write(Cli::command(), &args, out),
-        Command::Man(args) => commands::completions::write_man(Cli::command(), &args, out),
+        CliCommand::Status(args) => commands::status::run(&console().await?, &args, out).await,
+        CliCommand::Topics => commands::status::topics(&console().await?, out).await,
+        CliCommand::Listeners => commands::listeners::run(&console().await?, out).await,
+        CliCommand::Destinations(args) => {
+            commands::listeners::destinations(&console().await?, &args, out).await
+        }
+        CliCommand::Top(args) => commands::top::run(&connect, &args, out).await,
+        CliCommand::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
+        CliCommand::Show(args) => commands::key::show(&console().await?, &args, out).await,
+        CliCommand::Why(args) => commands::key::why(&console().await?, &args, out).await,
+        CliCommand::Journal(args) => commands::journal::run(&console().await?, &args, out).await,
+        CliCommand::Tail(args) => commands::tail::run(&console().await?, &args, out).await,
+        CliCommand::Arm(args) => commands::timers::arm(&console().await?, &args, out).await,
+        CliCommand::Cancel(args) => commands::timers::cancel(&console().await?, &args, out).await,
+        CliCommand::Reschedule(args) => commands::timers::reschedule(&console().await?, &args, out).await,
+        CliCommand::RunNow(args) => commands::timers::run_now(&console().await?, &args, out).await,
+        CliCommand::Dead(args) => commands::bulk::dead(&console().await?, &args, out).await,
+        CliCommand::Pause(args) => commands::topic::pause(&console().await?, &args, out).await,
+        CliCommand::Resume(args) => commands::topic::resume(&console().await?, &args, out).await,
+        CliCommand::Partitions(args) => commands::topic::partitions(&console().await?, &args, out).await,
+        CliCommand::Destroy(args) => commands::topic::destroy(&console().await?, &args, out).await,
+        CliCommand::Detach(args) => commands::topic::detach(&console().await?, &args, out).await,
+        // The doctor reports a server that cannot be reached as a finding.
+        CliCommand::Doctor(args) => commands::doctor::run(&Console::new(connect.client()?), &args, out).await,
+        CliCommand::Check(args) => commands::check::run(&console().await?, &args, out).await,
+        CliCommand::Verify(args) => commands::check::verify(&console().await?, &args, out).await,
+        CliCommand::Attach(args) => commands::attach::run(&console().await?, &args, out).await,
+        CliCommand::Export(args) => commands::transfer::export(&console().await?, &args, out).await,
+        CliCommand::Import => commands::transfer::import(&console().await?, out).await,
+        CliCommand::Run(args) => commands::run::run(&connect, &args, out).await,
+        CliCommand::Serve(args) => commands::serve::run(&connect, &args).await,
+        CliCommand::Health(args) => commands::health::run(&args, out).await,
+        CliCommand::Completions(args) => commands::completions::write(Cli::command(), &args, out),
+        CliCommand::Man(args) => commands::completions::write_man(Cli::command(), &args, out),
     };
     out.flush()?;
     exit

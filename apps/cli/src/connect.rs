@@ -1,18 +1,18 @@
-//! The client that the command line describes.
+//! Creates the client from the options of the command line.
 
 use keylapse::{Client, Servers, Tls};
 use keylapse_console::Console;
 
 use crate::args::Connect;
-use crate::exit::Failed;
+use crate::exit::CliError;
 
 impl Connect {
-    /// A console of these servers, which have been reached.
-    pub(crate) async fn console(&self) -> Result<Console, Failed> {
+    /// Connects to the servers, and returns their console.
+    pub(crate) async fn console(&self) -> Result<Console, CliError> {
         Ok(Console::connect(self.client()?).await?)
     }
 
-    pub(crate) fn client(&self) -> Result<Client, Failed> {
+    pub(crate) fn client(&self) -> Result<Client, CliError> {
         self.check_files()?;
         let mut servers = Servers::at(&self.url);
         if let Some(user) = &self.user {
@@ -31,20 +31,20 @@ impl Connect {
             servers = servers.tls(tls);
         }
         let client = Client::try_from(servers)?.namespace(&self.namespace)?;
-        Ok(client.answer_within(self.timeout)?.patience(self.timeout))
+        Ok(client.answer_within(self.timeout)?.retry_for(self.timeout))
     }
 
-    /// Refuses a file that is not there: else it is missed at each connection, and looks like a refusal of the server.
-    fn check_files(&self) -> Result<(), Failed> {
+    /// Refuses a file that does not exist. Otherwise each connection would fail, as if the server had refused it.
+    fn check_files(&self) -> Result<(), CliError> {
         let Self { password_file, sentinel_password_file, tls_ca, tls_cert, tls_key, .. } = self;
         let files = [password_file, sentinel_password_file, tls_ca, tls_cert, tls_key];
         files.into_iter().flatten().try_for_each(|file| match std::fs::metadata(file) {
             Ok(_) => Ok(()),
-            Err(error) => Err(Failed::Usage(format!("{}: {error}", file.display()))),
+            Err(error) => Err(CliError::Usage(format!("{}: {error}", file.display()))),
         })
     }
 
-    /// What was said of TLS, if anything was.
+    /// Returns the TLS settings, if an option sets any.
     fn tls(&self) -> Option<Tls> {
         let Self { tls_ca, tls_cert, tls_key, tls_name, .. } = self;
         if tls_ca.is_none() && tls_cert.is_none() && tls_name.is_none() {

@@ -1,4 +1,4 @@
-//! What the programs that stay say of themselves, on the standard error.
+//! The log of long-running commands, on standard error.
 
 use std::io::IsTerminal;
 
@@ -6,10 +6,10 @@ use tracing::level_filters::LevelFilter;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Log {
-    /// How much is logged: error, warn, info or debug.
+    /// Log this level and more severe ones: error, warn, info or debug.
     #[arg(long, env = "KEYLAPSE_LOG", value_name = "LEVEL", default_value = "info")]
     log: LevelFilter,
-    /// Log lines of JSON.
+    /// Write the log as lines of JSON.
     #[arg(long)]
     log_json: bool,
 }

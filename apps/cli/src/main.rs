@@ -1,6 +1,6 @@
-//! `keylapse`: looks at and acts on timers in Redis and Valkey, for the person on call.
+//! `keylapse`: shows timers in Redis and Valkey and acts on them, for the person on call.
 //!
-//! The commands are in `commands`, by subject: each asks [`keylapse_console`] and writes the answer through
+//! The commands are in `commands`, by subject. Each calls [`keylapse_console`] and prints the result through
 //! [`output`], as a table for people or as lines of JSON for programs.
 
 mod args;
@@ -17,16 +17,16 @@ mod signals;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
 fn main() -> std::process::ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version are no mistakes.
-        Err(said) => {
-            let exit = if said.use_stderr() { Exit::Usage } else { Exit::Fine };
-            _ = said.print();
+        // Help and version are no errors.
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+            _ = error.print();
             return exit.into();
         }
     };
@@ -35,10 +35,10 @@ fn main() -> std::process::ExitCode {
     exit.into()
 }
 
-fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
+fn run(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let exit = runtime.block_on(cli::run(cli, out));
-    // A read of the terminal that nobody waits for any more must not hold up the end.
+    // A pending read of the terminal must not delay the exit.
     runtime.shutdown_background();
     exit
 }

@@ -1,18 +1,18 @@
-//! Signals that the program is to end by, where something has to be said or given back first.
+//! Signals that end the program after a clean-up, or have it read its configuration again.
 
-/// Ends with the first of them. They are heard from now on, before anybody waits for this.
+/// Completes at the first SIGTERM, SIGHUP or SIGINT. Signals count from this call on, not from the first poll.
 #[cfg(unix)]
 pub(crate) fn to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    // Where one cannot be heard, the program ends as it would have.
-    let heard = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal);
-    let heard: Vec<_> =
-        heard.into_iter().flatten().map(|mut one| Box::pin(async move { one.recv().await })).collect();
+    // A signal that cannot be received ends the program, as is the default.
+    let signals = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal);
+    let received: Vec<_> =
+        signals.into_iter().flatten().map(|mut one| Box::pin(async move { one.recv().await })).collect();
     async {
-        if heard.is_empty() {
+        if received.is_empty() {
             std::future::pending::<()>().await;
         }
-        futures::future::select_all(heard).await;
+        futures::future::select_all(received).await;
     }
 }
 
@@ -23,8 +23,8 @@ pub(crate) async fn to_end() {
     }
 }
 
-/// Ends with the second of them: somebody does not want to wait.
-pub(crate) fn to_end_at_once() -> impl Future<Output = ()> {
+/// Completes at the second of these signals, which ends the program without a clean-up.
+pub(crate) fn second_shutdown_signal_received() -> impl Future<Output = ()> {
     let first = to_end();
     async {
         first.await;
@@ -32,11 +32,11 @@ pub(crate) fn to_end_at_once() -> impl Future<Output = ()> {
     }
 }
 
-/// Whoever runs this program asks it to read its file again: by HUP.
+/// Requests to read the configuration again, by SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Reload(#[cfg(unix)] Option<tokio::signal::unix::Signal>);
 
-/// Heard from now on.
+/// Receives SIGHUP from this call on.
 pub(crate) fn to_reload() -> Reload {
     #[cfg(unix)]
     {
@@ -48,7 +48,7 @@ pub(crate) fn to_reload() -> Reload {
 }
 
 impl Reload {
-    /// Completes when it was asked, and can be waited for again.
+    /// Waits for the next request.
     pub(crate) async fn asked(&mut self) {
         #[cfg(unix)]
         if let Some(signal) = &mut self.0 {

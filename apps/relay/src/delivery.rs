@@ -1,4 +1,4 @@
-//! What becomes of an occurrence: one of three things.
+//! The delivery of an occurrence: a webhook, a list or stream, or a program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use crate::exec::Exec;
 use crate::forward::Forward;
-use crate::webhook::{Hosts, Webhook, fingerprint};
+use crate::webhook::{CalledHostRegistry, Webhook, fingerprint};
 
 #[derive(Debug)]
 pub(crate) enum Delivery {
@@ -17,7 +17,7 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// After how long one has ended, by itself.
+    /// Returns the time within which a delivery ends by itself.
     pub(crate) fn timeout(&self) -> Duration {
         match self {
             Self::Webhook(webhook) => webhook.timeout(),
@@ -27,15 +27,15 @@ impl Delivery {
         }
     }
 
-    /// The hosts that it calls.
-    pub(crate) fn hosts(&self) -> Option<Arc<Hosts>> {
+    /// Returns the hosts that a webhook calls.
+    pub(crate) fn hosts(&self) -> Option<Arc<CalledHostRegistry>> {
         match self {
             Self::Webhook(webhook) => Some(webhook.hosts()),
             _ => None,
         }
     }
 
-    /// By what it is compared with that of another program: a hash, as a URL may hold what nobody else is to read.
+    /// Returns a fingerprint by which listeners compare their deliveries. It is a hash, as a URL may hold secrets.
     pub(crate) fn identity(&self) -> String {
         let text = match self {
             Self::Webhook(webhook) => format!("webhook {}", webhook.url()),
@@ -46,7 +46,7 @@ impl Delivery {
         fingerprint(&text)
     }
 
-    /// More than so many at once have no place anyway.
+    /// Returns how many deliveries can run at the same time, if there is one host to limit them.
     pub(crate) fn most_at_once(&self) -> Option<usize> {
         match self {
             Self::Webhook(webhook) => webhook.most_at_once(),

@@ -1,4 +1,4 @@
-//! Puts each occurrence into a list or a stream, for workers in any language.
+//! Adds each occurrence to a list or a stream, for workers in any language.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,23 +9,23 @@ use keylapse::{Done, Failure, Outcome, Result, Schedule};
 use crate::message::{self, Form};
 use crate::metrics;
 use crate::occurrence::Occurrence;
-use crate::turns::Turns;
+use crate::turns::RetryPacer;
 
-/// How soon one whose list is full asks again, at the least: workers who catch up are to be fed.
-const SOON: Duration = Duration::from_millis(100);
+/// The shortest delay of a timer that finds the list full. It is short, so that workers who catch up stay busy.
+const FULL_LIST_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Of one topic.
+/// The list or stream of one topic.
 #[derive(Debug)]
 pub(crate) struct Forward {
     to: ForwardTo,
     form: Form,
-    /// Of those who find it full.
-    turns: Mutex<Turns>,
+    /// Paces the timers that find it full.
+    turns: Mutex<RetryPacer>,
 }
 
 impl Forward {
     pub(crate) fn new(to: ForwardTo, form: Form) -> Self {
-        Self { to, form, turns: Mutex::new(Turns::new()) }
+        Self { to, form, turns: Mutex::new(RetryPacer::new()) }
     }
 
     pub(crate) async fn deliver(
@@ -43,15 +43,15 @@ impl Forward {
     }
 
     fn turn(&self) -> Duration {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(SOON)
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(FULL_LIST_RETRY_PAUSE)
     }
 }
 
 fn word(ended: &Result<Forwarded>) -> &'static str {
     match ended {
         Ok(Forwarded::Full) => "full",
-        Ok(Forwarded::Before) => "before",
-        Ok(_) => "put",
+        Ok(Forwarded::Duplicate) => "duplicate",
+        Ok(_) => "added",
         Err(_) => "failed",
     }
 }

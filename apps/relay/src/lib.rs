@@ -1,7 +1,7 @@
-//! Relays what expires in Redis and Valkey: each timer and each expired key becomes a signed HTTP call, an entry of a list or
-//! a stream, or the run of a program, as a file says.
+//! Delivers timers and expired keys of Redis and Valkey, as a configuration file describes. Each becomes a signed HTTP call,
+//! an entry of a list or a stream, or the run of a program.
 //!
-//! It is what `keylapse run` does. docs/webhooks.md describes the file.
+//! `keylapse run` is this crate with a command line. docs/webhooks.md describes the file.
 
 mod config;
 mod delivery;

@@ -9,31 +9,31 @@ use keylapse_console::text::escape;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::occurrence::{Occurrence, Value};
+use crate::occurrence::{Occurrence, OccurrenceValue};
 
-/// How a topic's values stand in its messages.
+/// How the messages of a topic encode values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
-    /// JSON as it was written, other text as a string, other bytes in base64.
+    /// JSON as it was written, other UTF-8 as a string, other bytes in base64.
     #[default]
     Json,
-    /// A string, or base64 where it is no text.
+    /// A string, or base64 if the value is not UTF-8.
     Text,
-    /// Base64 alone.
+    /// Always base64.
     Base64,
 }
 
-/// As Standard Webhooks 1.0 has it: a type, when it was, and what.
+/// A message as Standard Webhooks 1.0 defines it.
 #[derive(Debug, Serialize)]
-struct Message<'a> {
+struct RelayMessage<'a> {
     r#type: &'a str,
     timestamp: String,
-    data: Data<'a>,
+    data: RelayMessageData<'a>,
 }
 
 #[derive(Debug, Serialize)]
-struct Data<'a> {
+struct RelayMessageData<'a> {
     topic: &'a str,
     id: &'a str,
     key: String,
@@ -41,30 +41,30 @@ struct Data<'a> {
     attempt: u32,
     deadline_ms: u64,
     #[serde(flatten)]
-    shown: &'a Shown<'a>,
+    shown: &'a EncodedValue<'a>,
 }
 
-/// A value as the receiver reads it.
+/// A value in its encoding.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
-    value_is: &'static str,
+struct EncodedValue<'a> {
+    value_format: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     value_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fields_base64: Option<BTreeMap<String, String>>,
-    /// As text of JSON. It is put in behind all else: a serializer would leave out white space around it.
+    /// The value as JSON. It is appended to the serialized message, as a serializer would drop white space around it.
     #[serde(skip)]
     value: Cow<'a, [u8]>,
 }
 
-/// What the receiver reads.
+/// Returns the message that the receiver reads.
 pub(crate) fn json(topic: &str, form: Form, of: &Occurrence) -> Vec<u8> {
-    let shown = Shown::new(form, &of.value);
-    let mut message = to_json(&Message {
+    let shown = EncodedValue::new(form, &of.value);
+    let mut message = to_json(&RelayMessage {
         r#type: "timer.lapsed",
         timestamp: jiff::Timestamp::from_millisecond(i64::try_from(of.deadline_ms).unwrap_or(i64::MAX))
             .map_or_else(|_| String::new(), |at| at.to_string()),
-        data: Data {
+        data: RelayMessageData {
             topic,
             id: &of.id,
             key: escape(&of.key).to_string(),
@@ -81,20 +81,20 @@ pub(crate) fn json(topic: &str, form: Form, of: &Occurrence) -> Vec<u8> {
     message
 }
 
-impl<'a> Shown<'a> {
-    fn new(form: Form, value: &'a Value) -> Self {
-        let base64 = |value_is, bytes| Self {
+impl<'a> EncodedValue<'a> {
+    fn new(form: Form, value: &'a OccurrenceValue) -> Self {
+        let base64 = |value_format, bytes| Self {
             value_base64: Some(STANDARD.encode(bytes)),
-            ..Self::of(value_is, b"null".into())
+            ..Self::of(value_format, b"null".into())
         };
         match value {
-            Value::Unknown => Self::of("unknown", b"null".into()),
-            Value::Dump(bytes) => base64("dump", bytes),
-            Value::Fields(fields) => match fields.text().filter(|_| form != Form::Base64) {
+            OccurrenceValue::Unknown => Self::of("unknown", b"null".into()),
+            OccurrenceValue::Dump(bytes) => base64("dump", bytes),
+            OccurrenceValue::Fields(fields) => match fields.text().filter(|_| form != Form::Base64) {
                 Some(text) => Self::of("fields", to_json(&text).into()),
                 None => Self { fields_base64: Some(fields.base64()), ..Self::of("fields", b"null".into()) },
             },
-            Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            OccurrenceValue::Bytes(bytes) => match std::str::from_utf8(bytes) {
                 Ok(_) if form == Form::Json && is_json(bytes) => Self::of("json", bytes[..].into()),
                 Ok(text) if form != Form::Base64 => Self::of("text", to_json(&text).into()),
                 _ => base64("base64", bytes),
@@ -102,12 +102,13 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn of(value_is: &'static str, value: Cow<'a, [u8]>) -> Self {
-        Self { value_is, value_base64: None, fields_base64: None, value }
+    fn of(value_format: &'static str, value: Cow<'a, [u8]>) -> Self {
+        Self { value_format, value_base64: None, fields_base64: None, value }
     }
 }
 
-/// By the grammar of RFC 8259 alone: numbers of any length, any depth. It is read without recursion, and none of it is kept.
+/// Returns whether these bytes are JSON by RFC 8259, with numbers of any length and any depth. The check neither recurses
+/// nor keeps anything.
 fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What has come due, as every delivery is told of it.
+//! A timer or an expired key, as each delivery receives it.
 
 #[cfg(unix)]
 use std::borrow::Cow;
@@ -12,45 +12,45 @@ use keylapse::attach::KeptValue;
 use keylapse::{Expired, Lapse};
 use keylapse_console::text::escape;
 
-/// One attempt, of a timer or of a key that has expired.
+/// One attempt to deliver a timer or an expired key.
 #[derive(Clone, Debug)]
 pub(crate) struct Occurrence {
-    /// The same for all attempts, replays included.
+    /// The ID of the arming, which all attempts and replays share.
     pub(crate) id: String,
     pub(crate) key: Bytes,
     pub(crate) captures: BTreeMap<String, String>,
     pub(crate) attempt: u32,
     pub(crate) deadline_ms: u64,
-    pub(crate) value: Value,
+    pub(crate) value: OccurrenceValue,
 }
 
-/// What was armed, or the value that the key had.
+/// The payload of a timer, or the last value of an expired key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum OccurrenceValue {
     Unknown,
     Bytes(Bytes),
-    /// What DUMP says of a key that was no string.
+    /// The output of `DUMP`, for a key that was not a string.
     Dump(Bytes),
-    /// Of a hash of which fields are kept.
-    Fields(Fields),
+    /// The kept fields of a hash.
+    Fields(KeptFields),
 }
 
-/// Names and values, of any bytes.
+/// Names and values of fields, which may be any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fields(BTreeMap<Bytes, Bytes>);
+pub(crate) struct KeptFields(BTreeMap<Bytes, Bytes>);
 
 impl Occurrence {
     pub(crate) fn of_timer(lapse: Lapse<Bytes>) -> Self {
         let about = Self::about(&lapse);
-        Self { value: Value::Bytes(lapse.into_payload()), ..about }
+        Self { value: OccurrenceValue::Bytes(lapse.into_payload()), ..about }
     }
 
     pub(crate) fn of_key(lapse: &Lapse<Expired<Bytes>>) -> Self {
-        let value = match lapse.payload().captured() {
-            KeptValue::Captured(value) => Value::Bytes(value.clone()),
-            KeptValue::Dumped(value) => Value::Dump(value.clone()),
-            KeptValue::Fields(fields) => Value::Fields(Fields(fields.clone())),
-            _ => Value::Unknown,
+        let value = match lapse.payload().value_at_last_read() {
+            KeptValue::Kept(value) => OccurrenceValue::Bytes(value.clone()),
+            KeptValue::Dumped(value) => OccurrenceValue::Dump(value.clone()),
+            KeptValue::Fields(fields) => OccurrenceValue::Fields(KeptFields(fields.clone())),
+            _ => OccurrenceValue::Unknown,
         };
         Self { value, ..Self::about(lapse) }
     }
@@ -58,13 +58,13 @@ impl Occurrence {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let (id, key) = ("0123456789abcdef".to_owned(), Bytes::from_static(b"order:1"));
-        let (captures, value) = (BTreeMap::new(), Value::Unknown);
+        let (captures, value) = (BTreeMap::new(), OccurrenceValue::Unknown);
         Self { id, key, captures, attempt: 1, deadline_ms: 1_790_000_000_000, value }
     }
 
     fn about<T>(lapse: &Lapse<T>) -> Self {
         let captures = lapse.captures().into_iter().flat_map(|captures| captures.iter());
-        // No two look alike: what is no text is written as it is in the key.
+        // Captures that are not UTF-8 are escaped as in the key: replacement characters would make them look alike.
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).map_or_else(|_| escape(bytes), str::to_owned);
         let since = lapse.deadline().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -73,13 +73,13 @@ impl Occurrence {
             captures: captures.map(|(name, value)| (name.to_owned(), text(value))).collect(),
             attempt: lapse.attempt(),
             deadline_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-            value: Value::Unknown,
+            value: OccurrenceValue::Unknown,
         }
     }
 }
 
-impl Value {
-    /// What a program reads: the bytes, or the fields as JSON where those are what was kept.
+impl OccurrenceValue {
+    /// Returns the standard input of a program: the value, or the kept fields as JSON.
     #[cfg(unix)]
     pub(crate) fn input(&self) -> Cow<'_, [u8]> {
         match self {
@@ -95,13 +95,13 @@ impl Value {
     }
 }
 
-impl Fields {
-    /// None where one of them is no text.
+impl KeptFields {
+    /// Returns the fields, or `None` if one of them is not UTF-8.
     pub(crate) fn text(&self) -> Option<BTreeMap<&str, &str>> {
         self.0.iter().map(text_of).collect()
     }
 
-    /// Those that are text.
+    /// Returns the fields that are UTF-8.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(text_of)
     }

@@ -1,4 +1,4 @@
-//! Runs what a file says, until it is told to stop or to do what the file says now.
+//! Runs a listener that delivers as a configuration file describes, and replaces it when the file is applied again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,48 +12,48 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
-use crate::config::{Config, Relayed, Source};
+use crate::config::{Config, RelayTopic, TopicSource};
 use crate::delivery::Delivery;
 use crate::occurrence::Occurrence;
-use crate::webhook::{Delivered, Hosts};
+use crate::webhook::{CalledHostRegistry, Delivered};
 
-/// How often a listener that starts is asked whether it works.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How often the readiness of a starting listener is checked.
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How soon one may be called again whose receiver is gone, if somebody lets it go on. What was under way by the time its topic
-/// was paused ends within that, or pauses it once more.
-const HANDED_BACK: Duration = Duration::from_secs(1);
+/// How long a timer is snoozed whose receiver is gone. A topic is paused at most once in this time, as deliveries that were
+/// already running may get the same answer.
+const RECEIVER_GONE_SNOOZE: Duration = Duration::from_secs(1);
 
-/// Everything that is relayed.
+/// Delivers timers and expired keys. One listener is current; earlier ones finish their deliveries.
 #[derive(Debug)]
 pub struct Relay {
     client: Client,
-    /// Tells the present one to stop.
+    /// Stops the current listener.
     stop: Option<oneshot::Sender<()>>,
-    /// The present one, and those before it that have not ended yet.
+    /// The current listener, and earlier ones that have not ended.
     running: JoinSet<Result<()>>,
-    present: watch::Sender<Present>,
+    present: watch::Sender<CurrentListener>,
 }
 
-/// The present listener, for probes.
+/// The current listener, for [`RelayHealth`].
 #[derive(Clone, Debug, Default)]
-struct Present {
+struct CurrentListener {
     health: Option<Health>,
-    /// Whether it waits for keys of other programs.
+    /// One of its topics is attached.
     is_attached: bool,
-    /// The names of all topics of its file.
+    /// The names of the topics in its file.
     topics: Vec<String>,
 }
 
-/// A view of how a [`Relay`] is. It follows it through reloads, and asks nothing of the server.
+/// The health of a [`Relay`], also after it has applied another configuration. Reading it sends nothing to the server.
 #[derive(Clone, Debug)]
-pub struct RelayHealth(watch::Receiver<Present>);
+pub struct RelayHealth(watch::Receiver<CurrentListener>);
 
-/// The hosts that a topic's deliveries call, for operators.
+/// The destinations of a topic, which its listener reports to operators.
 #[derive(Debug)]
 struct CalledHosts {
-    /// Of webhooks.
-    hosts: Option<Arc<Hosts>>,
+    /// None unless the topic has a webhook.
+    hosts: Option<Arc<CalledHostRegistry>>,
     identity: String,
     topic: Topic<Bytes>,
     schedule: Schedule,
@@ -68,59 +68,61 @@ impl Destinations for CalledHosts {
         Some(self.identity.clone())
     }
 
-    /// Timers that wait for it come due now: the first of them is the trial.
+    /// Makes the timers due now that wait for this host. The first of them is the trial call.
     fn try_now(&self, name: &str) {
         for key in self.hosts.as_ref().map(|hosts| hosts.try_now(name)).unwrap_or_default() {
             let (schedule, topic) = (self.schedule.clone(), self.topic.clone());
             tokio::spawn(async move {
                 if let Err(error) = schedule.reschedule(&topic, Key(key), Duration::ZERO).await {
-                    debug!(topic = topic.name(), %error, "a timer that waits for a host is not brought forward");
+                    debug!(topic = topic.name(), %error, "cannot make a timer due that waits for the host");
                 }
             });
         }
     }
 }
 
-/// One topic's way out.
-struct Outlet {
+/// Handles the lapses of one topic.
+struct DeliveryHandler {
     name: String,
     topic: Topic<Bytes>,
     delivery: Delivery,
     schedule: Schedule,
-    /// When it was last paused because nobody is there any more.
+    /// When the topic was last paused because its receiver was gone.
     closed: Mutex<Option<Instant>>,
 }
 
 impl Relay {
-    /// Nothing is relayed yet.
+    /// Creates a relay that delivers nothing until a configuration is applied.
     pub fn new(client: Client) -> Self {
         Self { client, stop: None, running: JoinSet::new(), present: watch::Sender::default() }
     }
 
-    /// A view of how it is.
+    /// Returns the health of this relay.
     pub fn health(&self) -> RelayHealth {
         RelayHealth(self.present.subscribe())
     }
 
-    /// Whether a listener can be made of what a file says: patterns that conflict, and settings that can never work.
+    /// Checks that a listener can be built from a configuration.
     ///
     /// # Errors
-    /// As for [`ListenerBuilder::build`](keylapse::ListenerBuilder::build).
+    /// Patterns that conflict, and settings that can never work: the errors of
+    /// [`ListenerBuilder::build`](keylapse::ListenerBuilder::build).
     pub fn check(&self, config: Config) -> Result<()> {
         self.listener(config).map(drop)
     }
 
-    /// Does what this file says from now on, once its listener works: the one before finishes what it runs, by what its file
-    /// said, and ends. In between both listen, and no timer is run by both.
+    /// Starts a listener for this configuration, and stops its predecessor once the new listener works.
     ///
-    /// It waits for a server that is away, and with attached keys until it is settled whether their events arrive. If it is
-    /// dropped before that, all goes on as before.
+    /// The predecessor finishes its deliveries by its own configuration. Both listen for a while, and no timer runs in both.
+    ///
+    /// With a predecessor, this waits until the server answers and, with attached topics, until the new listener has
+    /// detected whether their events arrive. Without one it returns immediately. Dropping the future changes nothing.
     ///
     /// # Errors
-    /// As for [`check`](Self::check) and [`Listener::run_until`]; then all goes on as before. Of the first file errors of the
-    /// latter kind are those of [`ended`](Self::ended).
-    pub async fn follow(&mut self, config: Config) -> Result<()> {
-        let is_attached = config.topics.iter().any(|topic| matches!(topic.source, Source::Attached(_)));
+    /// The errors of [`check`](Self::check) and [`Listener::run_until`]. The predecessor then continues. Without a
+    /// predecessor, the latter are those of [`ended`](Self::ended).
+    pub async fn apply(&mut self, config: Config) -> Result<()> {
+        let is_attached = config.topics.iter().any(|topic| matches!(topic.source, TopicSource::Attached(_)));
         let topics = config.topics.iter().map(|topic| topic.name.clone()).collect();
         let listener = self.listener(config)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -133,17 +135,17 @@ impl Relay {
             }
         }
         self.running.spawn(listening);
-        self.present.send_replace(Present { health: Some(health), is_attached, topics });
+        self.present.send_replace(CurrentListener { health: Some(health), is_attached, topics });
         if let Some(before) = self.stop.replace(stop) {
             let _ = before.send(());
         }
         Ok(())
     }
 
-    /// Until one ends: the error is why, if it was not told to.
+    /// Waits until a listener ends.
     ///
     /// # Errors
-    /// As for [`Listener::run_until`].
+    /// The error that ended it, as of [`Listener::run_until`].
     pub async fn ended(&mut self) -> Result<()> {
         match self.running.join_next().await {
             Some(Ok(ended)) => ended,
@@ -152,10 +154,10 @@ impl Relay {
         }
     }
 
-    /// Finishes or hands back what is running.
+    /// Stops all listeners. Deliveries finish within the grace time, or their timers are released.
     ///
     /// # Errors
-    /// As for [`Listener::run_until`].
+    /// The error of the listener that ended last, as of [`Listener::run_until`].
     pub async fn stop(mut self) -> Result<()> {
         drop(self.stop.take());
         let mut last = Ok(());
@@ -180,33 +182,34 @@ impl Relay {
         if config.save_requests {
             builder = builder.save_requests();
         }
-        for Relayed { name, source, delivery } in config.topics {
+        for RelayTopic { name, source, delivery } in config.topics {
             let called = |topic: &Topic<Bytes>| {
                 let (hosts, identity) = (delivery.hosts(), delivery.identity());
                 Arc::new(CalledHosts { hosts, identity, topic: topic.clone(), schedule: schedule.clone() })
             };
             let source = match source {
-                Source::Managed(topic) => {
+                TopicSource::Managed(topic) => {
                     let called = called(&topic);
-                    Source::Managed(topic.destinations(called))
+                    TopicSource::Managed(topic.destinations(called))
                 }
-                Source::Attached(attached) => {
+                TopicSource::Attached(attached) => {
                     let called = called(attached.topic());
-                    Source::Attached(attached.destinations(called))
+                    TopicSource::Attached(attached.destinations(called))
                 }
             };
             let schedule = schedule.clone();
-            let outlet =
-                |topic| Arc::new(Outlet { name, topic, delivery, schedule, closed: Mutex::default() });
+            let outlet = |topic| {
+                Arc::new(DeliveryHandler { name, topic, delivery, schedule, closed: Mutex::default() })
+            };
             builder = match source {
-                Source::Managed(topic) => {
+                TopicSource::Managed(topic) => {
                     let outlet = outlet(topic.clone());
                     builder.on(topic, move |lapse: Lapse<Bytes>| {
                         let outlet = Arc::clone(&outlet);
                         async move { outlet.deliver(Occurrence::of_timer(lapse)).await }
                     })
                 }
-                Source::Attached(attached) => {
+                TopicSource::Attached(attached) => {
                     let outlet = outlet(attached.topic().clone());
                     builder.attach(attached, move |lapse: Lapse<Expired<Bytes>>| {
                         let outlet = Arc::clone(&outlet);
@@ -219,39 +222,39 @@ impl Relay {
     }
 }
 
-/// Waits until this listener does all that its predecessor does. With attached keys it has to be settled whether their
-/// events arrive: a key that is written and expires while nobody is subscribed is lost.
+/// Waits until this listener can replace its predecessor. With attached topics it must have detected whether events
+/// arrive: a key that is written and expires while nobody is subscribed is lost.
 async fn until_working(health: &Health, is_attached: bool) {
     while !health.is_ready() || (is_attached && health.mode() == EventMode::Starting) {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(READY_POLL_INTERVAL).await;
     }
 }
 
 impl RelayHealth {
-    /// Why it cannot do its work; nothing where it can: the server answers and, where keys of other programs are
-    /// waited for, a canary has shown that their expiry is announced.
+    /// Returns why the relay cannot do its work; nothing if it can. The server must answer. With attached topics, the
+    /// heartbeat key must have shown that expired events arrive.
     pub fn faults(&self) -> Vec<String> {
         let present = self.0.borrow();
-        let Some(health) = &present.health else { return vec!["nothing is relayed yet".to_owned()] };
+        let Some(health) = &present.health else { return vec!["no configuration is applied yet".to_owned()] };
         let mut faults = Vec::new();
         if !health.connected() {
             faults.push("the server does not answer".to_owned());
         } else if !health.is_ready() {
-            faults.push("it is starting, or stopping".to_owned());
+            faults.push("the listener is starting or stopping".to_owned());
         }
-        if present.is_attached && !health.canary_heard() {
-            faults.push("expired keys are not announced: `keylapse doctor` says why".to_owned());
+        if present.is_attached && !health.heartbeat_received() {
+            faults.push("expired events do not arrive: run `keylapse doctor` for the reason".to_owned());
         }
         faults
     }
 
-    /// Returns whether the file that holds now has a topic of this name.
+    /// Returns whether the current configuration has a topic of this name.
     pub fn has_topic(&self, name: &str) -> bool {
         self.0.borrow().topics.iter().any(|topic| topic == name)
     }
 }
 
-impl Outlet {
+impl DeliveryHandler {
     async fn deliver(&self, of: Occurrence) -> Result<Outcome, Failure> {
         match &self.delivery {
             Delivery::Webhook(webhook) => match webhook.deliver(&of).await {
@@ -264,17 +267,21 @@ impl Outlet {
         }
     }
 
-    /// Nobody is there any more: all wait until somebody has looked, as does this one. Many can find so at the same time.
+    /// Pauses the topic until an operator resumes it, and snoozes this timer. Many deliveries may call this at the same
+    /// time.
     async fn close(&self, why: &str) -> Result<Outcome, Failure> {
-        let Ok(mut closed) = self.closed.try_lock() else { return Ok(Outcome::Snooze(HANDED_BACK)) };
-        if closed.is_none_or(|at| at.elapsed() >= HANDED_BACK) {
+        let Ok(mut closed) = self.closed.try_lock() else { return Ok(Outcome::Snooze(RECEIVER_GONE_SNOOZE)) };
+        if closed.is_none_or(|at| at.elapsed() >= RECEIVER_GONE_SNOOZE) {
             if let Err(error) = self.schedule.pause(&self.topic, why).await {
-                error!(topic = self.name, %error, "it cannot be paused");
+                error!(topic = self.name, %error, "cannot pause the topic, whose receiver is gone");
                 return Err(Failure::retry(why));
             }
-            warn!(topic = self.name, why, "paused; `keylapse resume` lets it go on");
+            warn!(
+                topic = self.name,
+                why, "the topic is paused, as its receiver is gone: run `keylapse resume` to continue"
+            );
             *closed = Some(Instant::now());
         }
-        Ok(Outcome::Snooze(HANDED_BACK))
+        Ok(Outcome::Snooze(RECEIVER_GONE_SNOOZE))
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets: read from files or the environment, and never shown.
+//! Secrets, which are read from files or the environment, and never printed.
 
 use std::fmt;
 use std::fs;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Where a secret lies.
+/// The source of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SecretPlace {
     File(PathBuf),
     Env(String),
 }
 
-/// A key of Standard Webhooks: 24 to 64 bytes.
+/// A signing key of Standard Webhooks: 24 to 64 bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Vec<u8>);
 
 impl Secret {
-    /// `whsec_` and base64, or base64 alone.
+    /// Reads a key in base64, with or without the prefix `whsec_`.
     pub(crate) fn read(place: &SecretPlace) -> Result<Self, String> {
         Self::parse(&place.read()?).map_err(|why| format!("{place}: {why}"))
     }
@@ -31,7 +31,7 @@ impl Secret {
         let key = STANDARD.decode(key).map_err(|_| advice.to_owned())?;
         match key.len() {
             24..=64 => Ok(Self(key)),
-            other => Err(format!("it has {other} bytes: {advice}")),
+            other => Err(format!("the secret has {other} bytes: {advice}")),
         }
     }
 
@@ -47,11 +47,13 @@ impl fmt::Debug for Secret {
 }
 
 impl SecretPlace {
-    /// What lies there, without white space around it.
+    /// Reads the secret, without surrounding white space.
     pub(crate) fn read(&self) -> Result<String, String> {
         let text = match self {
             Self::File(path) => read_secret_file(path)?,
-            Self::Env(name) => std::env::var(name).map_err(|_| format!("the environment has no {name}"))?,
+            Self::Env(name) => {
+                std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
+            }
         };
         Ok(text.trim().to_owned())
     }
@@ -66,20 +68,20 @@ impl fmt::Display for SecretPlace {
     }
 }
 
-/// Reads a file with a secret, such as a token.
+/// Reads a file that holds a secret, such as a token.
 ///
 /// # Errors
-/// When it cannot be read, or everybody on this machine can: the message names it and says what to do.
+/// When the file cannot be read, or every user of this machine can access it. The message names the file and the remedy.
 pub fn read_secret_file(path: &Path) -> Result<String, String> {
     check_mode(path)?;
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A secret that everybody can read is none.
+/// Refuses a file that every user of this machine can access.
 fn check_mode(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match everybody_reads(path).map_err(|error| format!("{shown}: {error}"))? {
-        true => Err(format!("{shown}: everybody on this machine can read it: chmod o= {shown}")),
+        true => Err(format!("{shown}: every user of this machine can read it: run chmod o= {shown}")),
         false => Ok(()),
     }
 }

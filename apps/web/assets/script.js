@@ -1,18 +1,18 @@
-// What the pages do beyond being pages: they are looked at anew every few seconds, keys lead from one to another, and
-// the live tail is live. Without this script everything works that can.
+// Refreshes pages every few seconds, adds keyboard shortcuts, and fills the live tail. Without this script the pages work,
+// except for the live tail.
 "use strict";
 (() => {
   const live = document.getElementById("live");
-  const say = (text) => { if (live.textContent !== text) live.textContent = text; };
+  const announce = (text) => { if (live.textContent !== text) live.textContent = text; };
   const main = () => document.getElementById("main");
 
-  // --- looking anew -----------------------------------------------------------------------------------------------
+  // --- refresh ----------------------------------------------------------------------------------------------------
 
   let every = Number(document.body.dataset.refresh);
   let timer = 0;
   let asking = null;
 
-  // Something that was typed or chosen, and that a new page would take away.
+  // Returns whether a refresh would discard typed or chosen input.
   const hasInput = () => {
     const active = document.activeElement;
     if (active && main().contains(active) && active.matches("input, select, textarea")) return true;
@@ -26,11 +26,11 @@
   };
   const isBusy = () => document.hidden || hasInput() || hasSelection() || document.querySelector("dialog[open]");
 
-  // What tells an element from others of the page, before and after.
+  // Returns a selector that finds an element again after a refresh.
   const nameOf = (element) => element && (element.id ? `#${CSS.escape(element.id)}`
     : element.getAttribute("href") ? `a[href="${CSS.escape(element.getAttribute("href"))}"]` : null);
 
-  // When the figures on the page were read, by the page's own clock.
+  // The time at which the figures were read, by the browser's monotonic clock.
   let read = 0;
   const seen = () => { read = performance.now() - Number(document.getElementById("age")?.dataset.ms); };
   const grow = () => {
@@ -46,7 +46,6 @@
     const focused = old.contains(document.activeElement) ? nameOf(document.activeElement) : null;
     const open = [...old.querySelectorAll("details[open][id]")].map((one) => one.id);
     const scrolled = [...old.querySelectorAll(".scroll[id]")].map((one) => [one.id, one.scrollLeft, one.scrollTop]);
-    // A notice is said once.
     old.replaceChildren(...fresh.childNodes);
     for (const id of open) { const one = document.getElementById(id); if (one) one.open = true; }
     for (const [id, left, top] of scrolled) {
@@ -62,7 +61,7 @@
     const limit = setTimeout(() => asking.abort(), 15000);
     try {
       const answer = await fetch(location.href, { signal: asking.signal, headers: { Accept: "text/html" } });
-      // Somebody has to log in again.
+      // The session has ended: the server redirected to the login page.
       if (answer.redirected) { location.reload(); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("main");
@@ -73,9 +72,9 @@
       if (source) { document.getElementById("source")?.replaceWith(source); seen(); }
       document.title = page.title;
       every = Number(page.body.dataset.refresh);
-      say("");
+      announce("");
     } catch {
-      say("This page cannot be looked at anew: what it shows is old. It is tried again.");
+      announce("Refresh failed, so this page is out of date. Retrying.");
     } finally {
       clearTimeout(limit);
       asking = null;
@@ -89,14 +88,14 @@
   document.addEventListener("visibilitychange", () => { if (!document.hidden && every > 0) look().then(wait); });
   wait();
 
-  // A notice belongs to what was just done: the address forgets it, so that the next look does, too.
+  // Removes the result of an action from the address, so that the next refresh shows no notice.
   const address = new URL(location.href);
   if (address.searchParams.has("did")) {
     for (const name of ["did", "done", "skipped", "failed"]) address.searchParams.delete(name);
     history.replaceState(null, "", address);
   }
 
-  // --- keys -------------------------------------------------------------------------------------------------------
+  // --- keyboard shortcuts -----------------------------------------------------------------------------------------
 
   const help = document.getElementById("help");
   const opener = document.getElementById("help-open");
@@ -157,7 +156,7 @@
     const row = rows.insertRow(0);
     row.className = "fresh";
     if (told.missed) {
-      const text = told.missed === "counted" ? `${told.count} were not heard` : "some were not heard: the connection was lost";
+      const text = told.missed === "counted" ? `Missed events: ${told.count}` : "Missed events: the connection was lost";
       cell(row, text, "warn").colSpan = 5;
     } else {
       const time = document.createElement("time");
@@ -188,23 +187,23 @@
   const open = () => {
     if (source || held || document.hidden) return;
     source = new EventSource(tail.dataset.source);
-    source.onopen = () => { state.textContent = "Looking on."; };
-    const hear = (message) => { try { add(JSON.parse(message.data)); } catch { /* nothing that is told */ } };
-    for (const kind of ["tail", "missed"]) source.addEventListener(kind, hear);
+    source.onopen = () => { state.textContent = "Watching live."; };
+    const receive = (message) => { try { add(JSON.parse(message.data)); } catch { /* not an event */ } };
+    for (const kind of ["tail", "missed"]) source.addEventListener(kind, receive);
     source.onerror = () => {
       const gone = source.readyState === EventSource.CLOSED;
-      state.textContent = gone ? "The tail has ended: reload the page to look on anew." : "The connection is lost: it is tried again.";
+      state.textContent = gone ? "The live tail has ended. Reload the page to watch again." : "Connection lost. Reconnecting.";
     };
   };
   const close = (why) => { if (source) source.close(); source = null; state.textContent = why; };
   hold.hidden = false;
   hold.addEventListener("click", () => {
     held = !held;
-    hold.textContent = held ? "Go on" : "Hold";
-    if (held) close("Held: what happens meanwhile is not heard."); else open();
+    hold.textContent = held ? "Resume" : "Pause";
+    if (held) close("Paused. New events are not shown."); else open();
   });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) close("Held while this page is not seen."); else open();
+    if (document.hidden) close("Paused while this page is hidden."); else open();
   });
   open();
 })();

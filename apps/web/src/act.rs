@@ -1,68 +1,71 @@
-//! Actions: each is seen through once it has begun, whoever still waits for its answer, and written down. One on all entries
-//! that a filter lets pass is counted first, which somebody agrees to; both end in bounded time.
+//! Actions on timers and topics. An action that has begun is completed even if its client disconnects, and is logged.
+//!
+//! A bulk action is counted first, and the client confirms the count. Counting and acting end in bounded time.
 
 use std::time::Duration;
 
 use futures::future::{Either, pending, select};
 use keylapse::{Error, Result};
-use keylapse_console::{Action, Bulk, BulkReport, Cursor, Done, EntryState, Filter, KnownTopic, text};
+use keylapse_console::{
+    Action, ActionResult, Bulk, BulkReport, Cursor, EntryState, Filter, TopicHandle, text,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use crate::guard::{Deed, Who};
-use crate::serve::Closing;
-use crate::web::Shared;
+use crate::guard::{AuditRecord, Caller};
+use crate::serve::ServerShutdown;
+use crate::web::SharedState;
 
-/// An action upon a topic, or upon something of it.
-pub(crate) struct Act {
+/// An action on a topic or on its entries, for the audit log.
+pub(crate) struct AuditedAction {
     pub(crate) verb: &'static str,
-    pub(crate) topic: KnownTopic,
-    /// Upon what, as it is shown: a key, or a filter.
+    pub(crate) topic: TopicHandle,
+    /// The key, filter or destination that the action is for, or the reason for a pause.
     pub(crate) what: String,
 }
 
-/// What became of it, as it is written down.
-pub(crate) trait Outcome: Send + 'static {
-    /// In words, and to how many.
-    fn noted(&self) -> (String, u64);
+/// The result of an action, for the audit log.
+pub(crate) trait AuditedOutcome: Send + 'static {
+    /// Returns the outcome, and the number of entries that changed.
+    fn audit_summary(&self) -> (String, u64);
 }
 
-impl Outcome for Done {
-    fn noted(&self) -> (String, u64) {
-        (self.outcome.to_owned(), u64::from(self.was_done))
+impl AuditedOutcome for ActionResult {
+    fn audit_summary(&self) -> (String, u64) {
+        (self.outcome.to_owned(), u64::from(self.done))
     }
 }
 
-impl Outcome for BulkReport {
-    fn noted(&self) -> (String, u64) {
+impl AuditedOutcome for BulkReport {
+    fn audit_summary(&self) -> (String, u64) {
         (self.to_string(), self.done)
     }
 }
 
-impl Act {
-    pub(crate) fn upon(verb: &'static str, topic: &KnownTopic, key: &[u8]) -> Self {
+impl AuditedAction {
+    pub(crate) fn upon(verb: &'static str, topic: &TopicHandle, key: &[u8]) -> Self {
         Self { verb, topic: topic.clone(), what: text::escape(key) }
     }
 
-    /// Upon a host that holds work back.
-    pub(crate) fn try_now(topic: &KnownTopic, destination: &str) -> Self {
+    /// Makes an action that has listeners call a destination now.
+    pub(crate) fn try_now(topic: &TopicHandle, destination: &str) -> Self {
         Self { verb: "try-now", topic: topic.clone(), what: destination.to_owned() }
     }
 
-    /// Upon all that a filter lets pass.
-    pub(crate) fn upon_many(action: Action, topic: &KnownTopic, state: EntryState, filter: &Filter) -> Self {
+    /// Makes an action on all entries that match a filter.
+    pub(crate) fn upon_many(action: Action, topic: &TopicHandle, state: EntryState, filter: &Filter) -> Self {
         let what = format!("{} {filter}", state.as_str()).trim_end().to_owned();
         Self { verb: action.as_str(), topic: topic.clone(), what }
     }
 
-    /// Does it, in a task of its own.
-    pub(crate) async fn take<T: Outcome>(
+    /// Runs the action in a task of its own, which a disconnect of the client does not cancel, and logs its result.
+    pub(crate) async fn take<T: AuditedOutcome>(
         self,
-        shared: &Shared,
-        who: Who,
+        shared: &SharedState,
+        who: Caller,
         deed: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let place = shared.acts.clone().acquire_owned().await.expect("nobody closes it");
+        let place = shared.acts.clone().acquire_owned().await.expect("the semaphore is never closed");
         let task = tokio::spawn(async move {
             let _place = place;
             let done = deed.await;
@@ -72,67 +75,67 @@ impl Act {
         task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// An action without an answer may have been done all the same, and is written down as well.
-    fn write_down(&self, who: &Who, done: &Result<impl Outcome, Error>) {
+    /// Logs the action. A failed one is logged too, because Redis may have executed it without an answer.
+    fn write_down(&self, who: &Caller, done: &Result<impl AuditedOutcome, Error>) {
         let (outcome, count) = match done {
-            Ok(done) => done.noted(),
+            Ok(done) => done.audit_summary(),
             Err(error) => (format!("failed: {:?}", error.kind()), 0),
         };
         let Self { verb, topic, what } = self;
-        who.did(Deed { verb, topic: topic.name(), what, outcome: &outcome, count });
+        who.log_action(AuditRecord { verb, topic: topic.name(), what, outcome: &outcome, count });
     }
 }
 
-/// Entries that one request acts upon, at most: more take longer than somebody waits for an answer.
-pub(crate) const MOST: u64 = 10_000;
-/// How long it acts. With its counting this is shorter than a request may take.
+/// Maximum entries of one bulk request. More would take longer than a client waits for the answer.
+pub(crate) const MAX_BULK_ENTRIES: u64 = 10_000;
+/// Time limit of a bulk action. Together with the time for counting it is below the timeout of a request.
 const ACTS: Duration = Duration::from_secs(25);
 
-/// What is to be done, and to which entries.
+/// A bulk action, and the entries that it is for.
 #[derive(Clone)]
-pub(crate) struct Many {
-    pub(crate) topic: KnownTopic,
+pub(crate) struct BulkJob {
+    pub(crate) topic: TopicHandle,
     pub(crate) action: Action,
     pub(crate) state: EntryState,
     pub(crate) filter: Filter,
     pub(crate) limit: u64,
-    /// No more than so many a second, if not 0.
+    /// Maximum entries per second; 0 is no limit.
     pub(crate) rate: u32,
-    /// Where another has ended.
+    /// The cursor at which an earlier request ended.
     pub(crate) after: Option<Cursor>,
 }
 
-/// The right to act upon many.
-pub(crate) struct Place {
+/// The right to run one bulk action.
+pub(crate) struct BulkPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
-    /// None where enough others do.
-    pub(crate) fn take(shared: &Shared) -> Option<Self> {
+impl BulkPermit {
+    /// Returns `None` if too many bulk actions are running.
+    pub(crate) fn take(shared: &SharedState) -> Option<Self> {
         let permit = shared.bulks.clone().try_acquire_owned();
         permit.ok().map(|_permit| Self { _permit })
     }
 }
 
-impl Many {
-    /// How many match, by the way that they are acted upon, but for the last step.
+impl BulkJob {
+    /// Counts the matching entries with a dry run, for at most `within`.
     pub(crate) async fn count(&self, within: Duration) -> Result<BulkReport> {
         self.bulk().dry_run(true).until(sleep(within)).run().await
     }
 
-    /// Ends early where it takes too long, or the server is to end.
+    /// Runs the action. It ends early after [`ACTS`], or when the server shuts down.
     pub(crate) async fn act(
         self,
-        place: Place,
-        shared: &Shared,
-        who: Who,
-        closing: Option<Closing>,
+        place: BulkPermit,
+        shared: &SharedState,
+        who: Caller,
+        closing: Option<ServerShutdown>,
     ) -> Result<BulkReport> {
         if self.limit == 0 {
             return Ok(BulkReport::default());
         }
-        let act = Act::upon_many(self.action, &self.topic, self.state, &self.filter);
+        let act = AuditedAction::upon_many(self.action, &self.topic, self.state, &self.filter);
         let deed = async move {
             let _place = place;
             self.bulk().rate(self.rate).until(ends(closing)).run().await
@@ -146,7 +149,7 @@ impl Many {
     }
 }
 
-async fn ends(closing: Option<Closing>) {
+async fn ends(closing: Option<ServerShutdown>) {
     let closes = match closing {
         Some(closing) => Either::Left(closing.begins()),
         None => Either::Right(pending()),

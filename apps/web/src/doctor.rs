@@ -1,4 +1,4 @@
-//! What the doctor finds. It asks much of the servers, so that a diagnosis is kept for a while, for all who ask.
+//! A cache of the doctor's diagnosis, which takes many calls to the servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,19 @@ use tokio::sync::Mutex;
 
 use crate::recent::Last;
 
+/// How long a diagnosis is cached.
 const KEPT: Duration = Duration::from_secs(10);
-/// While a server does not answer.
+/// How long a diagnosis is cached while no server answers.
 const KEPT_BROKEN: Duration = Duration::from_secs(2);
-/// The finding that there is a way to a server.
+/// Code of the finding that a server answers.
 const ANSWERS: &str = "K100";
 
-/// The diagnosis that was made last.
+/// The last diagnosis.
 #[derive(Debug, Default)]
 pub(crate) struct Doctor(Mutex<Last<Arc<Diagnosis>>>);
 
 impl Doctor {
-    /// The diagnosis, and how old it is.
+    /// Returns the diagnosis, and how old it is.
     pub(crate) async fn look(&self, console: &Console) -> (Arc<Diagnosis>, Duration) {
         let life = |diagnosis: &Arc<_>| if answers(diagnosis) { KEPT } else { KEPT_BROKEN };
         let mut last = self.0.lock().await;
@@ -29,7 +30,7 @@ impl Doctor {
     }
 }
 
-/// Whether there is a server.
+/// Returns whether a server answers.
 pub(crate) fn answers(diagnosis: &Diagnosis) -> bool {
     diagnosis.findings.iter().any(|finding| finding.code == ANSWERS)
 }

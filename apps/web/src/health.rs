@@ -1,4 +1,4 @@
-//! Whether this program lives, and whether it can do its work: for probes.
+//! Probes: `/livez` answers while the process runs, `/readyz` while it can do its work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,33 +10,32 @@ use axum::{Json, Router};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// Many probes wait for a second, and are to read why it is not ready.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// Shorter than the second that many probes wait, so that they receive the reason.
+const READINESS_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Whether a program can do its work.
+/// The answer of `/readyz`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Readiness {
-    /// Whether it can.
+    /// `true` if the program can do its work.
     pub ready: bool,
-    /// Why not; and what else a person may want to know.
+    /// The reasons why the program is not ready, and other facts for people.
     pub notes: Vec<String>,
 }
 
-/// Asks the program that has this server.
+/// Returns the readiness of the program that embeds the server.
 pub(crate) type Ready = Arc<dyn Fn() -> Readiness + Send + Sync>;
 
-pub(crate) fn routes() -> Router<Shared> {
+pub(crate) fn routes() -> Router<SharedState> {
     Router::new().route("/livez", get(live)).route("/readyz", get(ready))
 }
 
-/// It answers.
 async fn live() -> &'static str {
     "ok\n"
 }
 
-async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<Readiness>) {
+async fn ready(State(shared): State<SharedState>) -> (StatusCode, Json<Readiness>) {
     let readiness = match &shared.ready {
         Some(ready) => ready(),
         None => of_server(&shared).await,
@@ -45,17 +44,17 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<Readiness>) {
     (status, Json(readiness))
 }
 
-/// Returns whether the server answers: within a second, and at hardly any cost for it, as no token is needed.
-pub(crate) async fn of_server(shared: &Shared) -> Readiness {
+/// Returns whether Redis answers, within a second. The result is cached: probes need no token, and must not load Redis.
+pub(crate) async fn of_server(shared: &SharedState) -> Readiness {
     shared.readiness.get(server_answers(shared)).await
 }
 
-async fn server_answers(shared: &Shared) -> Readiness {
-    // Details are for those with a token.
-    let why = match timeout(PATIENCE, shared.console.listeners()).await {
+async fn server_answers(shared: &SharedState) -> Readiness {
+    // Probes need no token, and the text of an error may have details that only token holders may read.
+    let why = match timeout(READINESS_TIMEOUT, shared.console.listeners()).await {
         Ok(Ok(_)) => return Readiness { ready: true, notes: Vec::new() },
         Ok(Err(error)) => format!("Redis: {:?}", error.kind()),
-        Err(_) => format!("Redis: no answer within {} ms", PATIENCE.as_millis()),
+        Err(_) => format!("Redis: no answer within {} ms", READINESS_TIMEOUT.as_millis()),
     };
     Readiness { ready: false, notes: vec![why] }
 }

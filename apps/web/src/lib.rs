@@ -1,6 +1,6 @@
-//! A window to the timers of a namespace: an HTTP API, health, metrics and a dashboard, over [`keylapse_console`].
+//! Dashboard, HTTP API, health probes and metrics for the timers of a namespace, on top of [`keylapse_console`].
 //!
-//! The program `keylapse serve` shows all of it, `keylapse run` a part. [`Web::router`] is for programs with an axum
+//! The program `keylapse serve` serves everything, `keylapse run` a part. [`Web::router`] is for programs with an axum
 //! application of their own:
 //!
 //! ```no_run
@@ -17,27 +17,27 @@
 mod access;
 mod act;
 mod api;
-mod asking;
 mod doctor;
 mod guard;
 mod health;
+mod limits;
 mod metrics;
 mod pages;
-mod patience;
+mod parse;
 mod recent;
 mod serve;
 mod time;
 mod web;
 
 pub use self::access::{Access, AccessError, Token};
-pub use self::asking::parse_when;
 pub use self::health::Readiness;
-pub use self::patience::Patience;
-pub use self::serve::{Certificate, ServeError, Server};
+pub use self::limits::ServerLimits;
+pub use self::parse::parse_when;
+pub use self::serve::{Certificate, ServeError, WebServer};
 pub use self::time::{moment, ms_of};
 pub use self::web::Web;
 
-/// The programs of the page are tests.
+/// Runs the code blocks of the page as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/dashboard.md")]
 struct PageOfTheDashboard;

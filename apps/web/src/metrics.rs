@@ -1,5 +1,4 @@
-//! `/metrics`, for Prometheus: what the process records of itself, and how the topics are, as gauges and counters: read from
-//! Redis when somebody asks, whoever serves them.
+//! `/metrics`, for Prometheus: the metrics of the process, and those of the topics, which are read from Redis on request.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -13,34 +12,34 @@ use axum::routing::get;
 use keylapse_console::{AlarmKind, Console, Overview, Status, TopicStatus};
 use tokio::time::timeout;
 
-use crate::api::Fault;
-use crate::guard::Who;
+use crate::api::ApiError;
+use crate::guard::Caller;
 use crate::health;
-use crate::recent::Recent;
-use crate::web::Shared;
+use crate::recent::SharedCache;
+use crate::web::SharedState;
 
-/// Text that somebody else renders.
+/// Renders the metrics of the process.
 pub(crate) type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// How the topics are, as it was rendered last.
-pub(crate) type Metrics = Recent<Arc<str>>;
+/// The metrics of the topics, as last rendered.
+pub(crate) type Metrics = SharedCache<Arc<str>>;
 
-/// Prometheus waits for 10 s: it is to read in time that Redis does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Shorter than the 10 s that Prometheus waits, so that it reads that Redis does not answer.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn routes() -> Router<Shared> {
+pub(crate) fn routes() -> Router<SharedState> {
     Router::new().route("/metrics", get(metrics))
 }
 
 async fn metrics(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-) -> Result<impl IntoResponse, Fault> {
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+) -> Result<impl IntoResponse, ApiError> {
     who.check_all()?;
     let fleet = shared.metrics.get(async {
-        // A server that is away is not waited for as long as one with many topics.
+        // The readiness check finds within a second that Redis is away. A status of many topics may take longer.
         let is_there = health::of_server(&shared).await.ready;
-        render(&shared.console, if is_there { PATIENCE } else { Duration::ZERO }).await
+        render(&shared.console, if is_there { STATUS_TIMEOUT } else { Duration::ZERO }).await
     });
     let fleet = fleet.await;
     let mut text = shared.recorded.as_ref().map(|render| render()).unwrap_or_default();
@@ -48,15 +47,15 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 
-/// Topics that are shown, the first by name. A gauge says how many are left out.
+/// Maximum of topics, in the order of their names. A gauge counts those that are left out.
 const TOPICS: usize = 500;
 
-/// All of it. Where Redis does not answer, that is all that is said: nothing here is older than the answer.
+/// Renders the metrics of the topics. If Redis does not answer, only the gauge for that is rendered, never an older value.
 async fn render(console: &Console, patience: Duration) -> Arc<str> {
     let status = timeout(patience, console.status(TOPICS)).await;
     let mut page = Page::default();
     let is_up = matches!(status, Ok(Ok(_)));
-    page.gauge("keylapse_up", "Whether Redis answers.").add(&[], u8::from(is_up));
+    page.gauge("keylapse_redis_up", "1 if Redis answers, else 0.").add(&[], u8::from(is_up));
     if let Ok(Ok(status)) = status {
         fleet(&status, &mut page);
         topics(&status, &mut page);
@@ -66,28 +65,31 @@ async fn render(console: &Console, patience: Duration) -> Arc<str> {
 }
 
 fn fleet(status: &Status, page: &mut Page) {
-    page.gauge("keylapse_listeners", "Listeners that have said of themselves that they live.")
+    page.gauge("keylapse_listeners", "Listeners whose reports are in Redis.")
         .add(&[], status.listeners.len());
     page.gauge("keylapse_listeners_silent", "Listeners that have not reported for seven seconds.")
-        .add(&[], status.silent.len());
+        .add(&[], status.silent_listeners.len());
     let stalled = status.listeners.iter().filter(|listener| listener.handlers_stalled_ms.is_some()).count();
     page.gauge("keylapse_listeners_stalled", "Listeners whose handlers block all threads of their runtime.")
         .add(&[], stalled);
-    page.gauge("keylapse_topics_left_out", "Topics that are not shown here, as there are too many.")
-        .add(&[], status.more_topics);
+    page.gauge(
+        "keylapse_topics_omitted",
+        "Topics that these metrics leave out, because there are more than 500.",
+    )
+    .add(&[], status.more_topics);
     let unreadable = status.topics.iter().filter(|topic| topic.problem.is_some()).count();
-    page.gauge("keylapse_topics_unreadable", "Topics of which nothing is shown, as they cannot be read.")
+    page.gauge("keylapse_topics_unreadable", "Topics without metrics, because they cannot be read.")
         .add(&[], unreadable + status.unreadable.len());
 }
 
-/// What a gauge shows of a topic.
-type Value = fn(&TopicStatus) -> f64;
+/// Returns the value of a gauge for a topic.
+type TopicMetric = fn(&TopicStatus) -> f64;
 
 fn topics(status: &Status, page: &mut Page) {
     let readable: Vec<_> = status.topics.iter().filter(|topic| topic.problem.is_none()).collect();
     let mut timers = page.gauge(
         "keylapse_topic_timers",
-        "What a topic holds: pending timers wait for their time or run, overdue ones nobody has taken yet.",
+        "Timers, dead letters and tracked keys of a topic. Pending timers wait or run; overdue ones are due and not claimed.",
     );
     for topic in &readable {
         for (state, count) in states(&topic.overview) {
@@ -98,57 +100,59 @@ fn topics(status: &Status, page: &mut Page) {
         let mut gauge = page.gauge(name, help);
         readable.iter().for_each(|topic| gauge.add(&[("topic", topic.topic.name())], value(topic)));
     }
-    let help = "Dead letters that were trimmed, and are lost, since it was created.";
+    let help = "Dead letters that were trimmed, and are lost, since the topic was created.";
     let mut trimmed = page.counter("keylapse_topic_trimmed_total", help);
     readable.iter().for_each(|topic| trimmed.add(&[("topic", topic.topic.name())], topic.overview.trimmed));
 }
 
-// Exact up to 2^53.
-const GAUGES: [(&str, &str, Value); 9] = [
-    ("keylapse_topic_paused", "Whether somebody has paused it.", |topic| {
+// Counts are exact up to 2^53.
+const GAUGES: [(&str, &str, TopicMetric); 9] = [
+    ("keylapse_topic_paused", "1 if the topic is paused, else 0.", |topic| {
         topic.overview.paused.is_some().into()
     }),
     (
         "keylapse_topic_closed",
-        "Whether it is being destroyed or repartitioned, or of another wire version.",
+        "1 if the topic is being destroyed or repartitioned, or has another wire version, else 0.",
         |topic| topic.overview.closed.is_some().into(),
     ),
-    ("keylapse_topic_listeners", "Listeners that serve it.", |topic| topic.listeners as f64),
-    ("keylapse_topic_running", "Attempts that run, by its listeners' last reports.", |topic| {
-        topic.running as f64
-    }),
+    ("keylapse_topic_listeners", "Listeners that serve the topic.", |topic| topic.listeners as f64),
+    (
+        "keylapse_topic_running",
+        "Running attempts, from the last reports of the topic's listeners.",
+        |topic| topic.running as f64,
+    ),
     (
         "keylapse_topic_oldest_overdue_seconds",
-        "For how long the oldest overdue timer has been due; 0 where none is.",
+        "Time since the oldest overdue timer was due; 0 if none is overdue.",
         |topic| topic.overview.oldest_overdue().as_secs_f64(),
     ),
     (
         "keylapse_topic_undelivered",
-        "Timers whose first deadline has passed and which have not ended, whatever they wait for.",
+        "Timers that wait although their first deadline has passed: for a claim, a retry, a host or the end of a pause.",
         |topic| topic.overview.undelivered as f64,
     ),
     (
         "keylapse_topic_oldest_undelivered_seconds",
-        "For how long the oldest of these should have run, by its first deadline; 0 where there is none.",
+        "Time since the first deadline of the oldest undelivered timer; 0 if there is none.",
         |topic| topic.overview.oldest_undelivered().as_secs_f64(),
     ),
     (
-        "keylapse_topic_held_back",
-        "Destinations, such as hosts, that do not answer or asked to be called later.",
+        "keylapse_topic_destinations_held_back",
+        "Destinations, such as hosts, that hold timers back: they do not answer, or asked to be called later.",
         |topic| topic.held_back().count() as f64,
     ),
     (
         "keylapse_topic_failing_ratio",
-        "The share of the attempts of the last five minutes that failed; 0 where there were none.",
+        "Share of failed attempts in the last five minutes; 0 if there were no attempts.",
         |topic| topic.failing().unwrap_or(0.0),
     ),
 ];
 
-/// Each kind of alarm of each topic, so that one rule is for all.
+/// Writes one sample for each topic and kind of alarm, so that one rule covers all of them.
 fn alarms(status: &Status, page: &mut Page) {
     let mut gauge = page.gauge(
         "keylapse_topic_alarm",
-        "Whether somebody has to look at a topic: 1 for each kind of alarm that keylapse status shows.",
+        "1 for each kind of alarm that keylapse status shows for a topic, else 0.",
     );
     let of_topics =
         AlarmKind::ALL.into_iter().filter(|kind| !matches!(kind, AlarmKind::Silent | AlarmKind::Stalled));
@@ -165,35 +169,35 @@ fn alarms(status: &Status, page: &mut Page) {
     }
 }
 
-/// Each thing in one state, so that they can be summed.
+/// Counts each timer, dead letter and tracked key in exactly one state, so that the states can be summed.
 fn states(held: &Overview) -> [(&'static str, u64); 5] {
     [
         ("pending", held.timers.saturating_sub(held.overdue + held.quarantined)),
         ("overdue", held.overdue),
         ("quarantined", held.quarantined),
         ("dead", held.dead),
-        ("enrolled", held.enrolled),
+        ("tracked", held.tracked),
     ]
 }
 
-/// A page of them.
+/// Metrics in the text format of Prometheus.
 #[derive(Debug, Default)]
 struct Page(String);
 
 impl Page {
-    /// Begins a gauge: what is added next is of it.
-    fn gauge(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
+    /// Begins a gauge, and returns the writer of its samples.
+    fn gauge(&mut self, name: &'static str, help: &str) -> MetricWriter<'_> {
         self.begin(name, "gauge", help)
     }
 
-    /// The same of a number that only grows.
-    fn counter(&mut self, name: &'static str, help: &str) -> Gauge<'_> {
+    /// Begins a counter, and returns the writer of its samples.
+    fn counter(&mut self, name: &'static str, help: &str) -> MetricWriter<'_> {
         self.begin(name, "counter", help)
     }
 
-    fn begin(&mut self, name: &'static str, kind: &str, help: &str) -> Gauge<'_> {
+    fn begin(&mut self, name: &'static str, kind: &str, help: &str) -> MetricWriter<'_> {
         _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Gauge { page: self, name }
+        MetricWriter { page: self, name }
     }
 
     fn into_text(self) -> String {
@@ -201,13 +205,13 @@ impl Page {
     }
 }
 
-/// One of them, whose samples are added.
-struct Gauge<'a> {
+/// Writes the samples of one metric.
+struct MetricWriter<'a> {
     page: &'a mut Page,
     name: &'static str,
 }
 
-impl Gauge<'_> {
+impl MetricWriter<'_> {
     fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
         let text = &mut self.page.0;
         text.push_str(self.name);
@@ -220,7 +224,7 @@ impl Gauge<'_> {
     }
 }
 
-/// A label's value, as the format wants it.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,16 +1,16 @@
-//! What is asked for by many and costs the server something: made once, and shown to all who ask soon.
+//! Caches of costly answers, which many clients share.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// The last that was made, and when.
+/// The last value, and when it was made.
 #[derive(Debug)]
 pub(crate) struct Last<T>(Option<(Instant, T)>);
 
 impl<T: Clone> Last<T> {
-    /// The last, as long as it counts as recent; else what is made now.
+    /// Returns the last value while it is younger than `life`; then makes and keeps a new one.
     pub(crate) async fn within(&mut self, life: impl Fn(&T) -> Duration, make: impl Future<Output = T>) -> T {
         if let Some((at, made)) = &self.0
             && at.elapsed() < life(made)
@@ -24,7 +24,7 @@ impl<T: Clone> Last<T> {
 }
 
 impl<T> Last<T> {
-    /// How long ago it was made.
+    /// Returns how long ago the value was made; zero if there is none.
     pub(crate) fn age(&self) -> Duration {
         self.0.as_ref().map_or(Duration::ZERO, |(at, _)| at.elapsed())
     }
@@ -36,19 +36,19 @@ impl<T> Default for Last<T> {
     }
 }
 
-/// The same for all who ask at once: one makes it, while the others wait.
+/// A cached value. Concurrent callers wait while one of them makes it.
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
+pub(crate) struct SharedCache<T> {
     life: Duration,
     last: Mutex<Last<T>>,
 }
 
-impl<T: Clone> Recent<T> {
+impl<T: Clone> SharedCache<T> {
     pub(crate) fn new(life: Duration) -> Self {
         Self { life, last: Mutex::default() }
     }
 
-    /// What is recent, or else what is made now.
+    /// Returns the cached value, or makes a new one.
     pub(crate) async fn get(&self, make: impl Future<Output = T>) -> T {
         self.last.lock().await.within(|_| self.life, make).await
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_who_ask_at_once_get_one_and_the_same() {
-        let recent = Recent::new(Duration::from_secs(2));
+        let recent = SharedCache::new(Duration::from_secs(2));
         let made = std::sync::atomic::AtomicU32::new(0);
         let make = async || {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,23 +1,23 @@
-//! Times in ms since 1970, and as people read them.
+//! Times in ms since 1970, and as text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 
-/// A time in ms since 1970.
+/// Returns a time in ms since 1970; 0 for an earlier time.
 pub fn ms_of(at: SystemTime) -> u64 {
     u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Now, in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub(crate) fn now_s() -> u64 {
     ms_of(SystemTime::now()) / 1000
 }
 
-/// A time in ms since 1970, in UTC, to the millisecond: `2026-11-25T09:30:00.000Z`.
+/// Formats a time in ms since 1970 in UTC: `2026-11-25T09:30:00.000Z`.
 pub fn moment(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    // It can be beyond the year 9999: a score that others wrote.
+    // A score that another program wrote can be beyond the year 9999.
     at.map_or_else(|| format!("{ms} ms since 1970"), |at| format!("{at:.3}"))
 }
 

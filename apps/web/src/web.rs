@@ -1,4 +1,4 @@
-//! What a server shows, and the routes to it.
+//! The [`Web`] builder, and the routes that it makes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use keylapse_console::Console;
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, AccessError};
-use crate::api::{Fault, For};
+use crate::api::{ApiError, RouteKind};
 use crate::doctor::Doctor;
-use crate::guard::{Guesses, Who};
+use crate::guard::{Caller, TokenThrottle};
 use crate::health::{Readiness, Ready};
+use crate::limits::ServerLimits;
 use crate::metrics::{Metrics, Render};
 use crate::pages::{self, Samples};
-use crate::patience::Patience;
-use crate::recent::Recent;
+use crate::recent::SharedCache;
 use crate::{api, guard, health, metrics};
 
-/// What is shown of a namespace, and to whom.
+/// The dashboard, HTTP API, health probes and metrics of a namespace, and who may use them.
 #[must_use]
 #[derive(Debug)]
 pub struct Web(State);
 
-/// What all routes know.
-pub(crate) type Shared = Arc<State>;
+/// The state that all routes share.
+pub(crate) type SharedState = Arc<State>;
 
 pub(crate) struct State {
     pub(crate) console: Console,
@@ -39,42 +39,42 @@ pub(crate) struct State {
     prefix: String,
     is_read_only: bool,
     pub(crate) shows_payloads: bool,
-    face: Face,
-    pub(crate) patience: Patience,
-    /// What the process records of itself.
+    face: RouteScope,
+    pub(crate) patience: ServerLimits,
+    /// Renders the metrics of the process.
     pub(crate) recorded: Option<Render>,
     pub(crate) metrics: Metrics,
-    pub(crate) readiness: Recent<Readiness>,
-    pub(crate) guesses: Guesses,
-    /// The topics whose timers are armed and cancelled, where there is nothing else; none: all.
+    pub(crate) readiness: SharedCache<Readiness>,
+    pub(crate) guesses: TokenThrottle,
+    /// Returns whether a topic's timers may be armed and cancelled here. `None` allows all topics.
     arms: Option<IsFor>,
-    /// Actions under way, those on many entries, and live tails.
+    /// Permits for actions, bulk actions and live tails.
     pub(crate) acts: Arc<Semaphore>,
     pub(crate) bulks: Arc<Semaphore>,
     pub(crate) tails: Arc<Semaphore>,
 }
 
-/// Actions at a time: others wait.
+/// Maximum of concurrent actions. Further actions wait.
 const ACTS: usize = 64;
-/// Those on many entries at a time: the next is refused.
+/// Maximum of concurrent bulk actions. Further ones are refused.
 const BULKS: usize = 4;
-/// Whoever asks for what takes the server some work is shown what is this recent.
+/// How long the metrics of the topics and the readiness are cached.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// Returns for a topic's name whether it is among those that are meant.
+/// Returns whether a topic with this name is accepted.
 type IsFor = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// How much of it is there.
+/// Which routes exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Face {
+enum RouteScope {
     /// Pages and the whole API.
     Whole,
-    /// What arms and cancels timers.
+    /// The routes that arm and cancel timers, health and metrics.
     Arming,
 }
 
 impl Web {
-    /// All of it: pages, the API, health and metrics.
+    /// Serves everything: pages, the API, health and metrics.
     pub fn new(console: Console, access: Access) -> Self {
         Self(State {
             console,
@@ -85,95 +85,97 @@ impl Web {
             prefix: String::new(),
             is_read_only: false,
             shows_payloads: false,
-            face: Face::Whole,
-            patience: Patience::default(),
+            face: RouteScope::Whole,
+            patience: ServerLimits::default(),
             recorded: None,
             metrics: Metrics::new(RECENT),
-            readiness: Recent::new(RECENT),
-            guesses: Guesses::default(),
+            readiness: SharedCache::new(RECENT),
+            guesses: TokenThrottle::default(),
             arms: None,
             acts: Arc::new(Semaphore::new(ACTS)),
             bulks: Arc::new(Semaphore::new(BULKS)),
-            tails: Arc::new(Semaphore::new(Patience::default().tails)),
+            tails: Arc::new(Semaphore::new(ServerLimits::default().tails)),
         })
     }
 
-    /// Nothing but what arms and cancels timers, health and metrics.
+    /// Serves only the routes that arm and cancel timers, health and metrics.
     pub fn arming_only(self) -> Self {
-        Self(State { face: Face::Arming, ..self.0 })
+        Self(State { face: RouteScope::Arming, ..self.0 })
     }
 
-    /// The same for topics alone whose names this lets pass, also for tokens that may do everything.
+    /// Serves as [`arming_only`](Self::arming_only), for topics whose names `is_for` accepts. Other topics are refused,
+    /// whatever the token.
     pub fn arming_only_of(self, is_for: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(State { face: Face::Arming, arms: Some(Arc::new(is_for)), ..self.0 })
+        Self(State { face: RouteScope::Arming, arms: Some(Arc::new(is_for)), ..self.0 })
     }
 
-    /// Below a path of another program's server, such as `/timers`.
+    /// Serves below a path of another program's server, such as `/timers`.
     ///
     /// # Errors
-    /// When it is no path: it begins with `/`, does not end with it, and has letters, digits, `-`, `_`, `.` and `/` alone.
+    /// If the path does not begin with `/`, ends with `/`, contains `//` or `..`, or has other characters than letters, digits,
+    /// `-`, `_`, `.` and `/`.
     pub fn prefix(self, path: &str) -> Result<Self, AccessError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
         let is_path =
             path.starts_with('/') && !path.ends_with('/') && !path.contains("//") && !path.contains("..");
         let is_whole = is_path && path.bytes().all(is_plain);
         if !path.is_empty() && !is_whole {
-            return Err(AccessError(format!("{path:?} is no prefix: write a path such as /timers")));
+            return Err(AccessError(format!("invalid prefix {path:?}: write a path such as /timers")));
         }
         Ok(Self(State { prefix: path.to_owned(), ..self.0 }))
     }
 
-    /// Whatever acts is not there, for anybody.
+    /// Leaves out all routes that act, whatever the token. Default: false.
     pub fn read_only(self, is_read_only: bool) -> Self {
         Self(State { is_read_only, ..self.0 })
     }
 
-    /// Payloads are shown. They may hold what not everybody who looks is to see.
+    /// Shows payloads. They may hold data that not every reader should see. Default: false.
     pub fn show_payloads(self, shows_payloads: bool) -> Self {
         Self(State { shows_payloads, ..self.0 })
     }
 
-    /// Whether the program as a whole is ready, for `/readyz`. Without it that says whether the server answers.
+    /// Sets what `/readyz` answers: the readiness of the program as a whole. Default: whether Redis answers.
     pub fn ready(self, ready: impl Fn() -> Readiness + Send + Sync + 'static) -> Self {
         Self(State { ready: Some(Arc::new(ready)), ..self.0 })
     }
 
-    /// What the process records of itself, as text for Prometheus: `/metrics` has it beside how the topics are.
-    pub fn recorded(self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+    /// Adds metrics of the process, as text for Prometheus, to those of the topics at `/metrics`.
+    pub fn process_metrics(self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self(State { recorded: Some(Arc::new(render)), ..self.0 })
     }
 
-    /// How long clients are waited for, and how many there may be.
-    pub fn patience(self, patience: Patience) -> Self {
+    /// Sets the timeouts for bodies and answers, and the maximum of live tails.
+    pub fn limits(self, patience: ServerLimits) -> Self {
         Self(State { patience, tails: Arc::new(Semaphore::new(patience.tails)), ..self.0 })
     }
 
-    /// The routes, guarded; below the prefix. Without a prefix they have a fallback of their own, so that they cannot be merged
-    /// into an application that has one.
+    /// Returns the guarded routes, below the prefix. Without a prefix they have a fallback, and cannot be merged into an
+    /// application that has one.
     pub fn router(self) -> Router {
         let prefix = self.0.prefix.clone();
-        let shared = Shared::new(self.0);
+        let shared = SharedState::new(self.0);
         let closed = guard::closed(shared.closed_routes(), &shared);
         let open = guard::open(shared.open_routes());
         let routes = guard::around(closed.merge(open), &shared).with_state(shared);
         if prefix.is_empty() {
             return routes;
         }
-        // Whoever writes a slash behind the prefix means its pages.
+        // `/timers/` leads to the pages, as `/timers` does.
         let home = Redirect::to(&format!("{prefix}/topics"));
         Router::new().route(&format!("{prefix}/"), get(async || home)).nest(&prefix, routes)
     }
 }
 
 impl State {
-    fn closed_routes(&self) -> Router<Shared> {
-        let wanted: &[For] = match (self.face, self.is_read_only) {
-            (Face::Whole, true) => &[For::Looking],
-            (Face::Whole, false) => &[For::Looking, For::Acting, For::Arming],
-            (Face::Arming, true) => &[],
-            (Face::Arming, false) => &[For::Arming],
+    fn closed_routes(&self) -> Router<SharedState> {
+        let wanted: &[RouteKind] = match (self.face, self.is_read_only) {
+            (RouteScope::Whole, true) => &[RouteKind::Looking],
+            (RouteScope::Whole, false) => &[RouteKind::Looking, RouteKind::Acting, RouteKind::Arming],
+            (RouteScope::Arming, true) => &[],
+            (RouteScope::Arming, false) => &[RouteKind::Arming],
         };
-        // What is not there is told to those alone who may come in.
+        // The fallback needs a token, too: only callers with access learn which routes are missing.
         let routes = api::routes(wanted).merge(metrics::routes());
         if !self.has_pages() {
             return routes.fallback(guard::absent);
@@ -182,36 +184,36 @@ impl State {
         if self.has_actions() { routes.merge(pages::acting()) } else { routes }
     }
 
-    fn open_routes(&self) -> Router<Shared> {
+    fn open_routes(&self) -> Router<SharedState> {
         let routes = health::routes();
         if self.has_pages() { routes.merge(pages::open()) } else { routes }
     }
 
-    /// Whether there is anything that acts.
+    /// Returns whether routes that act exist.
     pub(crate) fn has_actions(&self) -> bool {
         !self.is_read_only
     }
 
-    /// Whether there are pages to send a person to.
+    /// Returns whether the dashboard's pages exist.
     pub(crate) fn has_pages(&self) -> bool {
-        self.face == Face::Whole
+        self.face == RouteScope::Whole
     }
 
-    /// Checks that somebody may look at a topic or act on it here.
-    pub(crate) fn check(&self, who: &Who, topic: &str) -> Result<(), Fault> {
-        let refuse = |why: &str| Err(Fault::new(StatusCode::FORBIDDEN, why));
+    /// Checks that the caller may read a topic and act on it here.
+    pub(crate) fn check(&self, who: &Caller, topic: &str) -> Result<(), ApiError> {
+        let refuse = |why: &str| Err(ApiError::new(StatusCode::FORBIDDEN, why));
         if !who.may(topic) {
             return refuse("this token is not for this topic");
         }
         match &self.arms {
             Some(is_for) if !is_for(topic) => refuse(
-                "this topic is none of this program's: keylapse run --any-topic is for all of the namespace",
+                "this program does not serve this topic: `keylapse run --any-topic` accepts all topics of the namespace",
             ),
             _ => Ok(()),
         }
     }
 
-    /// Where a path is that begins with `/`.
+    /// Returns a path below the prefix.
     pub(crate) fn path(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)
     }

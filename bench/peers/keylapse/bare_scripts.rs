@@ -94,7 +94,7 @@ impl Scripts {
 /// A call with all of its keys.
 fn begun(hash: &str, names: &PartitionNames, numbers: Range<usize>) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
-    call.arg(hash).arg(2 + numbers.len()).arg(names.key("rec")).arg(names.key("due"));
+    call.arg(hash).arg(2 + numbers.len()).arg(names.key("timers")).arg(names.key("due"));
     for number in numbers {
         call.arg(jobs::key(number).0);
     }

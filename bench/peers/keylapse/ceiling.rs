@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use keylapse::Schedule;
 use keylapse_connection::id::{SlotId, Token};
 use keylapse_wire::names::PartitionNames;
-use keylapse_wire::{Claim, Group, Held, Index, LetterBounds, MAX_BATCH, Store};
+use keylapse_wire::{Claim, DeadLetterLimits, Index, LeaseRef, MAX_BATCH, QuarantineGroup, Store};
 use serde_json::json;
 
 use crate::orders::Orders;
@@ -14,7 +14,8 @@ use crate::{Outcome, jobs};
 
 /// What a listener asks for by default.
 const LEASE_MS: u64 = 30_000;
-const LETTERS: LetterBounds = LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
+const LETTERS: DeadLetterLimits =
+    DeadLetterLimits { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
 
 /// `run throughput`
 pub(crate) async fn throughput(orders: &Orders) -> Outcome {
@@ -27,7 +28,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
     let mut cpu = ServerCpu::of(&orders).await?;
     let used = cpu.seconds().await?;
     let mut handled = 0;
-    let mut held: Vec<Held> = Vec::new();
+    let mut held: Vec<LeaseRef> = Vec::new();
     // The time counts from when the first batch is there, so the first batch does not count.
     let mut first: Option<(Instant, usize)> = None;
     let mut seconds = Duration::ZERO;
@@ -42,7 +43,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
             lookahead_ms: 10,
             lease_ms: LEASE_MS,
             letters: LETTERS,
-            group: Group::ALONE,
+            group: QuarantineGroup::ALONE,
         };
         let ack =
             async { if held.is_empty() { Ok(None) } else { store.ack(&at, false, &held).await.map(Some) } };
@@ -53,7 +54,8 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
         handled += claimed.timers.len();
         let (since, _) = *first.get_or_insert((Instant::now(), handled));
         seconds = since.elapsed();
-        held = claimed.timers.into_iter().map(|timer| Held { key: timer.key, token: claim.token }).collect();
+        held =
+            claimed.timers.into_iter().map(|timer| LeaseRef { key: timer.key, token: claim.token }).collect();
     }
     let server_us = (cpu.seconds().await? - used) * 1e6 / handled as f64;
     let counted = handled - first.map_or(0, |(_, count)| count);

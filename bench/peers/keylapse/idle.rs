@@ -23,7 +23,7 @@ pub(crate) async fn idle(orders: &Orders) -> Outcome {
         let client = Client::new(&orders.url)?;
         let mut builder = Listener::builder(client.clone());
         for topic in 0..orders.topics {
-            let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);
+            let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.marker_keys(orders.triggers);
             builder = builder.on(topic, |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done)));
         }
         stores.push(client.store().clone());

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::{Arming, Key, Lapse, NewArm, Schedule, Topic};
+use keylapse::{ArmResult, Key, Lapse, NewArm, Schedule, Topic};
 use rand::seq::SliceRandom;
 
 use crate::Fault;
@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The topic that nearly everything is measured with.
 pub(crate) fn topic(orders: &Orders) -> Result<Topic<Bytes>, Fault> {
-    Ok(Topic::raw("app:trans:notice:{id}")?.triggers(orders.triggers).concurrency(orders.concurrency))
+    Ok(Topic::raw("app:trans:notice:{id}")?.marker_keys(orders.triggers).concurrency(orders.concurrency))
 }
 
 /// The key of a job.
@@ -50,7 +50,7 @@ pub(crate) async fn offer(
 ) -> Result<(), Fault> {
     for portion in numbers.chunks(PORTION) {
         let arms = portion.iter().map(|&n| NewArm::new(key(n), when(n), orders.payload.clone()));
-        let _: Vec<Arming> =
+        let _: Vec<ArmResult> =
             schedule.arm_many(topic, arms).await?.into_iter().collect::<keylapse::Result<_>>()?;
     }
     Ok(())

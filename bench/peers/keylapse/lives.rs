@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keylapse::{Arming, Schedule, Topic};
+use keylapse::{ArmResult, Schedule, Topic};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -48,7 +48,7 @@ async fn arm_due(
     task: usize,
 ) -> Result<(), Fault> {
     for number in (task..orders.count).step_by(TASKS) {
-        let _: Arming = schedule.arm(topic, jobs::key(number), Duration::ZERO, &orders.payload).await?;
+        let _: ArmResult = schedule.arm(topic, jobs::key(number), Duration::ZERO, &orders.payload).await?;
     }
     Ok(())
 }

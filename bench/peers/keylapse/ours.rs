@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use keylapse::{Arming, Cancelled, Rescheduled, Schedule, Topic};
+use keylapse::{ArmResult, Cancelled, Rescheduled, Schedule, Topic};
 
 use crate::orders::Orders;
 use crate::producer::{Act, LATER, MUCH_LATER, Producer};
@@ -32,11 +32,11 @@ impl Producer for Ours {
         let done = match act {
             Act::Arm => {
                 let arming = schedule.arm(topic, key, LATER, &self.orders.payload).await?;
-                matches!(arming, Arming::Armed(_))
+                matches!(arming, ArmResult::Armed(_))
             }
             Act::Over => {
                 let arming = schedule.arm(topic, key, LATER, &self.orders.payload).await?;
-                matches!(arming, Arming::Replaced(_))
+                matches!(arming, ArmResult::Replaced(_))
             }
             Act::Reschedule => {
                 let moved = schedule.reschedule(topic, key, MUCH_LATER).await?;

@@ -1,4 +1,4 @@
-//! A server: where it is, how one gets in, and whether it answers.
+//! The address of one server, the options for connections to it, and its availability.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,63 +8,63 @@ use std::sync::Arc;
 use redis::{ConnectionAddr, ProtocolVersion, RedisConnectionInfo};
 
 use crate::error;
-use crate::escape::plain;
+use crate::escape::escape_line;
 use crate::login::{Login, Password};
-use crate::stream::{Home, Streams};
+use crate::replacement::Availability;
+use crate::stream::{ConnectionRuntime, Streams};
 use crate::tls::Tls;
-use crate::trust::Outage;
 
-/// One server, and how a connection there is made. Shows itself without user and password.
+/// One server, with the options for connections to it. `Display` and `Debug` leave out the user and the password.
 #[derive(Clone)]
 pub struct Address {
     pub(super) endpoint: Endpoint,
-    pub(super) access: Arc<Access>,
-    /// Whether it answers.
-    pub outage: Arc<Outage>,
+    pub(super) access: Arc<ConnectOptions>,
+    /// The availability of the server, shared by all clones.
+    pub outage: Arc<Availability>,
 }
 
 impl Address {
-    /// A server of which nothing is known yet.
-    pub fn at(endpoint: Endpoint, access: Arc<Access>) -> Self {
+    /// Creates the address of a server that has not been contacted yet.
+    pub fn at(endpoint: Endpoint, access: Arc<ConnectOptions>) -> Self {
         Self { endpoint, access, outage: Arc::default() }
     }
 
-    /// Where it is.
+    /// Returns the host and port, or the path of the Unix socket.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()
     }
 
-    /// How one gets in.
-    pub fn access(&self) -> &Access {
+    /// Returns the login, the database and the transport of connections.
+    pub fn options(&self) -> &ConnectOptions {
         &self.access
     }
 
-    /// Returns the number of the database that is used there.
+    /// Returns the number of the database that connections select.
     pub fn db(&self) -> i64 {
         self.access.db
     }
 
-    /// The same server, as nobody in particular.
+    /// Returns the same server without a login, in database 0 and in RESP2.
     pub fn anonymous(&self) -> Self {
-        self.with(Access { login: Login::default(), db: 0, resp3: false, ..(*self.access).clone() })
+        self.with(ConnectOptions { login: Login::default(), db: 0, resp3: false, ..(*self.access).clone() })
     }
 
-    /// The same server, spoken to in RESP3: for subscriptions.
+    /// Returns the same server with connections in RESP3, which subscriptions use.
     pub fn resp3(&self) -> Self {
-        self.with(Access { resp3: true, ..(*self.access).clone() })
+        self.with(ConnectOptions { resp3: true, ..(*self.access).clone() })
     }
 
-    /// The same server, told nothing that it need not be told.
-    pub(super) fn terse(&self) -> Self {
-        self.with(Access { terse: true, ..(*self.access).clone() })
+    /// Returns the same server with connections that do not send the library's name (`CLIENT SETINFO`).
+    pub(super) fn without_library_name(&self) -> Self {
+        self.with(ConnectOptions { skip_library_name: true, ..(*self.access).clone() })
     }
 
-    /// Returns whether connections there are over TLS.
+    /// Returns whether connections use TLS.
     pub fn is_over_tls(&self) -> bool {
         self.access.tls.is_some()
     }
 
-    fn with(&self, access: Access) -> Self {
+    fn with(&self, access: ConnectOptions) -> Self {
         Self { access: Arc::new(access), ..self.clone() }
     }
 }
@@ -85,31 +85,32 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A login, and over what it is made. All endpoints of one kind share it. Shows neither user nor password.
+/// The login, the database and the transport of connections. All servers of a target share one value, and so do its
+/// sentinels. `Debug` leaves out the user and the password.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct ConnectOptions {
     /// The user and the password.
     pub login: Login,
-    /// The number of the database.
+    /// The number of the database that connections select.
     pub db: i64,
-    /// Whether the connection is in RESP3; otherwise it is in RESP2.
+    /// True for RESP3, false for RESP2.
     pub resp3: bool,
-    /// Says no more than it has to: the server is not told what the client's library is.
-    pub terse: bool,
-    /// None: plain TCP.
+    /// True if connections do not send the library's name (`CLIENT SETINFO`), which some proxies refuse.
+    pub skip_library_name: bool,
+    /// The TLS settings; `None` for plain TCP.
     pub tls: Option<Tls>,
-    /// Opens streams in place of TCP and Unix sockets.
+    /// Opens the streams that replace TCP and Unix sockets, if set.
     pub streams: Option<Streams>,
-    /// Where connections live.
-    pub home: Home,
+    /// The runtime that opens and reads connections.
+    pub runtime: ConnectionRuntime,
 }
 
-impl Access {
-    /// What is told to a server first. The password's file is read now.
+impl ConnectOptions {
+    /// Returns the settings of the connection's handshake. Reads the password's file on each call.
     pub(super) fn settings(&self) -> error::Result<RedisConnectionInfo> {
         let protocol = if self.resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
         let mut settings = RedisConnectionInfo::default().set_db(self.db).set_protocol(protocol);
-        if self.terse {
+        if self.skip_library_name {
             settings = settings.set_skip_set_lib_name();
         }
         if let Some(user) = &self.login.user {
@@ -121,27 +122,27 @@ impl Access {
         Ok(settings)
     }
 
-    /// Whether files have to be read for a connection.
+    /// Returns whether a connection needs a file: a certificate, a key or a password.
     pub(super) fn has_files(&self) -> bool {
         self.tls.is_some() || matches!(self.login.password, Some(Password::File { .. }))
     }
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("db", &self.db).field("tls", &self.tls).finish_non_exhaustive()
+        f.debug_struct("ConnectOptions").field("db", &self.db).field("tls", &self.tls).finish_non_exhaustive()
     }
 }
 
-/// How many bytes of a host or a path a log line shows.
-const SHOWN: usize = 255;
+/// The most bytes of a host or a path in a log line.
+const MAX_SHOWN_BYTES: usize = 255;
 
 /// A port of a host, or a socket in the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// A port of a host.
     Tcp {
-        /// A name or an address; an IPv6 address stands without brackets.
+        /// A name or an address; an IPv6 address has no brackets.
         host: String,
         /// The number of the port.
         port: u16,
@@ -151,33 +152,37 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `host`, `host:port`, `[IPv6]` or `[IPv6]:port`, or says what is wrong with it without quoting it.
+    /// Parses `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
+    ///
+    /// # Errors
+    /// The reason why the text is not a server. It does not quote the text, which may be a part of a password.
     pub fn read(text: &str, default_port: u16) -> Result<Self, &'static str> {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or("a `[` without its `]`")?,
             None if text.matches(':').count() > 1 => {
-                return Err("an IPv6 address has to stand in brackets: [::1]:6379");
+                return Err("an IPv6 address needs brackets: [::1]:6379");
             }
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let host = if text.starts_with('[') {
-            host.parse::<Ipv6Addr>().map_err(|_| "what stands in brackets is no IPv6 address")?.to_string()
+            host.parse::<Ipv6Addr>().map_err(|_| "the text in brackets is not an IPv6 address")?.to_string()
         } else {
-            name(host)?.to_owned()
+            check_host(host)?.to_owned()
         };
         if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
-            return Err("nobody can connect to that address: it stands for all of a machine's");
+            return Err("its address means all addresses of a machine, so no client can connect to it");
         }
         Ok(Self::Tcp { host, port: read_port(port, default_port)? })
     }
 
-    /// As servers name each other in answers: `host:port`, or `:port` for a port of the host that was asked.
+    /// Parses an endpoint that the server `asked` returned: `host:port`, or `:port` for a port of the host in `asked`.
     pub fn announced(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Self::of(host, port.parse().ok()?, asked)
     }
 
-    /// The same in two parts. What cannot be a host or a port is refused: an answer may be forged.
+    /// Creates an endpoint from a host and a port that the server `asked` returned. An empty host or `?` means the host in
+    /// `asked`. Returns `None` for an impossible host or port, as an answer may be forged.
     pub fn of(host: &str, port: u16, asked: &Self) -> Option<Self> {
         let host = match (host.trim_start_matches('[').trim_end_matches(']'), asked) {
             ("" | "?", Self::Tcp { host, .. }) => host,
@@ -186,11 +191,11 @@ impl Endpoint {
         };
         let fine =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'%');
-        let is_host = !host.is_empty() && host.len() <= SHOWN && host.bytes().all(fine);
+        let is_host = !host.is_empty() && host.len() <= MAX_SHOWN_BYTES && host.bytes().all(fine);
         (is_host && port > 0).then(|| Self::Tcp { host: host.to_owned(), port })
     }
 
-    /// The same for `redis`.
+    /// Converts the endpoint into the type of `redis`.
     pub(super) fn addr(&self) -> ConnectionAddr {
         match self {
             Self::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
@@ -199,16 +204,17 @@ impl Endpoint {
     }
 }
 
-fn name(host: &str) -> Result<&str, &'static str> {
+fn check_host(host: &str) -> Result<&str, &'static str> {
     match host {
         "" => Err("its host is empty"),
-        _ if host.contains(',') => Err("its host has a comma: several servers are a cluster's or sentinels"),
+        _ if host.contains(',') => {
+            Err("its host has a comma: only a cluster or sentinels can have several hosts")
+        }
         _ if host.bytes().all(|byte| byte.is_ascii_graphic() && !b"#/<>?@[\\]^|".contains(&byte)) => Ok(host),
-        _ => Err("its host has a character that no host has"),
+        _ => Err("its host has a character that a host cannot have"),
     }
 }
 
-/// What follows a host.
 fn read_port(text: &str, default: u16) -> Result<u16, &'static str> {
     match text.strip_prefix(':') {
         None if text.is_empty() => Ok(default),
@@ -222,12 +228,14 @@ fn read_port(text: &str, default: u16) -> Result<u16, &'static str> {
 }
 
 impl fmt::Display for Endpoint {
-    /// Fit for a log.
+    /// Writes the endpoint with control characters escaped, in at most 255 bytes or so.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
-            Self::Tcp { host, port } if host.contains(':') => plain(&format!("[{host}]:{port}"), SHOWN),
-            Self::Tcp { host, port } => plain(&format!("{host}:{port}"), SHOWN),
-            Self::Unix(path) => plain(&path.to_string_lossy(), SHOWN),
+            Self::Tcp { host, port } if host.contains(':') => {
+                escape_line(&format!("[{host}]:{port}"), MAX_SHOWN_BYTES)
+            }
+            Self::Tcp { host, port } => escape_line(&format!("{host}:{port}"), MAX_SHOWN_BYTES),
+            Self::Unix(path) => escape_line(&path.to_string_lossy(), MAX_SHOWN_BYTES),
         })
     }
 }
@@ -293,11 +301,11 @@ mod tests {
             ("h h", "character"),
             ("käse", "character"),
             ("u@h", "character"),
-            ("0.0.0.0:1", "all of a machine's"),
-            ("[::0]", "all of a machine's"),
+            ("0.0.0.0:1", "all addresses of a machine"),
+            ("[::0]", "all addresses of a machine"),
         ] {
-            let said = Endpoint::read(text, 6379).unwrap_err();
-            assert!(said.contains(reason), "{text}: {said}");
+            let error = Endpoint::read(text, 6379).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 }

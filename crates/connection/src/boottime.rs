@@ -1,23 +1,23 @@
-//! A clock that goes on while the machine is suspended, as the server's does.
+//! A clock that advances while the machine is suspended, like the server's clock.
 //!
-//! tokio's stands still then, and so do its timers (`CLOCK_MONOTONIC` in `clock_gettime(2)`). Whoever sleeps over the
-//! end of his lease must not wake up and trust it. Where there is no such clock, this is tokio's.
+//! tokio's clock and timers stop during a suspension (`CLOCK_MONOTONIC` in `clock_gettime(2)`). A listener that was
+//! suspended past the end of its lease must not trust the lease. On systems other than Linux this clock is tokio's.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time by that clock. Differences count, and nothing else; leases are measured by it.
+/// Returns the current time of this clock. Only differences between two times have a meaning. Leases are measured with it.
 pub fn now() -> Instant {
     Instant::now() + suspended()
 }
 
 #[cfg(target_os = "linux")]
-pub use self::linux::Alarm;
+pub use self::linux::BoottimeSleep;
 #[cfg(target_os = "linux")]
 use self::linux::suspended;
 #[cfg(not(target_os = "linux"))]
-pub use self::other::Alarm;
+pub use self::other::TokioSleep as BoottimeSleep;
 #[cfg(not(target_os = "linux"))]
 use self::other::suspended;
 
@@ -35,28 +35,28 @@ mod linux {
 
     use super::{Duration, Instant, now};
 
-    /// Two clocks are not read at one moment. No suspension is as short as this.
-    const NOISE: Duration = Duration::from_millis(50);
+    /// A shorter difference is noise: the two clocks are read one after the other, and no suspension is this short.
+    const MIN_SUSPENSION: Duration = Duration::from_millis(50);
 
-    /// For how long the machine was suspended since this was first asked.
+    /// Returns how long the machine was suspended since the first call.
     pub(super) fn suspended() -> Duration {
         static AT_FIRST: OnceLock<Duration> = OnceLock::new();
         let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
         let monotonic = read(ClockId::Monotonic);
         let ahead = read(ClockId::Boottime).saturating_sub(monotonic);
         let suspended = ahead.saturating_sub(*AT_FIRST.get_or_init(|| ahead));
-        if suspended < NOISE { Duration::ZERO } else { suspended }
+        if suspended < MIN_SUSPENSION { Duration::ZERO } else { suspended }
     }
 
-    /// Wakes one task at moments of this clock.
+    /// A timer on this clock, for one task.
     #[derive(Debug)]
-    pub struct Alarm(Option<AsyncFd<OwnedFd>>);
+    pub struct BoottimeSleep(Option<AsyncFd<OwnedFd>>);
 
-    impl Alarm {
-        /// Returns an alarm. In virtual time, and where the system has no such timer, it is tokio's.
+    impl BoottimeSleep {
+        /// Creates a timer. It uses tokio's timer in virtual time, and if the system cannot create a timer of this clock.
         #[allow(
             deprecated,
-            reason = "what replaces it is newer than the oldest tokio we take; an OwnedFd is sound in both"
+            reason = "the replacement is newer than the oldest supported tokio; an OwnedFd is sound in both"
         )]
         pub fn new(virtual_time: bool) -> Self {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -64,7 +64,7 @@ mod linux {
             Self((!virtual_time).then(open).and_then(io::Result::ok))
         }
 
-        /// Returns at this moment, or a little later.
+        /// Waits until `until`, which is a time of this clock.
         pub async fn wait(&self, until: Instant) {
             let left = until.saturating_duration_since(now());
             match &self.0 {
@@ -75,7 +75,7 @@ mod linux {
     }
 
     async fn wait_for(timer: &AsyncFd<OwnedFd>, left: Duration) -> io::Result<()> {
-        // Nothing at all would turn it off.
+        // A value of zero would disarm the timer.
         let it_value = Timespec::try_from(left.max(Duration::from_nanos(1))).map_err(io::Error::other)?;
         let it_interval = Timespec::default();
         timerfd_settime(timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
@@ -97,17 +97,17 @@ mod other {
         Duration::ZERO
     }
 
-    /// Wakes one task at moments of this clock.
+    /// A timer on this clock, for one task.
     #[derive(Debug)]
-    pub struct Alarm;
+    pub struct TokioSleep;
 
-    impl Alarm {
-        /// An alarm: it is tokio's.
+    impl TokioSleep {
+        /// Creates a timer, which is tokio's.
         pub fn new(_virtual_time: bool) -> Self {
             Self
         }
 
-        /// Returns at this moment, or a little later.
+        /// Waits until `until`, which is a time of this clock.
         pub async fn wait(&self, until: Instant) {
             tokio::time::sleep(until.saturating_duration_since(now())).await;
         }
@@ -119,18 +119,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_alarm_wakes_at_its_moment_and_again_at_the_next() {
-        let alarm = Alarm::new(false);
+    async fn a_timer_waits_until_each_of_several_times() {
+        let alarm = BoottimeSleep::new(false);
         for wait in [0, 30, 10] {
             let until = now() + Duration::from_millis(wait);
-            tokio::time::timeout(Duration::from_secs(20), alarm.wait(until)).await.expect("it wakes");
+            tokio::time::timeout(Duration::from_secs(20), alarm.wait(until)).await.expect("the timer fires");
             assert!(now() >= until);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_virtual_time_it_is_the_runtimes() {
-        let (alarm, began) = (Alarm::new(true), now());
+    async fn a_timer_in_virtual_time_follows_the_runtimes_clock() {
+        let (alarm, began) = (BoottimeSleep::new(true), now());
         alarm.wait(began + Duration::from_secs(3600)).await;
         assert_eq!(now() - began, Duration::from_secs(3600));
     }

@@ -1,7 +1,7 @@
-//! What an answer of the server, or the lack of one, means.
+//! Classifies errors of the server and of connections, and adds advice.
 //!
-//! Answers are read by their codes only: the texts differ between Redis and Valkey and
-//! between versions.
+//! Classification uses error codes. The texts differ between Redis and Valkey and between versions, so they decide only for
+//! errors without a code of their own (`by_text`).
 
 use std::error::Error as _;
 use std::io;
@@ -10,48 +10,45 @@ use std::sync::Arc;
 use redis::RedisError;
 
 use crate::error::{Error, ErrorKind, Redirect};
-use crate::escape::{plain, text_of};
+use crate::escape::{escape_line, text_of};
 
-/// A way out where the end is not in sight.
-pub const DESTROYING_ADVICE: &str = "; if whoever began that is gone, call Console::destroy or `keylapse destroy` again: it goes on, or opens the topic";
+/// Advice for a topic that is being destroyed.
+pub const DESTROYING_ADVICE: &str = "; if the program that began this is gone, call Console::destroy or `keylapse destroy` again: it continues, or opens the topic";
 
-/// What else could be done beside changing back what somebody has changed with care.
 const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere: if the topic was repartitioned, \
-     restart this program with `.partitions(…)` as it says there";
+     restart this program with the new number, `.partitions(…)`";
 
-/// Where a command is not known.
 const UNKNOWN_ADVICE: &str = "; keylapse needs it: a proxy or a service in between may refuse it (connect without), or the \
      server is older than Redis 7.0 or Valkey 7.2";
 
-/// Part of what a server answers where the user may not use a database.
+/// A part of the server's error if the user may not use the selected database.
 pub const NO_DATABASE: &str = "permissions to access database";
 
-/// Parts of what a server answers that has no such database.
+// Parts of the server's errors if the selected database does not exist.
 const DATABASES_END: &str = "DB index is out of range";
 const NO_DATABASES: &str = "SELECT is not allowed in cluster mode";
 
-/// Where nobody answers: what `redis` and the system call that.
+/// A part of the error of `redis` if the name of a host does not resolve.
 const NOT_RESOLVED: &str = "failed to lookup address";
 
-/// Where the user may use some databases alone.
-const DATABASE_ADVICE: &str = "; the URL selects it (0 where it says none), and the user's ACL does not grant it: name \
+const DATABASE_ADVICE: &str = "; the URL selects it (0 by default), and the user's ACL does not grant it: name \
      another at the URL's end, as in /3, or grant this one with db=";
 
-/// The same for a topic that gets another number of partitions.
-pub const REPARTITIONING_ADVICE: &str = "; if whoever began that is gone, call Console::repartition or `keylapse partitions` again with the same number: it goes on";
+/// Advice for a topic that is being repartitioned.
+pub const REPARTITIONING_ADVICE: &str = "; if the program that began this is gone, call Console::repartition or `keylapse partitions` again with the same number: it continues";
 
-/// An [`Error`] for what `redis` reports, with advice.
+/// Converts an error of `redis` into an [`Error`] with advice. `doing` names the failed operation.
 pub fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
-    if let Some(own) = carried(error) {
+    if let Some(own) = own_error_in(error) {
         return Error::new(own.kind(), format!("{doing}: {own}"));
     }
-    let said = plain(&text_of(error), 200);
+    let text = escape_line(&text_of(error), 200);
     let (kind, what) = match (error.code(), error.kind()) {
         (Some(code), _) => {
             let (kind, advice) = by_code(code, error);
-            let detail = plain(error.detail().unwrap_or_default(), 200);
-            (kind, format!("{} {detail}{advice}", plain(code, 40)))
+            let detail = escape_line(error.detail().unwrap_or_default(), 200);
+            (kind, format!("{} {detail}{advice}", escape_line(code, 40)))
         }
         _ if error.is_timeout() => (K::Timeout, "the server did not answer in time".into()),
         (None, R::AuthenticationFailed) => (
@@ -63,48 +60,48 @@ pub fn classify(doing: &str, error: &RedisError) -> Error {
             (K::Unreachable, "the connection was closed in the middle of an answer".into())
         }
         (None, R::Parse) => {
-            let advice = "what answers there does not speak Redis' protocol; check host and port";
-            (K::Unsupported, format!("{advice} ({said})"))
+            let advice = "the server there does not speak Redis' protocol; check host and port";
+            (K::Unsupported, format!("{advice} ({text})"))
         }
-        (None, R::Io) => (K::Unreachable, format!("{said}{}", advice_of_the_way(error))),
-        (None, R::InvalidClientConfig) => (K::Invalid, said),
-        _ => (K::Server, said),
+        (None, R::Io) => (K::Unreachable, format!("{text}{}", network_advice(error))),
+        (None, R::InvalidClientConfig) => (K::Invalid, text),
+        _ => (K::Server, text),
     };
     Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
 }
 
-/// Returns advice for where there is no way to a server.
-fn advice_of_the_way(error: &RedisError) -> &'static str {
+/// Returns advice for an error of the network.
+fn network_advice(error: &RedisError) -> &'static str {
     if error.is_connection_refusal() {
         "; nothing listens there: is the server running, and are host and port right?"
     } else if text_of(error).contains(NOT_RESOLVED) {
-        "; the name of the host does not resolve on this machine: is it spelt right?"
+        "; the name of the host does not resolve on this machine: is it spelled correctly?"
     } else {
         ""
     }
 }
 
-/// Returns whether the server has no database of the number that was selected.
+/// Returns whether the selected database does not exist on the server.
 pub fn is_of_no_database(error: &Error) -> bool {
-    let said = error.to_string();
+    let text = error.to_string();
     error.kind() == ErrorKind::Unsupported
-        && [DATABASES_END, NO_DATABASES].iter().any(|one| said.contains(one))
+        && [DATABASES_END, NO_DATABASES].iter().any(|part| text.contains(part))
 }
 
-/// Returns whether the server, or what stands before it, does not know the command.
+/// Returns whether the server, or a proxy in front of it, does not have the command.
 pub fn is_of_unknown_command(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsupported && error.to_string().contains(UNKNOWN_ADVICE)
 }
 
-/// Returns whether the line closed in the middle of an answer: `redis` (1.8.1) reports that as bytes that it cannot read, and only
-/// its words tell.
+/// Returns whether the connection closed in the middle of an answer. `redis` 1.8.1 reports this as a parse error with a
+/// certain text.
 pub(super) fn is_cut_off(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Parse
-        && error.detail().is_some_and(|said| said.contains("end of input"))
+        && error.detail().is_some_and(|detail| detail.contains("end of input"))
 }
 
-/// The same of a call in this database, which is named where the user may not use it: the URL selects it, and the server
-/// does not say which it is.
+/// Classifies the error of a call in database `db`. The message names the database if the user may not use it, as the
+/// server's own error does not.
 pub(super) fn classify_in(db: i64, doing: &str, error: &RedisError) -> Error {
     if is_of_database(error) {
         return classify(&format!("{doing} in database {db}"), error);
@@ -112,7 +109,7 @@ pub(super) fn classify_in(db: i64, doing: &str, error: &RedisError) -> Error {
     classify(doing, error)
 }
 
-/// Returns whether the user may not use the database that was selected, or not select it. Valkey has such users since 9.1.
+/// Returns whether the user may not select the database, or not use it. Valkey has had such users since 9.1.
 pub(super) fn is_of_database(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains(NO_DATABASE))
 }
@@ -122,21 +119,22 @@ fn redirect(error: &RedisError) -> Option<Redirect> {
     Some(Redirect { once: error.code() == Some("ASK"), slot, to: to.into() })
 }
 
-/// The same for a connection that never stood: a server without room says so and
-/// hangs up, and mostly only the latter is seen.
+/// Classifies the error of a connection that could not be made. A server at its limit of clients sends an error and closes
+/// the connection; the client mostly sees only the close.
 pub(super) fn classify_refusal(doing: &str, error: &RedisError) -> Error {
     if !error.is_connection_dropped() || error.is_connection_refusal() {
         return classify(doing, error);
     }
-    let said = plain(&text_of(error), 200);
-    let message = format!("{doing}: the server hung up ({said}); has it reached its maxclients?");
+    let text = escape_line(&text_of(error), 200);
+    let message =
+        format!("{doing}: the server closed the connection ({text}); has it reached its maxclients?");
     Error::new(ErrorKind::Unreachable, message)
 }
 
 fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
     use ErrorKind as K;
     match code {
-        "OOM" => (K::OutOfMemory, "; raise maxmemory or remove data: what is armed still runs"),
+        "OOM" => (K::OutOfMemory, "; raise maxmemory or remove data: armed timers still run"),
         "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
@@ -156,14 +154,14 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
         "REPARTITIONING" => (K::Repartitioning, REPARTITIONING_ADVICE),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
-        // As Envoy says it.
+        // Envoy answers an unknown command with these codes.
         "unsupported" | "invalid" => (K::Unsupported, UNKNOWN_ADVICE),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),
     }
 }
 
-/// The few cases for which servers have no code of their own.
+/// Classifies errors with the code ERR, which many different errors share.
 fn by_text(detail: &str) -> (ErrorKind, &'static str) {
     if detail.contains("ACL failure") || detail.contains("executing the script can't") {
         (ErrorKind::Permission, "; compare the user's ACL with the one in redis.conf")
@@ -176,7 +174,7 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
     } else if detail.contains(DATABASES_END) {
         (
             ErrorKind::Unsupported,
-            "; it has fewer databases: name another, or raise `databases`, of a cluster `cluster-databases`",
+            "; the server has fewer databases: name another, or raise `databases` (`cluster-databases` of a cluster)",
         )
     } else if detail.contains("max number of clients") {
         (ErrorKind::Unreachable, "; raise maxclients")
@@ -185,17 +183,18 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
     }
 }
 
-/// An error of ours as one of `redis`, whose connections return no others.
-pub(super) fn carry(error: Error) -> RedisError {
+/// Wraps an [`Error`] in a `RedisError`, which all connections return.
+pub(super) fn into_redis_error(error: Error) -> RedisError {
     io::Error::other(error).into()
 }
 
-/// What [`carry`] was given.
-pub(super) fn carried(error: &RedisError) -> Option<&Error> {
+/// Returns the [`Error`] that [`into_redis_error`] has wrapped.
+pub(super) fn own_error_in(error: &RedisError) -> Option<&Error> {
     io_error(error)?.get_ref()?.downcast_ref()
 }
 
-/// The error of a stream. `source` of an `io::Error` would lead past it.
+/// Returns the I/O error of the stream. `source()` of an `io::Error` returns its inner error, so it cannot find the
+/// `io::Error`.
 pub(super) fn io_error(error: &RedisError) -> Option<&io::Error> {
     let shared = error.source()?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
     shared.downcast_ref()
@@ -209,8 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns what is read of a server that answers a new connection so, and closes it.
-    async fn told(answer: &[u8]) -> Error {
+    /// Returns the error of a connection whose server sends `answer` and closes it.
+    async fn error_after(answer: &[u8]) -> Error {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         theirs.write_all(answer).await.unwrap();
         theirs.shutdown().await.unwrap();
@@ -219,9 +218,9 @@ mod tests {
         classify("connecting", &made.err().expect("no connection"))
     }
 
-    /// Whatever `redis` says of it: no code tells the two apart.
+    /// `redis` reports a truncated answer and a foreign protocol with the same kind of error.
     #[tokio::test]
-    async fn an_answer_that_is_cut_off_at_any_byte_is_one_of_the_line() {
+    async fn an_answer_that_is_cut_off_at_any_byte_is_a_connection_error() {
         let answers: [&[u8]; 18] = [
             b"+OK\r\n",
             b"-NOPERM no right\r\n",
@@ -244,7 +243,7 @@ mod tests {
         ];
         for answer in answers {
             for end in 0..answer.len() {
-                let error = told(&answer[..end]).await;
+                let error = error_after(&answer[..end]).await;
                 assert_eq!(error.kind(), ErrorKind::Unreachable, "{}: {error}", answer[..end].escape_ascii());
             }
         }
@@ -265,7 +264,7 @@ mod tests {
             b"$2\r\nlong",
         ];
         for other in others {
-            let error = told(other).await;
+            let error = error_after(other).await;
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", other.escape_ascii());
         }
     }
@@ -273,8 +272,8 @@ mod tests {
     #[test]
     fn what_goes_through_redis_comes_out_as_it_was() {
         let error = Error::invalid("x");
-        assert_eq!(carried(&carry(error.clone())), Some(&error));
-        assert!(carried(&io::Error::other("x").into()).is_none());
-        assert!(carried(&(redis::ErrorKind::Client, "x").into()).is_none());
+        assert_eq!(own_error_in(&into_redis_error(error.clone())), Some(&error));
+        assert!(own_error_in(&io::Error::other("x").into()).is_none());
+        assert!(own_error_in(&(redis::ErrorKind::Client, "x").into()).is_none());
     }
 }

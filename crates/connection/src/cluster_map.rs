@@ -1,4 +1,4 @@
-//! In which of a cluster's 16,384 slots a key lies, and who owns which, as one of its nodes sees it.
+//! The slots of keys, and the map of a cluster's nodes and slots.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -8,22 +8,24 @@ use redis::Value;
 
 use crate::address::Endpoint;
 
-/// More nodes than any cluster has (the specification's advice is 1,000 at most): an answer is forged or broken.
-const MOST_NODES: usize = 10_000;
-/// Ids have 40 characters.
-const LONGEST_ID: usize = 64;
-const NOBODY: u16 = u16::MAX;
+/// The most nodes of a valid answer. The cluster specification recommends at most 1,000, so a larger answer is forged or
+/// broken.
+const MAX_NODES: usize = 10_000;
+/// The longest accepted node ID. Redis uses 40 characters.
+const MAX_ID_LENGTH: usize = 64;
+const NO_OWNER: u16 = u16::MAX;
 
-/// How many slots there are.
-pub const SLOTS: u16 = 16_384;
+/// The number of slots of a cluster.
+pub const CLUSTER_SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key: CRC16 of the key or of its hash tag, as the
-/// [cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/) has it. What stands between its first `{` and the next `}` decides alone, unless that is nothing.
+/// Returns the slot of a key: the CRC16 of its [hash tag](hash_tag), or of the whole key if it has none.
+///
+/// The [cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/) defines it.
 pub fn slot_of(key: &[u8]) -> u16 {
-    crc16(hash_tag(key).unwrap_or(key)) % SLOTS
+    crc16(hash_tag(key).unwrap_or(key)) % CLUSTER_SLOTS
 }
 
-/// The part of a key that decides where it lies, where that is not the whole.
+/// Returns the hash tag of a key: the bytes between its first `{` and the next `}`. Returns `None` if there are none.
 pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let from = key.iter().position(|byte| *byte == b'{')? + 1;
     let length = key[from..].iter().position(|byte| *byte == b'}')?;
@@ -52,25 +54,23 @@ const TABLE: [u16; 256] = {
 
 /// A node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Member {
-    /// The name that its cluster gives it.
+pub struct ClusterMember {
+    /// The node ID.
     pub id: String,
-    /// Where it listens.
+    /// The address and port at which it listens.
     pub endpoint: Endpoint,
 }
 
-/// Nodes that hold the same slots.
+/// A primary and its replicas, which hold the same slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shard {
-    /// None while it has failed.
-    pub primary: Option<Member>,
-    /// Nodes that copy the primary.
-    pub replicas: Vec<Member>,
-    /// The ranges of slots that they hold.
+    /// The primary; `None` while it has failed.
+    pub primary: Option<ClusterMember>,
+    pub replicas: Vec<ClusterMember>,
     pub slots: Vec<RangeInclusive<u16>>,
-    /// Primaries of it that have failed. A replica may have replaced one.
-    pub failed: Vec<Member>,
-    /// Several of its nodes are called primaries, so that the slots may be another one's.
+    /// Failed primaries of this shard. A replica may have replaced one.
+    pub failed: Vec<ClusterMember>,
+    /// True if several nodes are listed as primaries, so that the slots may belong to another of them.
     pub is_disputed: bool,
 }
 
@@ -79,55 +79,56 @@ impl Shard {
         self.primary.is_none() && self.replicas.is_empty() && self.failed.is_empty()
     }
 
-    fn place(&self) -> (Option<u16>, Option<&Member>, &[Member]) {
+    fn place(&self) -> (Option<u16>, Option<&ClusterMember>, &[ClusterMember]) {
         (self.slots.first().map(|range| *range.start()), self.primary.as_ref(), &self.replicas)
     }
 }
 
-/// What another node says of one.
+/// The role of a node, as another node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is a primary, of whatever slots.
+pub enum NodeRole {
+    /// The node is a primary, with or without slots.
     Primary,
-    /// It is a replica, or has failed and no slots are its own any more: it was replaced if it was a primary before, unless
-    /// who says so is late.
+    /// The node is a replica, or has failed and owns no slots. A former primary has been replaced then, unless the view is
+    /// outdated.
     Replica,
-    /// It is not known, or has failed and nobody has its slots.
+    /// The node is not in the map, or has failed and no node has taken its slots.
     Unknown,
 }
 
-/// All of a cluster.
+/// The nodes of a cluster and the owners of its slots, as one node sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMap {
     shards: Vec<Shard>,
-    /// For each slot the endpoint of its owner.
+    /// For each slot the index of its owner in `endpoints`, or `NO_OWNER`.
     owners: Vec<u16>,
     endpoints: Vec<Endpoint>,
 }
 
 impl Default for ClusterMap {
-    /// Of nothing: no slot has an owner.
+    /// Returns a map without nodes, in which no slot has an owner.
     fn default() -> Self {
         Self::of(Vec::new())
     }
 }
 
 impl ClusterMap {
-    /// In one order, whichever node names them: what is the same is equal.
+    /// Sorts the shards, so that two nodes with the same view give equal maps.
     fn of(mut shards: Vec<Shard>) -> Self {
         let nodes = shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas));
         let present: BTreeSet<_> = nodes.map(|member| member.endpoint.clone()).collect();
         for shard in &mut shards {
             shard.replicas.sort();
-            // A node that has lost its nodes.conf has another name, and the one that it had has failed.
+            // A node that has lost its nodes.conf has a new ID. Its old ID is listed as failed, with the address of the
+            // node.
             shard.failed.retain(|member| !present.contains(&member.endpoint));
             shard.failed.sort();
         }
         shards.sort_by(|one, other| one.place().cmp(&other.place()));
-        let (mut owners, mut endpoints) = (vec![NOBODY; usize::from(SLOTS)], Vec::new());
+        let (mut owners, mut endpoints) = (vec![NO_OWNER; usize::from(CLUSTER_SLOTS)], Vec::new());
         for shard in &shards {
             let Some(primary) = &shard.primary else { continue };
-            let place = endpoints.len() as u16; // there are at most `MOST_NODES`
+            let place = endpoints.len() as u16; // there are at most `MAX_NODES`
             endpoints.push(primary.endpoint.clone());
             for range in &shard.slots {
                 owners[usize::from(*range.start())..=usize::from(*range.end())].fill(place);
@@ -136,25 +137,25 @@ impl ClusterMap {
         Self { shards, owners, endpoints }
     }
 
-    /// Where a slot's owner listens; none while nobody owns it.
+    /// Returns the endpoint of a slot's owner, if the slot has one.
     pub fn owner(&self, slot: u16) -> Option<&Endpoint> {
         self.endpoints.get(usize::from(self.owners[usize::from(slot)]))
     }
 
-    /// The primaries that own slots.
-    pub fn primaries(&self) -> impl Iterator<Item = &Member> {
+    /// Returns the primaries that own slots.
+    pub fn primaries(&self) -> impl Iterator<Item = &ClusterMember> {
         self.shards.iter().filter(|shard| !shard.slots.is_empty()).filter_map(|shard| shard.primary.as_ref())
     }
 
-    /// Who owns slots, and the lowest of each.
+    /// Returns the owners of slots, each with its lowest slot.
     pub fn owners(&self) -> Vec<(&Endpoint, u16)> {
         self.least_of_owners(|slot| slot)
     }
 
-    /// Who owns slots, and what is least of each one's.
+    /// Returns the owners of slots, each with the smallest result of `of` for its slots.
     pub fn least_of_owners<T: Ord>(&self, of: impl Fn(u16) -> T) -> Vec<(&Endpoint, T)> {
         let mut least: Vec<Option<T>> = self.endpoints.iter().map(|_| None).collect();
-        for slot in 0..SLOTS {
+        for slot in 0..CLUSTER_SLOTS {
             if let Some(least) = least.get_mut(usize::from(self.owners[usize::from(slot)])) {
                 let one = of(slot);
                 if least.as_ref().is_none_or(|least| one < *least) {
@@ -165,41 +166,41 @@ impl ClusterMap {
         self.endpoints.iter().zip(least).filter_map(|(owner, least)| Some((owner, least?))).collect()
     }
 
-    /// How many slots have an owner.
-    pub fn owned(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner != NOBODY).count()
+    /// Returns the number of slots with an owner.
+    pub fn owned_slot_count(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner != NO_OWNER).count()
     }
 
-    /// Primaries that have failed and may return.
-    pub fn failed(&self) -> impl Iterator<Item = &Member> {
+    /// Returns the failed primaries, which may return.
+    pub fn failed(&self) -> impl Iterator<Item = &ClusterMember> {
         self.shards.iter().flat_map(|shard| &shard.failed)
     }
 
-    /// All nodes, whether they have failed or not.
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
+    /// Returns all nodes, including failed ones.
+    pub fn members(&self) -> impl Iterator<Item = &ClusterMember> {
         self.shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas).chain(&shard.failed))
     }
 
-    /// Who owns slots that were others' before, or nobody's.
+    /// Returns the nodes that own a slot which they do not own in `before`.
     pub fn gained(&self, before: &Self) -> BTreeSet<Endpoint> {
         let is_new = |slot: &u16| self.owner(*slot) != before.owner(*slot);
-        (0..SLOTS).filter(is_new).filter_map(|slot| self.owner(slot).cloned()).collect()
+        (0..CLUSTER_SLOTS).filter(is_new).filter_map(|slot| self.owner(slot).cloned()).collect()
     }
 
-    /// Whether each slot has an owner.
-    pub fn is_whole(&self) -> bool {
-        self.owned() == usize::from(SLOTS)
+    /// Returns whether every slot has an owner.
+    pub fn covers_all_slots(&self) -> bool {
+        self.owned_slot_count() == usize::from(CLUSTER_SLOTS)
     }
 
-    /// The same, after a node has said who owns a slot now.
+    /// Returns the map after a redirect of a node has named a new owner of a slot.
     pub(crate) fn with_owner(&self, slot: u16, endpoint: &Endpoint) -> Self {
         let mut map = self.clone();
         let known = map.endpoints.iter().position(|known| known == endpoint);
         let place = known.unwrap_or(map.endpoints.len());
-        if place == map.endpoints.len() && place < MOST_NODES {
+        if place == map.endpoints.len() && place < MAX_NODES {
             map.endpoints.push(endpoint.clone());
         }
-        // There are at most `MOST_NODES`, and a node may say what cannot be.
+        // The map has at most `MAX_NODES`, and the slot in a redirect may be invalid.
         match map.owners.get_mut(usize::from(slot)) {
             Some(owner) if place < map.endpoints.len() => *owner = place as u16,
             _ => {}
@@ -207,22 +208,21 @@ impl ClusterMap {
         map
     }
 
-    /// The answer to CLUSTER SHARDS. What is no such answer is none; a node that cannot be reached by what is said of it
-    /// is left out.
+    /// Reads an answer to CLUSTER SHARDS. Returns `None` for an invalid answer. Leaves out nodes without a usable address.
     pub(crate) fn read_shards(answer: &Value, asked: &Endpoint, tls: bool) -> Option<Self> {
         let shards = items(answer)?.iter().map(|shard| read_shard(shard, asked, tls));
         Self::checked(shards.collect::<Option<_>>()?)
     }
 
-    /// Returns true if only CLUSTER SLOTS can tell the owners of slots. Around a failover, CLUSTER SHARDS names several
-    /// primaries of one shard, and the slots of the first that has not failed, or of the first (Redis, cluster.c:
+    /// Returns whether only CLUSTER SLOTS has the owners of all slots. Around a failover, CLUSTER SHARDS lists several
+    /// primaries of one shard, with the slots of the first that has not failed, or of the first (Redis, cluster.c:
     /// addShardReplyForClusterShards()).
     pub(crate) fn is_disputed(&self) -> bool {
         self.shards.iter().any(|shard| shard.is_disputed)
     }
 
-    /// The same, with the owners that the same node has named in its answer to CLUSTER SLOTS.
-    pub(crate) fn settled_by(self, owners: &Self) -> Self {
+    /// Replaces the owners in disputed shards by those in `owners`, the answer of the same node to CLUSTER SLOTS.
+    pub(crate) fn resolve_owners(self, owners: &Self) -> Self {
         let (disputed, mut shards): (Vec<_>, Vec<_>) =
             self.shards.into_iter().partition(|shard| shard.is_disputed);
         for Shard { primary, replicas, mut failed, .. } in disputed {
@@ -241,13 +241,13 @@ impl ClusterMap {
         Self::of(shards)
     }
 
-    fn slots_of(&self, primary: &Member) -> Vec<RangeInclusive<u16>> {
+    fn slots_of(&self, primary: &ClusterMember) -> Vec<RangeInclusive<u16>> {
         let its =
             self.shards.iter().filter(|shard| shard.primary.as_ref().is_some_and(|one| one.id == primary.id));
         its.flat_map(|shard| shard.slots.iter().cloned()).collect()
     }
 
-    /// The answer to CLUSTER SLOTS, of servers that may not be asked for their shards.
+    /// Reads an answer to CLUSTER SLOTS, which is used if CLUSTER SHARDS is refused. Returns `None` for an invalid answer.
     pub(crate) fn read_slots(answer: &Value, asked: &Endpoint) -> Option<Self> {
         let mut shards: Vec<Shard> = Vec::new();
         for range in items(answer)? {
@@ -266,27 +266,27 @@ impl ClusterMap {
         Self::checked(shards)
     }
 
-    /// What it says of a node.
-    pub(super) fn standing_of(&self, name: &str) -> Standing {
-        let mut standing = Standing::Unknown;
+    /// Returns the role of the node with this ID.
+    pub(super) fn role_of(&self, name: &str) -> NodeRole {
+        let mut role = NodeRole::Unknown;
         for shard in &self.shards {
             if shard.primary.as_ref().is_some_and(|primary| primary.id == name) {
-                return Standing::Primary;
+                return NodeRole::Primary;
             }
             let has_failed = shard.failed.iter().any(|failed| failed.id == name);
             let is_replaced = has_failed && (shard.primary.is_some() || shard.slots.is_empty());
             if is_replaced || shard.replicas.iter().any(|replica| replica.id == name) {
-                standing = Standing::Replica;
+                role = NodeRole::Replica;
             }
         }
-        standing
+        role
     }
 
-    /// A map that names nobody is no answer: a node that has just been made knows of none.
+    /// Returns the map if it has 1 to [`MAX_NODES`] nodes. A new node that is not part of a cluster lists none.
     fn checked(shards: Vec<Shard>) -> Option<Self> {
         let map = Self::of(shards);
         let count = map.members().count();
-        ((1..=MOST_NODES).contains(&count)).then_some(map)
+        ((1..=MAX_NODES).contains(&count)).then_some(map)
     }
 }
 
@@ -314,35 +314,38 @@ fn read_shard(shard: &Value, asked: &Endpoint, tls: bool) -> Option<Shard> {
     Some(read)
 }
 
-/// A node of CLUSTER SHARDS; none if nobody could connect there.
-fn read_member(node: &HashMap<&str, &Value>, asked: &Endpoint, tls: bool) -> Option<Member> {
+/// Reads a node in CLUSTER SHARDS. Returns `None` if it has no usable address.
+fn read_member(node: &HashMap<&str, &Value>, asked: &Endpoint, tls: bool) -> Option<ClusterMember> {
     let host = match node.get("endpoint").and_then(|host| text(host)) {
-        // The server is to announce a hostname, and has none.
+        // The server is configured to announce a host name, and has none.
         Some("?") => node.get("ip").and_then(|ip| text(ip)).unwrap_or_default(),
         host => host.unwrap_or_default(),
     };
     let port = node.get(if tls { "tls-port" } else { "port" }).and_then(|port| port_of(port))?;
-    Some(Member { id: id_of(node.get("id")?)?, endpoint: Endpoint::of(host, port, asked)? })
+    Some(ClusterMember { id: id_of(node.get("id")?)?, endpoint: Endpoint::of(host, port, asked)? })
 }
 
-/// A node of CLUSTER SLOTS: an answer of another shape is none at all, and one that nobody could connect to is left out.
-fn read_node_of_slots(node: &Value, asked: &Endpoint) -> Option<Option<Member>> {
+/// Reads a node in CLUSTER SLOTS. Returns `None` for an invalid answer, and `Some(None)` for a node without a usable
+/// address.
+fn read_node_of_slots(node: &Value, asked: &Endpoint) -> Option<Option<ClusterMember>> {
     let [host, port, id, ..] = items(node)? else { return None };
     let host = text(host).unwrap_or_default();
     let endpoint = port_of(port).and_then(|port| Endpoint::of(host, port, asked));
     let id = id_of(id)?;
-    Some(endpoint.map(|endpoint| Member { id, endpoint }))
+    Some(endpoint.map(|endpoint| ClusterMember { id, endpoint }))
 }
 
 fn id_of(value: &Value) -> Option<String> {
     let id = text(value)?;
-    let is_id = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_id =
+        (1..=MAX_ID_LENGTH).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_id.then(|| id.to_owned())
 }
 
 fn range_of(start: &Value, end: &Value) -> Option<RangeInclusive<u16>> {
-    let slot =
-        |value: &Value| number(value).and_then(|slot| u16::try_from(slot).ok()).filter(|slot| *slot < SLOTS);
+    let slot = |value: &Value| {
+        number(value).and_then(|slot| u16::try_from(slot).ok()).filter(|slot| *slot < CLUSTER_SLOTS)
+    };
     let (start, end) = (slot(start)?, slot(end)?);
     (start <= end).then_some(start..=end)
 }
@@ -374,7 +377,7 @@ fn items(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Names and values, as a map in RESP3, one after the other in RESP2.
+/// Reads names and values, which are a map in RESP3 and alternate in an array in RESP2.
 fn fields(value: &Value) -> Option<HashMap<&str, &Value>> {
     match value {
         Value::Map(pairs) => pairs.iter().map(|(name, value)| Some((text(name)?, value))).collect(),

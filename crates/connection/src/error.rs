@@ -1,4 +1,4 @@
-//! One opaque error for the library, the console and the test kit.
+//! The error type of the library, the console and the test kit.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -9,14 +9,13 @@ use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::pattern::{PatternConflict, PatternError};
 
-/// Shorthand for results with this error.
+/// A result with [`Error`] as its error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, to which key or setting, and what to do about it.
+/// An error, with a message that names what failed, why, and what to do.
 ///
-/// One type serves the whole library; ask [`kind`](Error::kind) or the predicates
-/// to tell cases apart. Cheap to clone. Messages never contain payloads or
-/// passwords; keys are escaped and cut to 128 bytes.
+/// The whole library uses this type. [`kind`](Error::kind) and the predicates distinguish the cases. Cloning is cheap.
+/// Messages never contain payloads or passwords; keys are escaped and cut to 128 bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Arc<Inner>);
 
@@ -27,53 +26,53 @@ struct Inner {
     key: Option<Vec<u8>>,
     arming: Option<ArmingId>,
     maybe_done: bool,
-    /// The server's own word, where it has answered.
+    /// The error code of the server's answer, if the server answered.
     code: Option<Box<str>>,
     redirect: Option<Redirect>,
 }
 
-/// Where else a node of a cluster sends a call.
+/// The node to which another node of a cluster redirects a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// For this call alone: the slot is on its way there.
+    /// True if the redirect is for this call only (`ASK`), as the slot is being migrated.
     pub once: bool,
-    /// The slot that the call is about.
+    /// The slot of the call.
     pub slot: u16,
-    /// As the node has written it.
+    /// The address, as the node wrote it.
     pub to: Box<str>,
 }
 
-/// The cases that a program may want to tell apart.
+/// The kind of an [`Error`], for programs that treat some errors differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A pattern, key, setting or argument that can never work.
+    /// A pattern, key, setting or argument is invalid.
     Invalid,
-    /// A key, payload or batch over its stated limit.
+    /// A key, payload or batch exceeds its limit.
     TooLarge,
-    /// A payload that could not be written as or read from the topic's type.
+    /// A payload cannot be encoded from, or decoded into, the topic's type.
     Payload,
-    /// Two topics that can claim the same key, or share a name.
+    /// Two topics match the same key, or have the same name.
     Conflict,
     /// The server cannot be reached, or the connection broke.
     Unreachable,
     /// The server did not answer in time.
     Timeout,
-    /// A call may or may not have been executed, and it is too late to ask again.
+    /// The outcome of a call is unknown: the server may have executed it, and the time for repeats is over.
     Unknown,
-    /// Wrong user or password, or no password can be had.
+    /// The user or the password is wrong, or the password cannot be read.
     Auth,
-    /// No TLS session with the server: a certificate, a name, a file, or a port that speaks something else.
+    /// No TLS session with the server is possible, because of a certificate, a name, a file, or a port without TLS.
     Tls,
-    /// The user lacks a permission (ACL).
+    /// The user's ACL lacks a permission.
     Permission,
-    /// The server is a replica, or does not accept writes for now.
+    /// The server is a replica, or temporarily refuses writes.
     ReadOnly,
-    /// The server is over its `maxmemory`.
+    /// The server has reached its `maxmemory`.
     OutOfMemory,
-    /// The server is loading, busy with a script, or cannot persist.
+    /// The server is loading its data, busy with a script, or cannot persist.
     Unavailable,
-    /// One of keylapse's own names in Redis holds a value of another type.
+    /// A name of keylapse in Redis holds a value of another type.
     WrongType,
     /// The topic exists with another number of partitions.
     Partitions,
@@ -81,20 +80,20 @@ pub enum ErrorKind {
     WireVersion,
     /// The topic is being destroyed.
     Destroying,
-    /// The topic gets another number of partitions.
+    /// The topic is being repartitioned.
     Repartitioning,
-    /// A topic is not destroyed or repartitioned: somebody listens, something is armed, or runs.
+    /// The topic cannot be destroyed or repartitioned: it has a listener, an armed timer, or a running attempt.
     InUse,
     /// The server is too old, or is not Redis or Valkey.
     Unsupported,
-    /// Any other answer of the server.
+    /// The server answered with another error.
     Server,
-    /// A part of keylapse has panicked, or a thread cannot be had.
+    /// A part of keylapse panicked, or a thread could not be created.
     Internal,
 }
 
 impl Error {
-    /// An error of this kind, with a message for people.
+    /// Creates an error of a kind, with a message for people.
     #[doc(hidden)]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
@@ -109,31 +108,30 @@ impl Error {
         }))
     }
 
-    /// Marks a call that was sent and has no answer: the server may have
-    /// executed it.
+    /// Marks the error of a call that was sent and has no answer. The server may have executed it.
     #[doc(hidden)]
     pub fn unanswered(self) -> Self {
         self.with(|inner| inner.maybe_done = true)
     }
 
-    /// Adds the code with which the server has answered.
+    /// Adds the error code of the server's answer.
     #[doc(hidden)]
     pub fn with_code(self, code: Option<&str>) -> Self {
         self.with(|inner| inner.code = code.map(Into::into))
     }
 
-    /// The error code with which the server has answered; none where it did not answer.
+    /// Returns the error code of the server's answer, or `None` if the server did not answer.
     #[doc(hidden)]
     pub fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
     }
 
-    /// Adds where the server wants the call to be made instead.
+    /// Adds the node to which the server redirects the call.
     pub(crate) fn with_redirect(self, redirect: Option<Redirect>) -> Self {
         self.with(|inner| inner.redirect = redirect)
     }
 
-    /// Where the server wants the call to be made instead; nothing was executed.
+    /// Returns the node to which the server redirects the call. The server did not execute the call.
     #[doc(hidden)]
     pub fn redirect(&self) -> Option<&Redirect> {
         self.0.redirect.as_ref()
@@ -144,20 +142,22 @@ impl Error {
         self
     }
 
-    /// Whether the server may have executed the call.
+    /// Returns whether the server may have executed the call.
     #[doc(hidden)]
     pub fn maybe_done(&self) -> bool {
         self.0.maybe_done
     }
 
-    /// An error of a setting or an argument that can never work.
+    /// Creates an error for an invalid setting or argument.
     #[doc(hidden)]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Refuses the first of these rules that is not kept, in the name of what they are for.
-    /// Costs nothing to speak of while all are: producers ask at each call.
+    /// Checks rules, each a condition with a message.
+    ///
+    /// # Errors
+    /// The message of the first rule that is broken, after `of`. Formatting happens only then, as producers check each call.
     #[doc(hidden)]
     pub fn unless_kept(of: fmt::Arguments<'_>, rules: &[(bool, &str)]) -> Result<()> {
         match rules.iter().find(|(kept, _)| !kept) {
@@ -166,7 +166,7 @@ impl Error {
         }
     }
 
-    /// Names the key that the error is about, unless one is named already.
+    /// Adds the key of the failed operation, unless the error has a key.
     #[doc(hidden)]
     pub fn at_key(self, key: &[u8]) -> Self {
         self.with(|inner| {
@@ -174,31 +174,29 @@ impl Error {
         })
     }
 
-    /// Names the arming that was tried.
+    /// Adds the ID of the attempted arming.
     #[doc(hidden)]
     pub fn of_arming(self, id: ArmingId) -> Self {
         self.with(|inner| inner.arming = Some(id))
     }
 
-    /// Which case this is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The key that the error is about, where there is one.
+    /// Returns the key of the failed operation, if it has one.
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key.as_deref()
     }
 
-    /// The id of the arming whose outcome is unknown: a lapse that carries it
-    /// came from this call.
+    /// Returns the ID of the arming whose outcome is unknown. A lapse with this ID comes from this call.
     pub fn arming(&self) -> Option<ArmingId> {
         self.0.arming
     }
 
-    /// Whether the same call may succeed later without any change: the server
-    /// is unreachable, slow, loading, full, read-only or busy, or the topic is
-    /// being destroyed or repartitioned.
+    /// Returns whether an identical call may succeed later: the server is unreachable, slow, loading, full, read-only or
+    /// busy, or the topic is being destroyed or repartitioned.
     pub fn is_transient(&self) -> bool {
         use ErrorKind::{
             Destroying, OutOfMemory, ReadOnly, Repartitioning, Timeout, Unavailable, Unreachable,
@@ -209,42 +207,42 @@ impl Error {
         )
     }
 
-    /// Whether the server is away, or serves nobody for now.
+    /// Returns whether the server cannot be reached, or temporarily serves no calls.
     #[doc(hidden)]
-    pub fn is_away(&self) -> bool {
-        self.is_of_the_line() || self.kind() == ErrorKind::Unavailable
+    pub fn is_server_unavailable(&self) -> bool {
+        self.is_connection_error() || self.kind() == ErrorKind::Unavailable
     }
 
-    /// Whether it is a replica's "no".
+    /// Returns whether a replica refused the call.
     pub(crate) fn is_of_a_replica(&self) -> bool {
         matches!(self.code(), Some("READONLY" | "MASTERDOWN"))
     }
 
-    /// Where one server takes the place of another, a replica's "no" passes: it was the primary until just now.
-    pub(crate) fn until_the_primary_is_known(mut self) -> Self {
+    /// Makes a replica's refusal transient. With Sentinel or a cluster, the server was the primary until a failover, and the
+    /// next try finds the new one.
+    pub(crate) fn transient_during_failover(mut self) -> Self {
         if self.is_of_a_replica() {
             Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;
         }
         self
     }
 
-    /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.
+    /// Returns whether the server cannot be reached, or did not answer in time. Connections log this once for all their
+    /// users.
     #[doc(hidden)]
-    pub fn is_of_the_line(&self) -> bool {
+    pub fn is_connection_error(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
     }
 
-    /// Whether the call may have been executed although it failed.
+    /// Returns whether the call may have been executed although it failed.
     ///
-    /// Repeating an arm, cancel or reschedule after such an error may replace or
-    /// withdraw what somebody else has armed in the meantime. If the first arm has
-    /// fired already, a second runs the handler once more, under another id.
+    /// Repeating an arm, cancel or reschedule after this error may replace or cancel a timer that another program has armed
+    /// since. If the first arm has already fired, a second arm runs the handler once more, under another ID.
     pub fn is_unknown(&self) -> bool {
         self.kind() == ErrorKind::Unknown
     }
 
-    /// Whether an operator has to change something: a password, a certificate,
-    /// a permission, a setting, a version.
+    /// Returns whether an operator has to change something: a password, a certificate, a permission, a setting or a version.
     pub fn needs_operator(&self) -> bool {
         use ErrorKind::{Auth, Partitions, Permission, Tls, Unsupported, WireVersion, WrongType};
         matches!(self.kind(), Auth | Tls | Permission | WrongType | Partitions | WireVersion | Unsupported)

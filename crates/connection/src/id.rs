@@ -1,7 +1,6 @@
-//! Random ids, chosen by the client.
+//! Random IDs, chosen by the client.
 //!
-//! Never counters: a counter repeats after a failover and would let a stale
-//! ack through.
+//! The IDs are not counters. A counter can return to a used value after a failover, and Redis would then accept a stale ack.
 
 use std::fmt;
 
@@ -12,17 +11,17 @@ macro_rules! random_ids {
         pub struct $name(#[doc(hidden)] pub [u8; 8]);
 
         impl $name {
-            /// A new id from the thread's random generator.
+            /// Returns a new ID from the thread's random generator.
             pub fn random() -> Self {
                 Self(rand::random())
             }
 
-            /// The id as it stands in Redis.
+            /// Returns the bytes that Redis stores.
             pub fn as_bytes(&self) -> &[u8; 8] {
                 &self.0
             }
 
-            /// Reads an id as it stands in Redis; `None` unless it has 8 bytes.
+            /// Reads the bytes that Redis stores. Returns `None` unless there are exactly 8.
             pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
                 bytes.try_into().ok().map(Self)
             }
@@ -43,20 +42,21 @@ macro_rules! random_ids {
 }
 
 random_ids! {
-    /// Names one arming of a key, from the arm to its end.
+    /// The ID of one arming of a key, from the arm to its end.
     ArmingId;
-    /// Names one claim; everything its holder does later is checked against it. By default nobody's.
+    /// The ID of one claim. Redis checks every later call for the claimed timer against it. The default is the token of no
+    /// claim.
     #[derive(Default)]
     Token;
-    /// Names one cancel call, so that its repeat gives the first one's answer.
+    /// The ID of one cancel call. A repeat of the call with this ID gets the answer of the first.
     CancelId;
-    /// Names one replay call, so that its repeat gives the first one's answer.
+    /// The ID of one replay call. A repeat of the call with this ID gets the answer of the first.
     ReplayId;
-    /// Names one call that destroys a topic by force, and all that go on with it.
+    /// The ID of one forced destruction of a topic. All calls that continue it have the same ID.
     DestroyId;
-    /// Names one call that gives a topic another number of partitions, and all that go on with it.
+    /// The ID of one repartition of a topic. All calls that continue it have the same ID.
     RepartitionId;
-    /// Names one claiming task of one listener.
+    /// The ID of one claiming task of one listener.
     SlotId;
 }
 

@@ -1,19 +1,19 @@
-//! Where the servers are, connections to them, and what their errors mean.
+//! Finds Redis and Valkey servers, connects to them, and explains their errors.
 //!
-//! One seam for every topology: [`Topology`]. A caller names the slot that a call is about, and gets the [`Server`] that
-//! holds it. A single server has all slots, sentinels name the present one for each connection, and a cluster's nodes say
-//! who owns which.
+//! [`Topology`] is the one interface to every topology. A caller names the slot of a call, and gets the [`Server`] that
+//! holds the slot. A single server holds all slots. Sentinels name the current primary for each connection. The nodes of a
+//! cluster name the owner of each slot.
 //!
-//! From a URL to a socket:
+//! The types, from a URL to a socket:
 //!
-//! - [`Target`], with [`Endpoints`]: what a URL or a program says, read and checked;
-//! - [`Address`]: one server's [`Endpoint`], and the [`Access`] that all of one kind share;
-//! - [`Server`]: calls there, on connections that are renewed, wherever it is found;
-//! - [`Topology`]: all of them;
-//! - [`Subscription`]: a connection on which messages are passed on.
+//! - [`Target`], with [`Endpoints`]: the checked contents of a URL or of a program's settings;
+//! - [`Address`]: one server's [`Endpoint`], and the [`ConnectOptions`] that all servers of one kind share;
+//! - [`Server`]: calls to one server, on connections that are replaced when they break or the server moves;
+//! - [`Topology`]: all servers;
+//! - [`Subscription`]: a connection that receives published messages.
 //!
-//! This crate owns [`Error`], which library, console and test kit return, and the advice in its messages. Library, wire and
-//! console take the commands and values of `redis` from here, and do not depend on it.
+//! This crate owns [`Error`], with the advice in its messages. The library, the console and the test kit return it. The
+//! library, wire and console crates use the types of `redis` through this crate, and do not depend on `redis`.
 
 #![forbid(unsafe_code)]
 
@@ -26,19 +26,19 @@ pub mod error;
 pub mod id;
 pub mod log;
 mod login;
-mod node;
 pub mod panics;
+mod replacement;
 mod retry;
 mod sentinel;
 mod server;
+mod server_connection;
 mod stream;
 mod subscription;
 mod target;
 mod tls;
 mod topology;
-mod trust;
 
-/// The types and functions of `redis` that library, wire and console use: they do not depend on it.
+/// The types and functions of `redis` that the library, wire and console crates use.
 pub use redis::{
     Arg, Cmd, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Script, ToRedisArgs, Value, cmd,
     from_redis_value, from_redis_value_ref, parse_redis_value, pipe,
@@ -46,22 +46,24 @@ pub use redis::{
 
 pub use keylapse_pattern::{self as pattern, escape};
 
-pub use self::address::{Access, Address, Endpoint};
+pub use self::address::{Address, ConnectOptions, Endpoint};
 pub use self::classify::{
     DESTROYING_ADVICE, NO_DATABASE, REPARTITIONING_ADVICE, classify, is_of_no_database, is_of_unknown_command,
 };
 pub use self::cluster::Cluster;
-pub use self::cluster_map::{ClusterMap, SLOTS, Standing, hash_tag, slot_of};
+pub use self::cluster_map::{CLUSTER_SLOTS, ClusterMap, NodeRole, hash_tag, slot_of};
 pub use self::error::{Error, ErrorKind, Result};
-pub use self::login::{Login, OF_SENTINELS, OF_SERVERS, Password};
-pub use self::node::MAX_ARGUMENTS;
-/// The name under which other crates know the locks.
+pub use self::login::{Login, Password, SENTINEL_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE};
+/// The module that has [`lock`](self::panics::lock), under the name that other crates use.
 #[doc(no_inline)]
 pub use self::panics as lock;
-pub use self::retry::{RetryDelays, insist, may_pass, persist, refused, retry};
+pub use self::retry::{
+    RetryDelays, is_retryable, retry, retry_settling, retry_until_answered, unknown_outcome,
+};
 pub use self::sentinel::Sentinels;
 pub use self::server::Server;
-pub use self::stream::{Home, NO_TLS, Streams, TLS};
+pub use self::server_connection::MAX_ARGUMENTS;
+pub use self::stream::{ConnectionRuntime, NO_TLS_AT_PORT, Streams, TLS_AT_PORT};
 pub use self::subscription::{Subscription, lacks_resp3};
 pub use self::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};
 pub use self::tls::Tls;

@@ -1,8 +1,7 @@
-//! Lines of the log that cannot fail.
+//! Logging that cannot panic.
 //!
-//! A subscriber writes to a pipe whose reader may be gone, and then many of them panic:
-//! `tracing_subscriber::fmt` complains with `eprintln!`, which panics when stderr is closed as well. A line that
-//! is lost must not cost a timer.
+//! A subscriber may write to a pipe whose reader has exited, and many subscribers panic then: `tracing_subscriber::fmt`
+//! reports the error with `eprintln!`, which panics if stderr is closed too. A lost log line must not stop a timer.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,118 +10,117 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::error::{Error, ErrorKind};
-use crate::panics::{contained, lock};
+use crate::panics::{catch_panic, lock};
 
-/// Says something; whoever panics about that is not heard.
-pub fn quietly(say: impl FnOnce()) {
-    let _ = contained(say);
+/// Calls `log` and discards its panic.
+pub fn suppress_panics(log: impl FnOnce()) {
+    let _ = catch_panic(log);
 }
 
-/// A span that is opened and closed quietly.
+/// A span whose subscriber may panic.
 #[derive(Debug)]
-pub struct QuietSpan(Span);
+pub struct PanicSafeSpan(Span);
 
-impl QuietSpan {
-    /// Opens a span; where that panics, none.
+impl PanicSafeSpan {
+    /// Opens a span, or none if `open` panics.
     pub fn open(open: impl FnOnce() -> Span) -> Self {
-        Self(contained(open).unwrap_or_else(|_| Span::none()))
+        Self(catch_panic(open).unwrap_or_else(|_| Span::none()))
     }
 
-    /// No span.
+    /// Returns the disabled span.
     pub fn none() -> Self {
         Self(Span::none())
     }
 
-    /// Does something to it that may panic.
+    /// Changes the span, and discards a panic of `change`.
     pub fn with(&self, change: impl FnOnce(&Span)) {
-        quietly(|| change(&self.0));
+        suppress_panics(|| change(&self.0));
     }
 
-    /// Says something within it.
-    pub fn within(&self, say: impl FnOnce()) {
-        quietly(|| self.0.in_scope(say));
+    /// Calls `log` within the span, and discards its panic.
+    pub fn within(&self, log: impl FnOnce()) {
+        suppress_panics(|| self.0.in_scope(log));
     }
 
-    /// The same span, for a future that is [contained](crate::panics::Contained).
+    /// Returns the span, for a future in a [`CatchPanic`](crate::panics::CatchPanic).
     pub fn span(&self) -> Span {
-        contained(|| self.0.clone()).unwrap_or_else(|_| Span::none())
+        catch_panic(|| self.0.clone()).unwrap_or_else(|_| Span::none())
     }
 }
 
-impl Drop for QuietSpan {
+impl Drop for PanicSafeSpan {
     fn drop(&mut self) {
         let span = std::mem::replace(&mut self.0, Span::none());
-        quietly(|| drop(span));
+        suppress_panics(|| drop(span));
     }
 }
 
-/// The same reason is said again after this.
+/// A [`LogThrottle`] lets a lasting problem be logged again after this time.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What goes wrong for hours is said when it begins and once a minute, not each time it is tried: the reason that was said
-/// last, and when. May be shared: a server that is away is
-/// one piece of news, not one for each partition.
+/// Limits the log lines of a lasting problem: one when it begins, and one per minute. All tasks with the problem share one
+/// throttle, so that an unreachable server is not logged for each partition.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<Option<(ErrorKind, Instant)>>);
 
 impl LogThrottle {
-    /// Whether this is worth a line in the log. That the server is lost is said by
-    /// its connections, and not by all who wait for it.
+    /// Returns whether to log this error. Never true for a connection error, which the connection itself logs once for all
+    /// tasks.
     pub fn should_log(&self, error: &Error) -> bool {
-        !error.is_of_the_line() && self.is_new(error)
+        !error.is_connection_error() && self.is_new(error)
     }
 
-    /// Whether this is another reason than before, or the same for another minute.
+    /// Returns whether the kind of the error differs from the last one, or one minute has passed.
     pub fn is_new(&self, error: &Error) -> bool {
         let (kind, mut last) = (error.kind(), lock(&self.0));
-        let said = last.is_some_and(|(said, at)| said == kind && at.elapsed() < REMINDER);
-        if !said {
+        let is_new = last.is_none_or(|(logged, at)| logged != kind || at.elapsed() >= REMINDER);
+        if is_new {
             *last = Some((kind, Instant::now()));
         }
-        !said
+        is_new
     }
 
-    /// All is well; whether it was not until now.
+    /// Records success. Returns whether there was a problem before.
     pub fn is_over(&self) -> bool {
         lock(&self.0).take().is_some()
     }
 }
 
-// The macros of `tracing`, quietly. Under names of their own first, as `warn` is an attribute, too.
+// The macros of `tracing`, without panics. They are defined under other names, as `warn` is also an attribute.
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! say_error {
-    ($($line:tt)*) => { $crate::log::quietly(|| $crate::log::tracing::error!($($line)*)) };
+macro_rules! log_error {
+    ($($line:tt)*) => { $crate::log::suppress_panics(|| $crate::log::tracing::error!($($line)*)) };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! say_warn {
-    ($($line:tt)*) => { $crate::log::quietly(|| $crate::log::tracing::warn!($($line)*)) };
+macro_rules! log_warn {
+    ($($line:tt)*) => { $crate::log::suppress_panics(|| $crate::log::tracing::warn!($($line)*)) };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! say_info {
-    ($($line:tt)*) => { $crate::log::quietly(|| $crate::log::tracing::info!($($line)*)) };
+macro_rules! log_info {
+    ($($line:tt)*) => { $crate::log::suppress_panics(|| $crate::log::tracing::info!($($line)*)) };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! say_debug {
-    ($($line:tt)*) => { $crate::log::quietly(|| $crate::log::tracing::debug!($($line)*)) };
+macro_rules! log_debug {
+    ($($line:tt)*) => { $crate::log::suppress_panics(|| $crate::log::tracing::debug!($($line)*)) };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! say_trace {
-    ($($line:tt)*) => { $crate::log::quietly(|| $crate::log::tracing::trace!($($line)*)) };
+macro_rules! log_trace {
+    ($($line:tt)*) => { $crate::log::suppress_panics(|| $crate::log::tracing::trace!($($line)*)) };
 }
 
 #[doc(hidden)]
 pub use tracing;
-pub use {say_debug as debug, say_error as error, say_info as info, say_trace as trace, say_warn as warn};
+pub use {log_debug as debug, log_error as error, log_info as info, log_trace as trace, log_warn as warn};
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Logins, and where a password comes from: what a program says, a variable of the environment, or a file.
+//! Logins, with passwords from the program, an environment variable or a file.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::plain;
+use crate::escape::escape_line;
 
-/// More than a password, a certificate or a key has. A path that leads elsewhere must not fill the memory.
-const LARGEST: u64 = 4 << 20;
+/// The largest accepted file, far larger than any password, certificate or key. It bounds the memory if a path is wrong.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Looks up a variable of the environment.
+/// Looks up an environment variable.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// The variable with the password of servers. Another, which ends in `_FILE`, names a file.
-pub const OF_SERVERS: &str = "KEYLAPSE_REDIS_PASSWORD";
-/// The variable with the password of sentinels.
-pub const OF_SENTINELS: &str = "KEYLAPSE_SENTINEL_PASSWORD";
+/// The environment variable with the password of servers. The variable with `_FILE` appended names a file instead.
+pub const SERVER_PASSWORD_VARIABLE: &str = "KEYLAPSE_REDIS_PASSWORD";
+/// The environment variable with the password of sentinels. The variable with `_FILE` appended names a file instead.
+pub const SENTINEL_PASSWORD_VARIABLE: &str = "KEYLAPSE_SENTINEL_PASSWORD";
 
-/// One login. Never shows itself.
+/// A user and a password. `Debug` leaves out both.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
-    /// None: the server's default user.
+    /// The user; `None` for the server's default user.
     pub user: Option<Arc<str>>,
-    /// None: the server asks for none.
+    /// The password; `None` if the server requires none.
     pub password: Option<Password>,
 }
 
 impl Login {
-    /// The same with the environment's password, unless there is one already.
+    /// Adds the password of the environment, unless the login has one.
     pub(super) fn with_password_of(self, variable: &str, environment: Environment<'_>) -> Result<Self> {
         match self.password {
             Some(_) => Ok(self),
@@ -46,53 +46,53 @@ impl fmt::Debug for Login {
     }
 }
 
-/// A password, or how to get it. Never shows it.
+/// A password, or the file that contains it. `Debug` leaves out the password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
-    /// What a program or a URL says.
-    Said(Arc<str>),
-    /// Read anew for each connection, so that a password that was rotated is picked up without a restart.
+    /// The password itself, from a program, a URL or the environment.
+    Literal(Arc<str>),
+    /// A file, which is read again for each connection. A rotated password takes effect without a restart.
     File {
-        /// Where the file is.
+        /// The path of the file.
         path: PathBuf,
-        /// Who named the path: a variable or a method.
+        /// The variable or the method that set the path.
         named_by: String,
     },
 }
 
 impl Password {
-    /// The password in a file, which `named_by` has named.
+    /// Returns the password in a file. Errors name `named_by`, the variable or the method that set the path.
     pub fn file(path: impl Into<PathBuf>, named_by: &str) -> Self {
         Self::File { path: path.into(), named_by: named_by.to_owned() }
     }
 
-    /// What the environment says: in `variable`, or in a file that `variable` with `_FILE` names. An empty one says
-    /// nothing.
+    /// Returns the password in `variable`, or in the file that `variable` with `_FILE` names. An empty variable counts as
+    /// unset.
     fn of_environment(variable: &str, environment: Environment<'_>) -> Result<Option<Self>> {
-        let said = |name: &str| environment(name).filter(|value| !value.is_empty());
+        let value_of = |name: &str| environment(name).filter(|value| !value.is_empty());
         let of_file = format!("{variable}_FILE");
-        match (said(variable), said(&of_file)) {
+        match (value_of(variable), value_of(&of_file)) {
             (Some(_), Some(_)) => {
                 Err(Error::invalid(format!("{variable} and {of_file} are both set: unset one of them")))
             }
             (None, None) => Ok(None),
             (None, Some(path)) => Ok(Some(Self::file(path, &of_file))),
             (Some(password), None) => match password.into_string() {
-                Ok(password) => Ok(Some(Self::Said(password.into()))),
+                Ok(password) => Ok(Some(Self::Literal(password.into()))),
                 Err(_) => Err(Error::invalid(format!("{variable} is not UTF-8"))),
             },
         }
     }
 
-    /// The password as it is now.
+    /// Returns the password. Reads a file on each call.
     pub(super) fn get(&self) -> Result<Arc<str>> {
         let (path, named_by) = match self {
-            Self::Said(password) => return Ok(password.clone()),
+            Self::Literal(password) => return Ok(password.clone()),
             Self::File { path, named_by } => (path, named_by),
         };
         let of_file = |problem: &str| {
-            let path = plain(&path.to_string_lossy(), 255);
-            Error::new(ErrorKind::Auth, format!("the password's file {path} ({named_by}) {problem}"))
+            let path = escape_line(&path.to_string_lossy(), 255);
+            Error::new(ErrorKind::Auth, format!("the password file {path} ({named_by}) {problem}"))
         };
         let bytes = read_file(path).map_err(|error| of_file(&format!("cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|_| of_file("is not UTF-8"))?;
@@ -107,17 +107,20 @@ impl Password {
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Said(_) => f.write_str("Password(…)"),
+            Self::Literal(_) => f.write_str("Password(…)"),
             Self::File { path, .. } => write!(f, "Password(of {path:?})"),
         }
     }
 }
 
-/// All of a small file that says how to log in: a password, a certificate, a key.
+/// Reads a file with a password, a certificate or a key.
+///
+/// # Errors
+/// The file cannot be read, or has more than 4 MiB.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 4 MiB"));
     }
     Ok(bytes)
@@ -129,31 +132,38 @@ mod tests {
 
     use super::*;
 
-    /// An environment of these variables alone.
+    /// Returns an environment with only these variables.
     fn of(variables: &[(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
         let variables = variables.to_vec();
         move |name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
     fn read(variables: &[(&'static str, &'static str)]) -> Result<Option<Password>> {
-        Password::of_environment(OF_SERVERS, &of(variables))
+        Password::of_environment(SERVER_PASSWORD_VARIABLE, &of(variables))
     }
 
     #[test]
     fn the_environment_says_a_password_or_names_its_file() {
         assert_eq!(read(&[]).unwrap(), None);
-        assert_eq!(read(&[(OF_SERVERS, ""), ("KEYLAPSE_REDIS_PASSWORD_FILE", "")]).unwrap(), None);
-        assert_eq!(&*read(&[(OF_SERVERS, "hunter2")]).unwrap().unwrap().get().unwrap(), "hunter2");
+        assert_eq!(
+            read(&[(SERVER_PASSWORD_VARIABLE, ""), ("KEYLAPSE_REDIS_PASSWORD_FILE", "")]).unwrap(),
+            None
+        );
+        assert_eq!(
+            &*read(&[(SERVER_PASSWORD_VARIABLE, "hunter2")]).unwrap().unwrap().get().unwrap(),
+            "hunter2"
+        );
         assert_eq!(
             read(&[("KEYLAPSE_REDIS_PASSWORD_FILE", "/run/secrets/redis")]).unwrap(),
             Some(Password::file("/run/secrets/redis", "KEYLAPSE_REDIS_PASSWORD_FILE"))
         );
-        assert_eq!(read(&[(OF_SENTINELS, "hunter2")]).unwrap(), None);
+        assert_eq!(read(&[(SENTINEL_PASSWORD_VARIABLE, "hunter2")]).unwrap(), None);
     }
 
     #[test]
     fn both_at_once_are_refused() {
-        let error = read(&[(OF_SERVERS, "hunter2"), ("KEYLAPSE_REDIS_PASSWORD_FILE", "/f")]).unwrap_err();
+        let error = read(&[(SERVER_PASSWORD_VARIABLE, "hunter2"), ("KEYLAPSE_REDIS_PASSWORD_FILE", "/f")])
+            .unwrap_err();
         let text = error.to_string();
         assert!(text.contains("KEYLAPSE_REDIS_PASSWORD and KEYLAPSE_REDIS_PASSWORD_FILE"), "{text}");
         assert!(!text.contains("hunter2"), "{text}");

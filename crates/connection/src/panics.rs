@@ -1,5 +1,5 @@
-//! Panics of code that is not ours: of handlers, of their values, of whoever reads the log. None of them may end
-//! what keeps timers, nor lock it up.
+//! Contains panics of foreign code: handlers, their values and log subscribers. A panic there must not stop or block the
+//! tasks that keep timers.
 
 use std::any::Any;
 use std::mem;
@@ -12,16 +12,19 @@ use tokio::sync::Notify;
 
 use crate::escape::text_of;
 
-/// Calls what may panic; the panic's message in place of an answer.
-pub fn contained<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+/// Calls a function that may panic.
+///
+/// # Errors
+/// The message of the panic.
+pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(message)
 }
 
-/// Returns a panic's text; a long one without its middle. Its value is dropped, and may panic in turn.
+/// Returns the text of a panic, without its middle if it is long. Drops the panic's value, whose destructor may panic too.
 pub fn message(panic: Box<dyn Any + Send>) -> String {
     let text = text_of(panic_message(&*panic));
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        mem::forget(another); // or there would be no end of it
+        mem::forget(another); // its destructor could panic again, without end
     }
     text
 }
@@ -32,28 +35,28 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
 }
 
-/// A future whose panics stay within: when it runs, and when it is dropped.
+/// A future that turns a panic of the inner future into an error, and discards a panic of its destructor.
 #[derive(Debug)]
-pub struct Contained<F>(Option<F>);
+pub struct CatchPanic<F>(Option<F>);
 
-impl<F> Contained<F> {
-    /// The same future; its panics are its errors.
+impl<F> CatchPanic<F> {
+    /// Wraps a future.
     pub fn new(future: F) -> Self {
         Self(Some(future))
     }
 
     fn end(&mut self) {
         let future = self.0.take();
-        let _ = contained(|| drop(future));
+        let _ = catch_panic(|| drop(future));
     }
 }
 
-impl<F: Future + Unpin> Future for Contained<F> {
+impl<F: Future + Unpin> Future for CatchPanic<F> {
     type Output = Result<F::Output, String>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(future) = &mut self.0 else { return Poll::Pending };
-        let ended = match contained(|| Pin::new(future).poll(context)) {
+        let ended = match catch_panic(|| Pin::new(future).poll(context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(answer)) => Ok(answer),
             Err(panic) => Err(panic),
@@ -63,21 +66,21 @@ impl<F: Future + Unpin> Future for Contained<F> {
     }
 }
 
-impl<F> Drop for Contained<F> {
+impl<F> Drop for CatchPanic<F> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// Takes a lock. That somebody panicked while holding it is no reason for everybody else to fail.
+/// Locks a mutex. A panic of an earlier holder does not make this fail.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns once this holds of what lies under the lock. Whoever changes that tells those who wait.
-pub async fn until<T>(mutex: &Mutex<T>, changed: &Notify, holds: impl Fn(&T) -> bool) {
+/// Waits until `holds` is true of the value in the mutex. Each change of the value must notify `changed`.
+pub async fn wait_until<T>(mutex: &Mutex<T>, changed: &Notify, holds: impl Fn(&T) -> bool) {
     loop {
-        // Before the check: so it hears of each later change.
+        // Created before the check, so that it receives every notification after the check.
         let changed = changed.notified();
         if holds(&lock(mutex)) {
             return;
@@ -92,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics whenever it is dropped, with another of its kind.
+    /// Panics when it is dropped, with another value of this type.
     struct Hostile;
 
     impl Drop for Hostile {
@@ -103,8 +106,8 @@ mod tests {
 
     #[test]
     fn what_a_panic_carries_may_panic_when_it_is_dropped() {
-        assert_eq!(contained(|| panic_any(Hostile)).unwrap_err(), "a panic without a message");
-        assert_eq!(contained(|| panic!("as {}", "said")).unwrap_err(), "as said");
-        assert_eq!(contained(|| 1), Ok(1));
+        assert_eq!(catch_panic(|| panic_any(Hostile)).unwrap_err(), "a panic without a message");
+        assert_eq!(catch_panic(|| panic!("as {}", "said")).unwrap_err(), "as said");
+        assert_eq!(catch_panic(|| 1), Ok(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Repeats calls until they have an answer.
+//! Repeats calls until the server answers.
 
 use std::time::Duration;
 
@@ -6,14 +6,17 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 
-const FIRST_WAIT: Duration = Duration::from_millis(20);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(20);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes a call until it is answered, it cannot help to wait any longer, or `until` has come; none: without
-/// end. Between tries it waits ever longer, up to a second.
+/// Repeats a call until it succeeds, `heals` returns false, or the next try would be at `until` or later. `None` for `until`
+/// means no limit. The pauses between tries double, up to one second.
 ///
-/// The call is told whether it repeats one that may have been executed, by what `repeats` says of the errors
-/// so far; so is `heals`, which says whether waiting may help. An error comes with the same.
+/// `call` and `heals` receive `true` once `repeats` has returned true for an error, which means that an earlier try may have
+/// been executed. `heals` returns whether a later try may succeed.
+///
+/// # Errors
+/// The last error, with that flag.
 pub async fn retry<T, F>(
     until: Option<Instant>,
     repeats: impl Fn(&Error) -> bool,
@@ -38,21 +41,23 @@ where
     }
 }
 
-/// Makes a call until it is answered, refused, or `patience` has run out.
+/// Repeats a call until the server answers it, or `retry_for` has passed. Errors that are not [retryable](is_retryable) end
+/// it.
 ///
-/// If in the end nobody knows whether it was executed, the error's kind is
-/// [`Unknown`](ErrorKind::Unknown).
-pub async fn persist<T, F>(patience: Duration, call: impl FnMut(bool) -> F) -> Result<T>
+/// # Errors
+/// The last error, with the kind [`Unknown`](ErrorKind::Unknown) if an earlier try may have been executed.
+pub async fn retry_until_answered<T, F>(retry_for: Duration, call: impl FnMut(bool) -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let until = Some(Instant::now() + patience);
-    let answer = retry(until, Error::maybe_done, |error, _| may_pass(error), call).await;
-    answer.map_err(|(error, repeat)| refused(error, repeat))
+    let until = Some(Instant::now() + retry_for);
+    let answer = retry(until, Error::maybe_done, |error, _| is_retryable(error), call).await;
+    answer.map_err(|(error, repeat)| unknown_outcome(error, repeat))
 }
 
-/// The error of a call that is given up, and was perhaps executed.
-pub fn refused(error: Error, repeat: bool) -> Error {
+/// Returns the error of a call that ended without success. With `repeat`, an earlier try may have been executed, and the
+/// kind of the error is [`Unknown`](ErrorKind::Unknown).
+pub fn unknown_outcome(error: Error, repeat: bool) -> Error {
     if !repeat {
         return error;
     }
@@ -60,53 +65,52 @@ pub fn refused(error: Error, repeat: bool) -> Error {
     Error::new(ErrorKind::Unknown, message)
 }
 
-/// Tells Redis how work ended until that is answered, refused for good, or
-/// `patience` has run out: what was done must not be done again for want of a
-/// right, a primary or a free name that an operator is about to give back.
+/// Repeats a call that settles finished work until the server answers it, refuses it permanently, or `retry_for` has passed.
+/// Errors that an operator can repair, such as a missing permission, do not end the repeats: without the settlement,
+/// finished work would run again.
 ///
-/// `complain` hears each error.
-pub async fn insist<T, F>(
-    patience: Duration,
+/// `log` receives each error.
+pub async fn retry_settling<T, F>(
+    retry_for: Duration,
     call: impl FnMut(bool) -> F,
-    mut complain: impl FnMut(&Error),
+    mut log: impl FnMut(&Error),
 ) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    // A lack of rights may have stopped a script half-way.
+    // A missing permission may have stopped a script after some of its writes.
     let partly = |error: &Error| error.maybe_done() || error.needs_operator();
     let heals = |error: &Error, _| {
-        complain(error);
+        log(error);
         partly(error) || error.is_transient()
     };
-    let answer = retry(Some(Instant::now() + patience), partly, heals, call).await;
+    let answer = retry(Some(Instant::now() + retry_for), partly, heals, call).await;
     answer.map_err(|(error, _)| error)
 }
 
-/// Whether waiting a moment is likely to help. A full or read-only server is
-/// the caller's to deal with.
-pub fn may_pass(error: &Error) -> bool {
+/// Returns whether a repeat is likely to succeed soon. False for a full or read-only server, which the caller has to handle.
+pub fn is_retryable(error: &Error) -> bool {
     use ErrorKind::{Destroying, Repartitioning, Timeout, Unavailable, Unreachable};
     error.maybe_done()
         || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying | Repartitioning)
 }
 
-/// Doubling waits with jitter, up to a second, without end.
+/// Endless pauses between retries, with jitter. They double from 20 ms to one second.
 #[derive(Debug)]
 pub struct RetryDelays(Duration);
 
 impl Default for RetryDelays {
     fn default() -> Self {
-        Self(FIRST_WAIT)
+        Self(MIN_RETRY_PAUSE)
     }
 }
 
 impl RetryDelays {
-    /// Returns how long to wait before the next try.
-    #[allow(clippy::should_implement_trait, reason = "there is always a next, so that it is no Option")]
+    /// Returns the pause before the next try.
+    #[allow(clippy::should_implement_trait, reason = "the delays never end, so this returns no Option")]
     pub fn next(&mut self) -> Duration {
         let wait = self.0.mul_f64(rand::random_range(0.5..1.0));
-        self.0 = (self.0 * 2).min(LONGEST_WAIT);
+        self.0 = (self.0 * 2).min(MAX_RETRY_PAUSE);
         wait
     }
 }
@@ -117,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const RETRY_FOR: Duration = Duration::from_secs(10);
 
     fn lost() -> Error {
         Error::new(ErrorKind::Timeout, "no answer").unanswered()
@@ -126,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_what_may_have_been_executed_is_repeated_as_such() {
         let mut seen = Vec::new();
-        let answer = persist(PATIENCE, |repeat| {
+        let answer = retry_until_answered(RETRY_FOR, |repeat| {
             seen.push(repeat);
             ready(match seen.len() {
                 1 => Err(Error::new(ErrorKind::Unreachable, "refused")),
@@ -142,7 +146,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_after_a_lost_answer_leaves_the_outcome_unknown() {
         let mut tries = 0;
-        let answer: Result<()> = persist(PATIENCE, |_| {
+        let answer: Result<()> = retry_until_answered(RETRY_FOR, |_| {
             tries += 1;
             ready(Err(if tries == 1 { lost() } else { Error::new(ErrorKind::OutOfMemory, "OOM") }))
         })
@@ -151,12 +155,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_insists_waits_for_an_operator_too_but_not_for_the_impossible() {
+    async fn settling_waits_for_an_operator_too_but_not_for_the_impossible() {
         let refusals =
             [ErrorKind::ReadOnly, ErrorKind::OutOfMemory, ErrorKind::Permission, ErrorKind::WrongType];
-        let (mut seen, mut heard) = (Vec::new(), 0);
-        let answer = insist(
-            PATIENCE,
+        let (mut seen, mut logged) = (Vec::new(), 0);
+        let answer = retry_settling(
+            RETRY_FOR,
             |repeat| {
                 seen.push(repeat);
                 ready(match refusals.get(seen.len() - 1) {
@@ -164,21 +168,22 @@ mod tests {
                     None => Ok(7),
                 })
             },
-            |_| heard += 1,
+            |_| logged += 1,
         );
         assert_eq!(answer.await.unwrap(), 7);
-        assert_eq!((seen, heard), (vec![false, false, false, true, true], 4));
+        assert_eq!((seen, logged), (vec![false, false, false, true, true], 4));
         let impossible: Result<()> =
-            insist(PATIENCE, |_| ready(Err(Error::new(ErrorKind::Server, "ERR"))), |_| ()).await;
+            retry_settling(RETRY_FOR, |_| ready(Err(Error::new(ErrorKind::Server, "ERR"))), |_| ()).await;
         assert_eq!(impossible.unwrap_err().kind(), ErrorKind::Server);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_runs_out() {
+    async fn repeats_end_after_retry_for() {
         let started = Instant::now();
         let answer: Result<()> =
-            persist(PATIENCE, |_| ready(Err(Error::new(ErrorKind::Unreachable, "refused")))).await;
+            retry_until_answered(RETRY_FOR, |_| ready(Err(Error::new(ErrorKind::Unreachable, "refused"))))
+                .await;
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unreachable);
-        assert!(started.elapsed() <= PATIENCE);
+        assert!(started.elapsed() <= RETRY_FOR);
     }
 }

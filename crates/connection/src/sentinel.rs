@@ -1,6 +1,6 @@
-//! Sentinels: who is the primary at present.
+//! Finds the current primary by asking its sentinels.
 
-mod asking;
+mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,40 +16,41 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::address::{Access, Address, Endpoint};
+use crate::address::{Address, ConnectOptions, Endpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{LogThrottle, debug, info, warn};
-use crate::node::Node;
 use crate::panics::lock;
-use crate::sentinel::asking::{ASKED_WITHIN, Support, watch};
-use crate::server::Place;
-use crate::trust::{Outage, SILENCE, Trust, believed};
+use crate::replacement::{Availability, MAX_TRUSTED_SILENCE, ReplacementGuard, reject_if_replaced};
+use crate::sentinel::queries::{PrimaryVotes, SENTINEL_QUERY_TIMEOUT, watch};
+use crate::server::ServerLocator;
+use crate::server_connection::ServerConnection;
 
-/// What a server says of itself sooner than this was true when the sentinels named it, or just after.
-const AT_ONCE: Duration = Duration::from_millis(100);
-/// A server that is named as the primary says within this that it is. One that hangs is replaced, and says so when it goes
-/// on all the same.
-const VERIFIED_WITHIN: Duration = SILENCE;
-/// More than these are not remembered.
-const MOST: usize = 100;
+/// If a server takes longer than this to confirm its role, the sentinels are asked again. It may have hung and been
+/// replaced.
+const MAX_UNCONFIRMED_ANSWER_TIME: Duration = Duration::from_millis(100);
+/// The time limit for a server to confirm that it is the primary. A server that hangs longer may have been replaced, and
+/// would still answer that it is the primary when it resumes.
+const VERIFY_TIMEOUT: Duration = MAX_TRUSTED_SILENCE;
+/// The most sentinels that are remembered.
+const MAX_SENTINELS: usize = 100;
 
-/// The sentinels of one primary, and where it was found last.
+/// The sentinels of one primary, and its last known address.
 #[derive(Default)]
 pub struct Sentinels {
     this: Weak<Self>,
-    /// What they call it.
+    /// The name of the primary in the configuration of the sentinels.
     name: String,
-    /// How one gets into the servers.
-    access: Arc<Access>,
-    /// And into the sentinels.
-    own_access: Arc<Access>,
-    /// Whether the primary answers, wherever it is: one piece of news for its readers.
-    outage: Arc<Outage>,
-    known: Mutex<BTreeMap<Endpoint, Arc<Node>>>,
+    /// The options for connections to servers.
+    access: Arc<ConnectOptions>,
+    /// The options for connections to sentinels.
+    own_access: Arc<ConnectOptions>,
+    /// The availability of the primary, which is independent of its address.
+    outage: Arc<Availability>,
+    known: Mutex<BTreeMap<Endpoint, Arc<ServerConnection>>>,
     present: channel::Sender<Option<Endpoint>>,
-    /// When the sentinels were asked who have named that.
+    /// The time of the query that found the present primary.
     asked: Mutex<Option<Instant>>,
-    /// How often that has changed. Read by every call.
+    /// The number of changes of the primary. Every call reads it.
     moves: AtomicU64,
     disagreement: LogThrottle,
     watcher: Mutex<Option<JoinHandle<()>>>,
@@ -59,8 +60,8 @@ impl Sentinels {
     pub(crate) fn new(
         name: String,
         sentinels: &[Endpoint],
-        access: Arc<Access>,
-        own_access: Arc<Access>,
+        access: Arc<ConnectOptions>,
+        own_access: Arc<ConnectOptions>,
     ) -> Arc<Self> {
         let all =
             Arc::new_cyclic(|this| Self { this: this.clone(), name, access, own_access, ..Self::default() });
@@ -68,22 +69,23 @@ impl Sentinels {
         all
     }
 
-    /// The answer to a call of the primary, unless another server has taken its place since, or it was silent for so long that
-    /// it may have been replaced: then it is asked whether it is one still, before it is asked for anything else.
-    pub(crate) async fn believed<T>(
+    /// Waits for the answer to a call, and rejects it if the primary may have been replaced. After a long silence, the next
+    /// call verifies first that the server is still the primary.
+    pub(crate) async fn reject_if_replaced<T>(
         &self,
-        trust: Option<&Trust>,
+        trust: Option<&ReplacementGuard>,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let doubt = || _ = self.moves.fetch_add(1, Ordering::Relaxed);
-        believed(trust, &self.present().endpoint(), self.replaced(), doubt, call).await
+        reject_if_replaced(trust, &self.last_address().endpoint(), self.wait_until_replaced(), doubt, call)
+            .await
     }
 
-    /// When another server has taken the place of the one that is known, or of the first that will be.
-    async fn replaced(&self) {
+    /// Waits until another server replaces the primary. Waits first for a primary, if none is known.
+    async fn wait_until_replaced(&self) {
         let mut present = self.present.subscribe();
         let known = present.wait_for(Option::is_some).await.ok().and_then(|known| known.clone());
-        let _ = present.wait_for(|present| *present != known).await; // the sender is ours
+        let _ = present.wait_for(|present| *present != known).await; // cannot fail: `self` holds the sender
     }
 
     fn at(&self, endpoint: &Endpoint) -> Address {
@@ -95,33 +97,40 @@ impl Sentinels {
         Address::at(endpoint.clone(), self.own_access.clone())
     }
 
-    /// Asks who is the primary, and that one whether it is. Connections are made for that, so its type must not name itself.
+    /// Asks the sentinels for the primary, and verifies its role at the server. The future is boxed, as opening a connection
+    /// calls this, and the type must not contain itself.
+    ///
+    /// # Errors
+    /// No sentinel answers or has the primary, or no named server confirms that it is the primary.
     pub fn find_primary(&self) -> BoxFuture<'_, Result<Address>> {
         self.ask_for_primary().boxed()
     }
 
     async fn ask_for_primary(&self) -> Result<Address> {
         let asked = Instant::now();
-        let named = self.named().await?;
+        let named = self.query_primaries().await?;
         self.find_among(named, asked).await
     }
 
-    async fn find_among(&self, mut named: Vec<(Endpoint, Support)>, asked: Instant) -> Result<Address> {
-        // Who became the primary last: only that sentinel knows at first that has made it one.
+    async fn find_among(&self, mut named: Vec<(Endpoint, PrimaryVotes)>, asked: Instant) -> Result<Address> {
+        // The latest failover comes first: initially only the sentinel that made it names the new primary.
         named.sort_by_key(|(_, support)| std::cmp::Reverse(*support));
-        self.complain_of_disagreement(&named);
+        self.log_disagreement(&named);
         let mut refusal = None;
         for (endpoint, _) in named {
             let (address, verified) = (self.at(&endpoint), Instant::now());
             match self.verify(&address).await {
-                // It may have hung meanwhile, and have been replaced.
-                Ok(()) if verified.elapsed() >= AT_ONCE && !self.is_still_named(&endpoint).await => {
-                    return Err(self.outrun(&address));
+                // The server may have hung, and may have been replaced before it answered.
+                Ok(())
+                    if verified.elapsed() >= MAX_UNCONFIRMED_ANSWER_TIME
+                        && !self.is_still_named(&endpoint).await =>
+                {
+                    return Err(self.superseded_error(&address));
                 }
-                Ok(()) if self.settle_on(&endpoint, asked) => return Ok(address),
-                Ok(()) => return Err(self.outrun(&address)),
+                Ok(()) if self.accept_primary(&endpoint, asked) => return Ok(address),
+                Ok(()) => return Err(self.superseded_error(&address)),
                 Err(error) => {
-                    self.lost(&address, &error);
+                    self.record_failure(&address, &error);
                     refusal.get_or_insert(error);
                 }
             }
@@ -130,18 +139,19 @@ impl Sentinels {
     }
 
     async fn is_still_named(&self, endpoint: &Endpoint) -> bool {
-        let named = self.named().await.unwrap_or_default();
+        let named = self.query_primaries().await.unwrap_or_default();
         named.into_iter().max_by_key(|(_, support)| *support).is_some_and(|(first, _)| first == *endpoint)
     }
 
-    fn lost(&self, address: &Address, error: &Error) {
-        if error.is_of_the_line() {
+    fn record_failure(&self, address: &Address, error: &Error) {
+        if error.is_connection_error() {
             self.outage.failed(address, error);
         }
     }
 
-    /// Unless who asked later has found another. Such news may come while one that hung still answers.
-    fn settle_on(&self, endpoint: &Endpoint, asked: Instant) -> bool {
+    /// Makes a server the current primary, unless a later query has found another. Returns whether it is the current
+    /// primary. A server that hung may answer after a later query has found its replacement.
+    fn accept_primary(&self, endpoint: &Endpoint, asked: Instant) -> bool {
         let mut last = lock(&self.asked);
         if last.is_some_and(|last| last > asked) {
             return self.is_at(endpoint);
@@ -161,25 +171,26 @@ impl Sentinels {
         true
     }
 
-    fn outrun(&self, address: &Address) -> Error {
-        let message = format!("{address} is not the primary {} any more", self.name);
+    fn superseded_error(&self, address: &Address) -> Error {
+        let message = format!("{address} is no longer the primary {}", self.name);
         Error::new(ErrorKind::Unreachable, message)
     }
 
     fn learn(&self, sentinels: impl IntoIterator<Item = Endpoint>) {
         let mut known = lock(&self.known);
         for endpoint in sentinels {
-            if known.len() < MOST {
+            if known.len() < MAX_SENTINELS {
                 let place = Arc::new(self.sentinel(&endpoint));
-                known.entry(endpoint).or_insert_with(|| Node::new(place, ASKED_WITHIN));
+                known.entry(endpoint).or_insert_with(|| ServerConnection::new(place, SENTINEL_QUERY_TIMEOUT));
             }
         }
     }
 
-    /// A stale sentinel may name a server that is a replica by now, or gone.
+    /// Checks with ROLE that a server is a primary. A sentinel with an outdated view may name a replica, or a server that is
+    /// down.
     async fn verify(&self, address: &Address) -> Result<()> {
-        let node = Node::new(Arc::new(address.clone()), VERIFIED_WITHIN);
-        let role = match timeout(VERIFIED_WITHIN, node.call("asking for the role", &cmd("ROLE"))).await {
+        let node = ServerConnection::new(Arc::new(address.clone()), VERIFY_TIMEOUT);
+        let role = match timeout(VERIFY_TIMEOUT, node.call("asking for the role", &cmd("ROLE"))).await {
             Ok(Err(error)) if error.kind() == ErrorKind::Permission => return Ok(()),
             Ok(answer) => answer,
             Err(_) => Err(Error::new(ErrorKind::Timeout, "no answer")),
@@ -198,24 +209,27 @@ impl Sentinels {
         }
     }
 
-    fn complain_of_disagreement(&self, named: &[(Endpoint, Support)]) {
+    fn log_disagreement(&self, named: &[(Endpoint, PrimaryVotes)]) {
         if named.len() < 2 {
             self.disagreement.is_over();
             return;
         }
-        let all: BTreeSet<_> =
-            named.iter().map(|(endpoint, Support { votes, .. })| format!("{endpoint} ({votes})")).collect();
+        let all: BTreeSet<_> = named
+            .iter()
+            .map(|(endpoint, PrimaryVotes { votes, .. })| format!("{endpoint} ({votes})"))
+            .collect();
         let error = Error::new(ErrorKind::Unavailable, format!("{all:?}"));
         if self.disagreement.should_log(&error) {
             warn!(
                 name = %self.name, named = ?all,
-                "the sentinels disagree who is the primary: that of the last failover is taken. Do they see each other?"
+                "the sentinels disagree about the primary: using the one of the last failover. Check that they reach each other"
             );
         }
     }
 
-    /// Has somebody notice when another server becomes the primary: the old one takes writes for some time, and loses
-    /// them. It lives as long as this, on the runtime that needed it first, or next.
+    /// Starts the task that detects failovers, unless it runs. It detects them early, as the old primary accepts writes for
+    /// some time, and loses them. The task ends with `self`, or with the runtime that needed it first; the next call
+    /// restarts it.
     fn keep_watching(&self) {
         let mut watcher = lock(&self.watcher);
         if watcher.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -223,10 +237,10 @@ impl Sentinels {
         }
     }
 
-    /// Looks closer only if another server is named. Whether they agree.
-    async fn find_if_news(&self) -> Result<bool> {
+    /// Asks the sentinels, and verifies the primary only if they name another server. Returns whether they agree.
+    async fn check_for_failover(&self) -> Result<bool> {
         let asked = Instant::now();
-        let named = self.named().await?;
+        let named = self.query_primaries().await?;
         let present = self.present.borrow().clone();
         match &named[..] {
             [(only, _)] if present.as_ref() == Some(only) => Ok(true),
@@ -238,10 +252,10 @@ impl Sentinels {
     }
 }
 
-/// The primary, wherever it is.
-impl Place for Sentinels {
-    /// Before it was found, whom to ask.
-    fn present(&self) -> Address {
+/// Finds the primary, wherever it is.
+impl ServerLocator for Sentinels {
+    /// Returns the last known address of the primary, or a sentinel's address if none is known.
+    fn last_address(&self) -> Address {
         let endpoint = self.present.borrow().clone();
         match endpoint {
             Some(endpoint) => self.at(&endpoint),
@@ -249,7 +263,7 @@ impl Place for Sentinels {
         }
     }
 
-    fn outage(&self) -> &Arc<Outage> {
+    fn outage(&self) -> &Arc<Availability> {
         &self.outage
     }
 
@@ -258,7 +272,7 @@ impl Place for Sentinels {
         self.find_primary()
     }
 
-    fn moves(&self) -> u64 {
+    fn move_count(&self) -> u64 {
         self.moves.load(Ordering::Relaxed)
     }
 
@@ -266,7 +280,7 @@ impl Place for Sentinels {
         self.present.borrow().as_ref() == Some(endpoint)
     }
 
-    fn left<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, ()> {
+    fn wait_until_moved<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, ()> {
         let mut present = self.present.subscribe();
         async move { _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await }.boxed()
     }

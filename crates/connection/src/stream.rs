@@ -1,4 +1,4 @@
-//! Connections, over sockets or over streams that the application opens, with TLS or without.
+//! Opens connections over sockets or over streams of the application, with or without TLS.
 
 use std::future::pending;
 use std::sync::{Arc, LazyLock};
@@ -17,12 +17,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::address::{Access, Address, Endpoint};
-use crate::classify::{carry, classify, is_cut_off};
+use crate::address::{Address, ConnectOptions, Endpoint};
+use crate::classify::{classify, into_redis_error, is_cut_off};
 use crate::error::{Error, ErrorKind, Result};
-use crate::tls::Context;
+use crate::tls::TlsContext;
 
-/// Anything that carries a connection: a tunnel, a TLS session.
+/// A stream that carries a connection, such as a tunnel or a TLS session.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
@@ -34,12 +34,12 @@ type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 pub struct Streams(Arc<dyn Fn() -> Opening + Send + Sync>);
 
 impl Streams {
-    /// Which are never opened, for this reason.
+    /// Returns streams that fail to open, with this reason.
     pub(super) fn to_none(reason: &'static str) -> Self {
         Self::new(move || std::future::ready(Err::<tokio::net::TcpStream, _>(io::Error::other(reason))))
     }
 
-    /// Streams that this function opens, one for each connection.
+    /// Returns streams that this function opens, one for each connection.
     pub fn new<F, S>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -66,50 +66,53 @@ impl PartialEq for Streams {
 
 impl Eq for Streams {}
 
-/// What files say now: how to log in, and how TLS is spoken.
-struct Prepared {
+/// The login and the TLS settings, with the current contents of their files.
+struct LoadedCredentials {
     settings: RedisConnectionInfo,
-    tls: Option<Context>,
+    tls: Option<TlsContext>,
 }
 
-impl Prepared {
-    async fn of(access: &Arc<Access>) -> Result<Self> {
+impl LoadedCredentials {
+    async fn of(access: &Arc<ConnectOptions>) -> Result<Self> {
         if !access.has_files() {
             return Self::read(access);
         }
         let access = access.clone();
         let reading = tokio::task::spawn_blocking(move || Self::read(&access));
-        reading.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "reading files was cut short")))
+        reading.await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Internal, "reading the files of the login or of TLS was interrupted"))
+        })
     }
 
-    fn read(access: &Access) -> Result<Self> {
-        let tls = access.tls.as_ref().map(Context::new).transpose()?;
+    fn read(access: &ConnectOptions) -> Result<Self> {
+        let tls = access.tls.as_ref().map(TlsContext::new).transpose()?;
         Ok(Self { settings: access.settings()?, tls })
     }
 }
 
 impl Address {
-    /// Connects and logs in.
+    /// Connects and logs in. If the server closes the connection, tries again without sending the library's name.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
-        match self.introduce(config).await {
+        match self.connect_and_log_in(config).await {
             Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
-                self.terse().introduce_and_ping(config).await.ok_or(error)
+                self.without_library_name().connect_and_ping(config).await.ok_or(error)
             }
             connected => connected,
         }
     }
 
-    /// The same for what hangs up at words that it need not hear, as twemproxy does at CLIENT. Where nothing else has to be
-    /// said, a server that hangs up at once would seem to be there without the PING.
-    async fn introduce_and_ping(&self, config: &AsyncConnectionConfig) -> Option<MultiplexedConnection> {
-        let mut connection = self.introduce(config).await.ok()?;
+    /// Connects, logs in and sends PING. Some proxies close the connection at optional commands, as twemproxy does at
+    /// CLIENT. The PING detects a server that closes every connection, since the handshake may have no other command.
+    async fn connect_and_ping(&self, config: &AsyncConnectionConfig) -> Option<MultiplexedConnection> {
+        let mut connection = self.connect_and_log_in(config).await.ok()?;
         let answer = redis::cmd("PING").exec_async(&mut connection).await;
-        let is_there = answer.map_or_else(|error| !classify("", &error).is_of_the_line(), |()| true);
+        let is_there = answer.map_or_else(|error| !classify("", &error).is_connection_error(), |()| true);
         is_there.then_some(connection)
     }
 
-    async fn introduce(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
-        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+    async fn connect_and_log_in(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        let LoadedCredentials { settings, tls } =
+            LoadedCredentials::of(&self.access).await.map_err(into_redis_error)?;
         let Some(stream) = self.open(tls.as_ref()).await? else {
             let connecting =
                 async { self.client(&settings)?.get_multiplexed_async_connection_with_config(config).await };
@@ -124,9 +127,10 @@ impl Address {
         Ok(connection)
     }
 
-    /// A connection for a subscription in RESP2.
+    /// Opens a connection for a subscription in RESP2.
     pub(crate) async fn connect_pubsub(&self) -> RedisResult<PubSub> {
-        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+        let LoadedCredentials { settings, tls } =
+            LoadedCredentials::of(&self.access).await.map_err(into_redis_error)?;
         match self.open(tls.as_ref()).await? {
             Some(stream) => {
                 PubSub::new(&settings, stream).await.map_err(|error| explained(error, tls.as_ref()))
@@ -135,8 +139,8 @@ impl Address {
         }
     }
 
-    /// A stream that we open; none where `redis` does.
-    async fn open(&self, tls: Option<&Context>) -> RedisResult<Option<Box<dyn Stream>>> {
+    /// Opens the stream of a connection. Returns `None` if `redis` opens the socket itself.
+    async fn open(&self, tls: Option<&TlsContext>) -> RedisResult<Option<Box<dyn Stream>>> {
         let stream = match (&self.access.streams, tls, &self.endpoint) {
             (Some(streams), ..) => streams.0().await?,
             (None, Some(_), Endpoint::Tcp { host, port }) => Box::new(open(host, *port).await?),
@@ -145,15 +149,15 @@ impl Address {
         let Some(tls) = tls else { return Ok(Some(stream)) };
         let session = tls.begin(stream, &self.endpoint);
         if self.access.streams.is_some() {
-            return session.await.map(Some).map_err(carry);
+            return session.await.map(Some).map_err(into_redis_error);
         }
         tokio::select! {
-            session = session => session.map(Some).map_err(carry),
-            () = turns_out_plain(&self.endpoint) => Err(carry(Error::new(
+            session = session => session.map(Some).map_err(into_redis_error),
+            () = detect_plain_redis(&self.endpoint) => Err(into_redis_error(Error::new(
                 ErrorKind::Tls,
                 format!(
-                    "{NO_TLS}, but plain Redis: give the server's TLS port (`tls-port`), or say redis:// if the way \
-                     to it is safe",
+                    "{NO_TLS_AT_PORT}, but plain Redis: use the server's TLS port (`tls-port`), or redis:// if the network is \
+                     trusted",
                 ),
             ))),
         }
@@ -164,41 +168,42 @@ impl Address {
         Client::open(info.set_redis_settings(settings.clone()).set_tcp_settings(tcp_settings()))
     }
 
-    /// Why a plain connection was cut: perhaps TLS is spoken there.
+    /// Replaces the error of a plain connection if the server speaks TLS at this port.
     async fn explain(&self, error: RedisError) -> RedisError {
         let cut = error.is_connection_dropped() && !error.is_connection_refusal();
         let odd = error.kind() == RedisErrorKind::Parse && !is_cut_off(&error);
         if error.code().is_some() || !(cut || odd) || !speaks_tls(&self.endpoint).await {
             return error;
         }
-        carry(Error::new(
+        into_redis_error(Error::new(
             ErrorKind::Tls,
-            format!("{TLS}: say rediss:// in place of redis:// (in Rust: Servers::tls)"),
+            format!("{TLS_AT_PORT}: use rediss:// instead of redis:// (in Rust: Servers::tls)"),
         ))
     }
 }
 
-/// Why a connection over a stream could not be made: with TLS 1.3 a server judges a client's certificate only when the
-/// session stands.
-fn explained(error: RedisError, tls: Option<&Context>) -> RedisError {
-    tls.and_then(|tls| tls.explain(&error)).map_or(error, carry)
+/// Adds TLS advice to the error of a connection over a stream. With TLS 1.3, the server checks the client certificate only
+/// after the client's handshake is complete.
+fn explained(error: RedisError, tls: Option<&TlsContext>) -> RedisError {
+    tls.and_then(|tls| tls.explain(&error)).map_or(error, into_redis_error)
 }
 
-/// Which runtime opens connections and reads them.
+/// The runtime that opens and reads connections.
 ///
-/// A connection is read by a task. Were that one of a program's runtimes, all other callers would wait while that runtime
-/// is blocked, or driven by nobody.
+/// A task reads each shared connection. On a runtime of the program, that task would stop while the runtime is blocked or
+/// not driven. Callers on other runtimes would wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Home {
-    /// The one on which a connection is first needed: a listener has a thread of its own, and tests have a clock.
+pub enum ConnectionRuntime {
+    /// The runtime of the first caller that needs the connection. Listeners have their own thread, and tests their own
+    /// clock.
     #[default]
-    Opener,
-    /// One thread for all connections of this process that no listener has.
+    FirstCaller,
+    /// One thread for all connections of the process outside listeners.
     OwnThread,
 }
 
-/// None where the system has no thread for it.
-static OWN: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+/// The runtime of [`ConnectionRuntime::OwnThread`]; `None` if its thread could not be created.
+static CONNECTION_THREAD: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("keylapse-connections")
@@ -207,18 +212,18 @@ static OWN: LazyLock<Option<Runtime>> = LazyLock::new(|| {
         .ok()
 });
 
-impl Home {
-    /// Does this work there, to its end, also when nobody waits for it.
+impl ConnectionRuntime {
+    /// Runs work on this runtime. On the own thread, the work continues if the caller is dropped.
     pub async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> T {
         let Some(own) = self.own() else { return work.await };
         match own.spawn(work).await {
             Ok(done) => done,
-            // The runtime is never shut down, and no handle to its tasks is kept, so that it has panicked.
+            // The runtime is never shut down and its tasks are never aborted, so the error is a panic.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 
-    /// Starts a task there.
+    /// Spawns a task on this runtime.
     pub fn spawn(self, task: impl Future<Output = ()> + Send + 'static) {
         match self.own() {
             Some(own) => own.spawn(task),
@@ -227,31 +232,31 @@ impl Home {
     }
 
     fn own(self) -> Option<&'static Runtime> {
-        (self == Self::OwnThread).then_some(OWN.as_ref()).flatten()
+        (self == Self::OwnThread).then_some(CONNECTION_THREAD.as_ref()).flatten()
     }
 }
 
-// TCP connections: how they are kept, the same for plain ones, which `redis` opens, and for those below TLS; and who
-// answers at a port where none could be made, so that an error can say what to set.
+// TCP connections. Plain ones, which `redis` opens, and those under TLS have the same settings. If no connection can be
+// made, probes detect TLS or plain Redis at the port, for the advice in the error.
 
-/// After this long without an acknowledgement the kernel gives a connection up.
-const DEAD_AFTER: Duration = Duration::from_secs(10);
+/// The kernel closes a connection after this time without an acknowledgement.
+const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How an error begins where TLS was tried at a plain port.
-pub const NO_TLS: &str = "no TLS is spoken at this port";
-/// How an error begins where plain Redis was tried at a port of TLS.
-pub const TLS: &str = "TLS is spoken at this port";
+/// The start of the error for TLS at a plain port.
+pub const NO_TLS_AT_PORT: &str = "no TLS is spoken at this port";
+/// The start of the error for plain Redis at a TLS port.
+pub const TLS_AT_PORT: &str = "TLS is spoken at this port";
 
-/// How long an answer may take.
-const WITHIN: Duration = Duration::from_millis(400);
-/// After this long without an answer to TLS somebody who speaks none is suspected. With the answer it is less than anybody waits
-/// for a connection: a second, for a sentinel.
+/// The time limit of a probe, from connecting to its answer.
+const TLS_PROBE_TIMEOUT: Duration = Duration::from_millis(400);
+/// The time without an answer to the TLS handshake after which a probe for plain Redis starts. Together with the probe it is
+/// shorter than every time limit of a connection; the shortest is one second, for a sentinel.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+const PLAIN_PROBE_DELAY: Duration = Duration::from_millis(300);
 
-/// The shortest greeting of TLS 1.2. It need not lead to a session: an alert is an answer, too.
+/// The shortest client hello of TLS 1.2. It cannot start a session, but every TLS server answers it, if only with an alert.
 #[rustfmt::skip]
-const HELLO: [u8; 56] = [
+const TLS_CLIENT_HELLO: [u8; 56] = [
     0x16, 3, 1, 0, 51, // a record of the handshake
     1, 0, 0, 47, 3, 3, // a client's hello
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -260,12 +265,13 @@ const HELLO: [u8; 56] = [
     1, 0, // no compression
 ];
 
-/// `redis` 1.x leaves all of these off.
+/// Returns the socket options, which `redis` 1.x leaves off by default.
 fn tcp_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER).with_interval(Duration::from_secs(3));
+    let keepalive =
+        TcpKeepalive::new().with_time(DEAD_CONNECTION_TIMEOUT).with_interval(Duration::from_secs(3));
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
     #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(DEAD_AFTER);
+    let settings = settings.set_user_timeout(DEAD_CONNECTION_TIMEOUT);
     settings
 }
 
@@ -287,15 +293,15 @@ async fn open(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns whether TLS is spoken there. Nothing is told but what any stranger would say.
+/// Returns whether the server speaks TLS. Sends no password or other secret.
 async fn speaks_tls(endpoint: &Endpoint) -> bool {
-    matches!(first_bytes(endpoint, &HELLO).await, Some([0x15 | 0x16, 3]))
+    matches!(first_bytes(endpoint, &TLS_CLIENT_HELLO).await, Some([0x15 | 0x16, 3]))
 }
 
-/// Comes when Redis' protocol turns out to be spoken there, without TLS; else never. For whoever waits for TLS.
+/// Returns once the server has answered a plain PING, and never otherwise. Runs concurrently with a TLS handshake.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-async fn turns_out_plain(endpoint: &Endpoint) {
-    tokio::time::sleep(SUSPECT_AFTER).await;
+async fn detect_plain_redis(endpoint: &Endpoint) {
+    tokio::time::sleep(PLAIN_PROBE_DELAY).await;
     if !matches!(first_bytes(endpoint, b"PING\r\n").await, Some([b'+' | b'-', _])) {
         pending::<()>().await;
     }
@@ -309,7 +315,7 @@ async fn first_bytes(endpoint: &Endpoint, greeting: &[u8]) -> Option<[u8; 2]> {
         let mut answer = [0; 2];
         stream.read_exact(&mut answer).await.map(|_| answer)
     };
-    tokio::time::timeout(WITHIN, asked).await.ok()?.ok()
+    tokio::time::timeout(TLS_PROBE_TIMEOUT, asked).await.ok()?.ok()
 }
 
 #[cfg(test)]
@@ -317,8 +323,8 @@ mod tests {
     use super::*;
     use crate::target::Target;
 
-    /// Returns whether `connect` succeeds at a server that closes the connection at each command. It sends this answer to a
-    /// PING before.
+    /// Returns whether `connect` succeeds at a server that closes the connection at each command, after sending this answer
+    /// to a PING.
     async fn connects_where_ping_is_answered(by: &'static [u8]) -> bool {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target::parse(&format!("redis://{}/", server.local_addr().unwrap())).unwrap();
@@ -331,7 +337,7 @@ mod tests {
                 }
             }
         };
-        let address = Address::at(target.endpoints.all()[0].clone(), target.access.clone());
+        let address = Address::at(target.endpoints.all()[0].clone(), target.options.clone());
         let config = AsyncConnectionConfig::new();
         tokio::select! {
             connected = address.connect(&config) => connected.is_ok(),
@@ -354,8 +360,8 @@ mod tests {
         let stream = open("localhost", server.local_addr().unwrap().port()).await.unwrap();
         let socket = SockRef::from(&stream);
         assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), DEAD_AFTER);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), DEAD_CONNECTION_TIMEOUT);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(3));
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(DEAD_AFTER));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(DEAD_CONNECTION_TIMEOUT));
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that are subscribed: in RESP3, or in RESP2 where a proxy speaks nothing else.
+//! Connections that receive published messages: in RESP3, or in RESP2 if a proxy speaks nothing else.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -15,39 +15,42 @@ use crate::address::Address;
 use crate::classify::classify;
 use crate::error::{ErrorKind, Result};
 
-/// A connection and each of its answers come within this.
-const WITHIN: Duration = Duration::from_secs(5);
+/// The time limit of a connection attempt, and of each answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A subscribed connection, on which commands are asked, too. What is published before an answer is passed on before it, but in
-/// RESP2. When the last clone is dropped, nothing more is passed on.
+/// A connection that receives published messages and also sends commands.
+///
+/// In RESP3, a message that was published before an answer arrives before the answer, and messages end when the last clone
+/// is dropped. Neither is true in RESP2.
 #[derive(Clone, Debug)]
 pub struct Subscription(MultiplexedConnection);
 
 impl Subscription {
-    /// Connects. All that the server sends unasked goes to `hear`, which runs in the connection's driver and must not block.
+    /// Connects in RESP3. Each message of the server goes to `receive`, which runs in the connection's task and must not
+    /// block.
     ///
     /// # Errors
-    /// When no connection in RESP3 can be made; [`lacks_resp3`] tells whether one in RESP2 may be.
+    /// No connection in RESP3 can be made. [`lacks_resp3`] returns whether RESP2 may work.
     pub async fn in_resp3(
         address: &Address,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        receive: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> RedisResult<Self> {
         let push = move |push| {
-            hear(push);
+            receive(push);
             Ok::<(), Infallible>(())
         };
         address.resp3().connect(&config().set_push_sender(push)).await.map(Self)
     }
 
-    /// Connects in RESP2, where one connection is subscribed to this channel and another is asked. Messages are passed on until
-    /// `closed` completes; `ended` is called in the end.
+    /// Connects in RESP2, with one connection for messages of this channel and another for commands. Messages go to
+    /// `receive` until `closed` completes or the connection ends. Then `ended` is called.
     ///
     /// # Errors
-    /// When no connection can be made, or the channel is refused.
+    /// No connection can be made, or the server refuses the channel.
     pub async fn in_resp2(
         address: &Address,
         channel: &str,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        receive: impl Fn(PushInfo) + Send + Sync + 'static,
         closed: impl Future<Output = ()> + Send + 'static,
         ended: impl FnOnce() + Send + 'static,
     ) -> RedisResult<Self> {
@@ -60,7 +63,7 @@ impl Subscription {
             while let Some(message) = messages.next().await {
                 let data = [message.get_channel_name().as_bytes(), message.get_payload_bytes()];
                 let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
-                hear(PushInfo { kind: PushKind::Message, data });
+                receive(PushInfo { kind: PushKind::Message, data });
             }
             ended();
         });
@@ -70,7 +73,7 @@ impl Subscription {
     /// Subscribes to a channel.
     ///
     /// # Errors
-    /// When it is refused, or the connection ends.
+    /// The server refuses the channel, or the connection ends.
     pub async fn subscribe(&mut self, channel: impl ToRedisArgs) -> RedisResult<()> {
         self.0.subscribe(channel).await
     }
@@ -78,23 +81,23 @@ impl Subscription {
     /// Subscribes to all channels of a pattern.
     ///
     /// # Errors
-    /// When it is refused, or the connection ends.
+    /// The server refuses the pattern, or the connection ends.
     pub async fn psubscribe(&mut self, pattern: impl ToRedisArgs) -> RedisResult<()> {
         self.0.psubscribe(pattern).await
     }
 
-    /// Sends one command.
+    /// Sends one command, and returns an error of `redis`.
     ///
     /// # Errors
-    /// An error of the server, or of the connection.
+    /// An error of the connection, or of the server.
     pub async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         self.0.clone().send_packed_command(command).await.and_then(Value::extract_error)
     }
 
-    /// Sends several commands in one request. Among the answers there may be errors of the server.
+    /// Sends several commands in one request. The answers may contain server errors.
     ///
     /// # Errors
-    /// When the connection ends.
+    /// An error of the connection.
     pub async fn ask_each(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         self.0.clone().send_packed_commands(commands, 0, commands.len()).await
     }
@@ -102,12 +105,12 @@ impl Subscription {
     /// Sends one command.
     ///
     /// # Errors
-    /// An error of the server comes with its code.
+    /// An error of the connection, or of the server, which has a code.
     pub async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
         self.ask(command).await.map_err(|error| classify(doing, &error))
     }
 
-    /// Sends several commands in one request; an error of the server is the answer to its own command alone.
+    /// Sends several commands in one request. A server error fails only its own command.
     pub async fn call_each(&self, doing: &str, commands: &Pipeline) -> Vec<Result<Value>> {
         let read = |answer: Value| answer.extract_error().map_err(|error| classify(doing, &error));
         match self.ask_each(commands).await {
@@ -117,8 +120,10 @@ impl Subscription {
     }
 }
 
-/// Returns whether the server has no RESP3. HELLO is refused in many words: what is no matter of rights, of the database, or
-/// passes, is taken for that. Should it be another command, RESP2 gets the same answer.
+/// Returns whether the server refused RESP3.
+///
+/// Proxies refuse HELLO with many different errors. Every server error counts as a refusal, unless it is temporary or about
+/// permissions or the database. If the error was about another command, a try with RESP2 returns it again.
 pub fn lacks_resp3(error: &RedisError) -> bool {
     let refused = || matches!(classify("", error).kind(), ErrorKind::Unsupported | ErrorKind::Server);
     error.kind() == RedisErrorKind::RESP3NotSupported
@@ -126,5 +131,7 @@ pub fn lacks_resp3(error: &RedisError) -> bool {
 }
 
 fn config() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new().set_connection_timeout(Some(WITHIN)).set_response_timeout(Some(WITHIN))
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CALL_TIMEOUT))
+        .set_response_timeout(Some(CALL_TIMEOUT))
 }

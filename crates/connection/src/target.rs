@@ -1,4 +1,4 @@
-//! The servers that a URL or a program names, read and checked before anything is connected.
+//! The servers that a URL or a program names, parsed and checked before any connection.
 
 use std::env;
 use std::fmt;
@@ -6,80 +6,80 @@ use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
-use crate::address::{Access, Endpoint};
+use crate::address::{ConnectOptions, Endpoint};
 use crate::error::{Error, Result};
-use crate::login::{Environment, Login, OF_SENTINELS, OF_SERVERS, Password};
-use crate::stream::{Home, Streams};
+use crate::login::{Environment, Login, Password, SENTINEL_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE};
+use crate::stream::{ConnectionRuntime, Streams};
 use crate::tls::Tls;
 
-/// The port of a server that says none.
+/// The default port of a server.
 pub const SERVER_PORT: u16 = 6379;
-/// The port of a sentinel that says none.
+/// The default port of a sentinel.
 pub const SENTINEL_PORT: u16 = 26379;
 
-/// Servers, and how one gets into them.
+/// Servers, and the options for connections to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where they are, or who names them.
+    /// The addresses of the servers, or of the sentinels that name them.
     pub endpoints: Endpoints,
-    /// To servers.
-    pub access: Arc<Access>,
-    /// To sentinels: a login of their own, and the same TLS.
-    pub sentinel_access: Arc<Access>,
+    /// The options for connections to servers.
+    pub options: Arc<ConnectOptions>,
+    /// The options for connections to sentinels, with their own login and the TLS settings of the servers.
+    pub sentinel_options: Arc<ConnectOptions>,
 }
 
-/// Whom to ask first.
+/// The addresses that are contacted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoints {
     /// One server.
     One(Endpoint),
-    /// Nodes of a cluster, of which any may be down.
+    /// Some nodes of a cluster. One that answers is enough.
     Cluster(Vec<Endpoint>),
-    /// The server that sentinels name under this name.
+    /// The primary that sentinels watch under a name.
     Sentinel {
-        /// The sentinels, of which any may be down.
+        /// Some of the sentinels. One that answers is enough.
         sentinels: Vec<Endpoint>,
-        /// As the sentinels call it.
+        /// The name of the primary in the configuration of the sentinels.
         master: String,
     },
 }
 
 impl Target {
-    /// Servers of which nothing else was said.
+    /// Creates a target with default options.
     pub fn of(endpoints: Endpoints) -> Self {
-        Self { endpoints, access: Arc::default(), sentinel_access: Arc::default() }
+        Self { endpoints, options: Arc::default(), sentinel_options: Arc::default() }
     }
 
-    /// Reads a URL, without the checks of the whole.
+    /// Parses a URL, without the checks of [`checked`](Self::checked).
     ///
     /// # Errors
-    /// When the URL cannot be read; the message names the part.
+    /// The URL is invalid. The message names the invalid part.
     pub fn read(url: &str) -> Result<Self> {
         read(url)
     }
 
-    /// Reads a URL and checks it.
+    /// Parses and checks a URL, and adds passwords of the environment.
     ///
     /// # Errors
-    /// When the URL cannot be read, or says what cannot be.
+    /// The URL is invalid, or its parts contradict each other.
     pub fn parse(url: &str) -> Result<Self> {
         Self::read(url)?.checked()
     }
 
-    /// Changes how one gets into servers.
-    pub fn access_mut(&mut self) -> &mut Access {
-        Arc::make_mut(&mut self.access)
+    /// Returns the options for connections to servers, to change them.
+    pub fn options_mut(&mut self) -> &mut ConnectOptions {
+        Arc::make_mut(&mut self.options)
     }
 
-    /// Changes how one gets into sentinels.
-    pub fn sentinel_access_mut(&mut self) -> &mut Access {
-        Arc::make_mut(&mut self.sentinel_access)
+    /// Returns the options for connections to sentinels, to change them.
+    pub fn sentinel_options_mut(&mut self) -> &mut ConnectOptions {
+        Arc::make_mut(&mut self.sentinel_options)
     }
 
-    /// Refuses what does not fit together, and adds what the environment says.
+    /// Checks the settings, and adds passwords of the environment.
     ///
     /// # Errors
-    /// When something does not fit, by the part at fault.
+    /// Some settings contradict each other, or this program is built without TLS. The message names the setting.
     pub fn checked(self) -> Result<Self> {
         self.checked_within(&|name| env::var_os(name), cfg!(feature = "tls"))
     }
@@ -88,36 +88,41 @@ impl Target {
         self.check_endpoints()?;
         self.check_tls(has_tls)?;
         let is_sentinel = matches!(self.endpoints, Endpoints::Sentinel { .. });
-        let own = &self.sentinel_access.login;
+        let own = &self.sentinel_options.login;
         if !is_sentinel && *own != Login::default() {
-            return Err(Error::invalid("a user or a password of sentinels, but there are no sentinels"));
+            return Err(Error::invalid(
+                "a user or a password of sentinels is set, but there are no sentinels",
+            ));
         }
-        let login = self.access.login.clone().with_password_of(OF_SERVERS, environment)?;
+        let login = self.options.login.clone().with_password_of(SERVER_PASSWORD_VARIABLE, environment)?;
         let own = match is_sentinel {
-            true => own.clone().with_password_of(OF_SENTINELS, environment)?,
+            true => own.clone().with_password_of(SENTINEL_PASSWORD_VARIABLE, environment)?,
             false => Login::default(),
         };
-        let access = Access { login, home: Home::OwnThread, ..(*self.access).clone() };
-        let sentinel_access = Access { login: own, db: 0, ..access.clone() };
-        Ok(Self { access: access.into(), sentinel_access: sentinel_access.into(), ..self })
+        let access =
+            ConnectOptions { login, runtime: ConnectionRuntime::OwnThread, ..(*self.options).clone() };
+        let sentinel_access = ConnectOptions { login: own, db: 0, ..access.clone() };
+        Ok(Self { options: access.into(), sentinel_options: sentinel_access.into(), ..self })
     }
 
-    /// The same, over streams of the application, which lead to one server: to several there is no way then.
-    pub fn over(&self, streams: Streams) -> Self {
+    /// Returns the target over streams of the application. Streams lead to one server, so connections to a cluster or with
+    /// sentinels fail then.
+    pub fn with_streams(&self, streams: Streams) -> Self {
         let leads_there = matches!(self.endpoints, Endpoints::One(_));
         let streams = if leads_there {
             streams
         } else {
-            Streams::to_none("streams lead to one server, and these are several")
+            Streams::to_none("streams lead to one server, but the target has several")
         };
-        let access = Access { streams: Some(streams), ..(*self.access).clone() };
-        Self { access: Arc::new(access), ..self.clone() }
+        let access = ConnectOptions { streams: Some(streams), ..(*self.options).clone() };
+        Self { options: Arc::new(access), ..self.clone() }
     }
 
-    /// The same, whose connections live there.
-    pub fn at_home(&self, home: Home) -> Self {
-        let at = |access: &Arc<Access>| Arc::new(Access { home, ..(**access).clone() });
-        Self { access: at(&self.access), sentinel_access: at(&self.sentinel_access), ..self.clone() }
+    /// Returns the target with connections on this runtime.
+    pub fn with_runtime(&self, home: ConnectionRuntime) -> Self {
+        let at =
+            |access: &Arc<ConnectOptions>| Arc::new(ConnectOptions { runtime: home, ..(**access).clone() });
+        Self { options: at(&self.options), sentinel_options: at(&self.sentinel_options), ..self.clone() }
     }
 
     fn check_endpoints(&self) -> Result<()> {
@@ -126,7 +131,7 @@ impl Target {
         }
         match &self.endpoints {
             Endpoints::Sentinel { master, .. } if master.is_empty() => Err(Error::invalid(
-                "the name of the master is missing: the one by which the sentinels know it, as in \
+                "the name of the master in the sentinels' configuration is missing, as in \
                  redis+sentinel://h1,h2/mymaster",
             )),
             Endpoints::Sentinel { master, .. } if master.contains(|c: char| c.is_control() || c == ' ') => {
@@ -137,15 +142,15 @@ impl Target {
     }
 
     fn check_tls(&self, has_tls: bool) -> Result<()> {
-        let Some(tls) = &self.access.tls else { return Ok(()) };
+        let Some(tls) = &self.options.tls else { return Ok(()) };
         if self.endpoints.all().iter().any(|endpoint| matches!(endpoint, Endpoint::Unix(_))) {
             return Err(Error::invalid(
-                "TLS over a Unix socket: leave TLS out, the socket is this machine's",
+                "TLS over a Unix socket is not supported: leave out TLS, as the socket is local",
             ));
         }
         if !has_tls {
             return Err(Error::invalid(
-                "TLS was asked for, and this program is built without it: build keylapse with its feature `tls` \
+                "TLS is set, but this program is built without it: build keylapse with its feature `tls` \
                  (cargo add keylapse --features tls); it never falls back to plain TCP",
             ));
         }
@@ -154,7 +159,7 @@ impl Target {
 }
 
 impl Endpoints {
-    /// Returns those that were named: servers, nodes or sentinels.
+    /// Returns all addresses: of the server, the nodes or the sentinels.
     pub fn all(&self) -> &[Endpoint] {
         match self {
             Self::One(endpoint) => std::slice::from_ref(endpoint),
@@ -165,7 +170,7 @@ impl Endpoints {
 }
 
 impl fmt::Display for Target {
-    /// Without user and password.
+    /// Writes the target without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.endpoints)?;
         match &self.endpoints {
@@ -173,7 +178,7 @@ impl fmt::Display for Target {
             Endpoints::Cluster(_) => f.write_str(" (cluster)")?,
             Endpoints::Sentinel { master, .. } => write!(f, " (master {master} of sentinels)")?,
         }
-        match self.access.db {
+        match self.options.db {
             0 => Ok(()),
             db => write!(f, ", database {db}"),
         }
@@ -190,18 +195,18 @@ impl fmt::Display for Endpoints {
     }
 }
 
-// URLs of servers, read early and strictly. What is refused is named, and never quoted: a part that is misread may be a
-// part of the password.
+// Server URLs are parsed strictly. An error names the invalid part and never quotes it, as the part may belong to the
+// password.
 
 const SCHEMES: &str = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel://, \
                        rediss+sentinel:// (or valkey in place of redis), unix://";
 
-/// Returns the text that is meant; a `%` that no two hexadecimal digits follow is itself. `None` if it is not UTF-8.
+/// Decodes percent-encoding. A `%` without two hexadecimal digits stays a `%`. Returns `None` if the result is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
-/// What a scheme stands for.
+/// The kind of servers that a scheme selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
@@ -210,7 +215,8 @@ enum Kind {
     Unix,
 }
 
-/// Names in the query, here and in the URLs of other programs. Any other may be anything, and is not shown.
+/// Names of query parameters, here and in the URLs of other programs. Errors show only these, as an unknown name may be a
+/// part of a password.
 const NAMES: [&str; 30] = [
     "protocol",
     "sentinel_user",
@@ -246,12 +252,12 @@ const NAMES: [&str; 30] = [
 
 fn read(url: &str) -> Result<Target> {
     let url = url.trim();
-    let unknown = || Error::invalid(format!("the server URL begins with no scheme that is known: {SCHEMES}"));
+    let unknown = || Error::invalid(format!("the server URL has no known scheme: {SCHEMES}"));
     let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
     let (kind, tls) = scheme_of(&scheme.to_ascii_lowercase()).ok_or_else(unknown)?;
     if rest.contains('#') {
         return Err(of_url(
-            "has a `#`, and nothing may follow one: write %23 for it in a password or a path",
+            "has a `#`, but cannot have a fragment: write %23 for a `#` in a password or a path",
         ));
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -260,12 +266,12 @@ fn read(url: &str) -> Result<Target> {
         (_, None) => return Err(of_url("has no `//` after its scheme")),
         (_, Some(rest)) => tcp(kind, rest).map_err(|error| with_hint(error, rest, query))?,
     };
-    target.access_mut().tls = tls.then(Tls::default);
+    target.options_mut().tls = tls.then(Tls::default);
     read_query(&mut target, kind, query)?;
     Ok(target)
 }
 
-/// An `@` behind the host is mostly that of a login, in which something stands that ends it too early.
+/// Adds advice if an `@` follows the host. The password then probably has an unescaped `/` or `?`.
 fn with_hint(error: Error, rest: &str, query: &str) -> Error {
     let path = rest.split_once('/').map_or("", |(_, path)| path);
     match path.contains('@') || query.contains('@') {
@@ -278,7 +284,7 @@ fn of_url(problem: &str) -> Error {
     Error::invalid(format!("the server URL {problem}"))
 }
 
-/// What it stands for, and whether with TLS.
+/// Returns the kind of servers of a scheme, and true if it selects TLS.
 fn scheme_of(scheme: &str) -> Option<(Kind, bool)> {
     if matches!(scheme, "unix" | "redis+unix" | "valkey+unix") {
         return Some((Kind::Unix, false));
@@ -305,7 +311,7 @@ fn unix(rest: &str) -> Result<Target> {
     Ok(Target::of(Endpoints::One(Endpoint::Unix(path.into()))))
 }
 
-/// `[user[:password]@]host[,host…][/path]`
+/// Parses `[user[:password]@]host[,host…][/path]`.
 fn tcp(kind: Kind, rest: &str) -> Result<Target> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
@@ -332,7 +338,7 @@ fn tcp(kind: Kind, rest: &str) -> Result<Target> {
         }
     };
     let mut target = Target::of(endpoints);
-    (target.access_mut().login, target.access_mut().db) = (login, read_db(db)?);
+    (target.options_mut().login, target.options_mut().db) = (login, read_db(db)?);
     Ok(target)
 }
 
@@ -342,7 +348,7 @@ fn read_login(text: &str) -> Result<Login> {
         None => Err(of_url(&format!("has a {what} that is not UTF-8"))),
         Some(text) => Ok((!text.is_empty()).then(|| text.into())),
     };
-    Ok(Login { user: part(user, "user")?, password: part(password, "password")?.map(Password::Said) })
+    Ok(Login { user: part(user, "user")?, password: part(password, "password")?.map(Password::Literal) })
 }
 
 fn read_hosts(text: &str, default_port: u16) -> Result<Vec<Endpoint>> {
@@ -356,12 +362,12 @@ fn read_hosts(text: &str, default_port: u16) -> Result<Vec<Endpoint>> {
     hosts.collect()
 }
 
-/// `redis+cluster://h1,rediss://h2`: whoever writes that wants TLS for one of them, or for all.
+/// Refuses URLs such as `redis+cluster://h1,rediss://h2`, which may mean TLS for one host or for all.
 fn refuse_schemes_of_hosts(hosts: &str, path: &str) -> Result<()> {
     let last = hosts.rsplit(',').next().and_then(|host| host.strip_suffix(':')).unwrap_or_default();
     if path.starts_with('/') && scheme_of(&last.to_ascii_lowercase()).is_some() {
         return Err(of_url(
-            "has a host with a scheme of its own: the scheme at the beginning is that of all, with TLS or without",
+            "has a host with a scheme of its own: the scheme at the beginning applies to all hosts, with TLS or without",
         ));
     }
     Ok(())
@@ -372,25 +378,27 @@ fn read_db(text: &str) -> Result<i64> {
         return Ok(0);
     }
     let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
-    number.map(i64::from).ok_or_else(|| of_url("has a database that is no number"))
+    number.map(i64::from).ok_or_else(|| of_url("has a database that is not a number"))
 }
 
 fn read_query(target: &mut Target, kind: Kind, query: &str) -> Result<()> {
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
     for (index, parameter) in parameters.enumerate() {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        // A `+` is a space there.
+        // In a query, a `+` is a space.
         let value =
             decode(&value.replace('+', " ")).ok_or_else(|| of_url("has a query that is not UTF-8"))?;
-        let said = || (!value.is_empty()).then(|| value.as_str().into());
-        let password = || said().map(Password::Said);
+        let text = || (!value.is_empty()).then(|| value.as_str().into());
+        let password = || text().map(Password::Literal);
         match (name, kind) {
-            ("protocol", _) => target.access_mut().resp3 = read_protocol(&value)?,
-            ("db", Kind::Unix) => target.access_mut().db = read_db(&value)?,
-            ("user", Kind::Unix) => target.access_mut().login.user = said(),
-            ("pass", Kind::Unix) => target.access_mut().login.password = password(),
-            ("sentinel_user", Kind::Sentinel) => target.sentinel_access_mut().login.user = said(),
-            ("sentinel_password", Kind::Sentinel) => target.sentinel_access_mut().login.password = password(),
+            ("protocol", _) => target.options_mut().resp3 = read_protocol(&value)?,
+            ("db", Kind::Unix) => target.options_mut().db = read_db(&value)?,
+            ("user", Kind::Unix) => target.options_mut().login.user = text(),
+            ("pass", Kind::Unix) => target.options_mut().login.password = password(),
+            ("sentinel_user", Kind::Sentinel) => target.sentinel_options_mut().login.user = text(),
+            ("sentinel_password", Kind::Sentinel) => {
+                target.sentinel_options_mut().login.password = password()
+            }
             _ => return Err(unknown_parameter(name, index, kind)),
         }
     }
@@ -417,9 +425,9 @@ fn unknown_parameter(name: &str, index: usize, kind: Kind) -> Error {
     };
     let tls = match kind {
         Kind::Unix => "",
-        _ => "; files of TLS are set with Tls, and whether there is TLS by the scheme",
+        _ => "; TLS files are set with Tls, and the scheme selects TLS",
     };
-    of_url(&format!("{named}; here it can have: {known}{tls}. A `?` in a password is written %3F"))
+    of_url(&format!("{named}; allowed here: {known}{tls}. A `?` in a password is written %3F"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! TLS: what a program says of it, and sessions by `rustls`.
+//! TLS settings, and sessions of `rustls`.
 //!
-//! Nothing is kept between two connections: each reads certificates and keys anew, so that rotated ones are picked up.
+//! Each connection reads the certificates and keys again, so that rotated files take effect without a restart.
 
 #[cfg(feature = "tls")]
 mod session;
@@ -8,19 +8,18 @@ mod session;
 use std::path::PathBuf;
 
 #[cfg(not(feature = "tls"))]
-pub(super) use self::absent::Context;
+pub(super) use self::absent::AbsentTls as TlsContext;
 #[cfg(feature = "tls")]
-pub(super) use self::session::Context;
+pub(super) use self::session::TlsContext;
 
-/// How TLS is spoken with servers and sentinels: for `keylapse::Servers::tls`.
+/// The TLS settings for servers and sentinels: for `keylapse::Servers::tls`.
 ///
-/// The server's certificate is always verified; there is no way to turn that off. Without
-/// [`ca_file`](Tls::ca_file) the certificates that the platform trusts are, or those in the file that the environment
-/// variable `SSL_CERT_FILE` names and in the folders of `SSL_CERT_DIR`, which is how a program that takes nothing but a
-/// `rediss://` URL is told of its own CA.
+/// The server's certificate is always verified; this cannot be turned off. Without [`ca_file`](Tls::ca_file) the platform's
+/// CA certificates are trusted. The environment variables `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR` (folders) replace
+/// them. A program whose only setting is a `rediss://` URL can use its own CA this way.
 ///
-/// All files are PEM, and are read anew for each connection: a certificate that was rotated is used from the next
-/// connection on, without a restart. Needs the feature `tls`.
+/// All files are PEM. Each connection reads them again, so a rotated certificate takes effect without a restart. Needs the
+/// feature `tls`.
 ///
 /// ```
 /// # use keylapse_connection as keylapse;
@@ -37,7 +36,6 @@ pub struct Tls {
     server_name: Option<String>,
 }
 
-/// Where a client's certificate and its key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClientFiles {
     certificate: PathBuf,
@@ -45,31 +43,31 @@ struct ClientFiles {
 }
 
 impl Tls {
-    /// TLS 1.2 or 1.3, with what the platform trusts, and no client certificate.
+    /// Returns the default settings: TLS 1.2 or 1.3, the platform's CA certificates, no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The certificates of the CAs that are trusted, and no others. Default: the platform's.
+    /// Trusts only the CA certificates in this file. Default: the platform's.
     pub fn ca_file(self, path: impl Into<PathBuf>) -> Self {
         Self { ca_file: Some(path.into()), ..self }
     }
 
-    /// A certificate to present, with those between it and its CA, and its private key, which is not encrypted: for
-    /// servers with `tls-auth-clients`, which is Redis' default. Default: none.
+    /// Presents a client certificate, which servers with `tls-auth-clients` require, as is Redis' default. The file of the
+    /// certificate includes all intermediate certificates. The private key must not be encrypted. Default: none.
     pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let client = ClientFiles { certificate: certificate.into(), key: key.into() };
         Self { client: Some(client), ..self }
     }
 
-    /// The name that each server's certificate has to have, in place of the host: where hosts are addresses, or names
-    /// that the certificate does not have. Default: the host.
+    /// Sets the name that each server's certificate must have. Use this if hosts are addresses, or names that are not in the
+    /// certificate. Default: the host.
     pub fn server_name(self, name: impl Into<String>) -> Self {
         Self { server_name: Some(name.into()), ..self }
     }
 }
 
-/// Without the feature `tls` there are no sessions. Whoever asks for one is refused long before.
+/// Replaces the sessions without the feature `tls`. It is never used, as `Target::checked` refuses TLS then.
 #[cfg(not(feature = "tls"))]
 mod absent {
     use std::convert::Infallible;
@@ -81,10 +79,10 @@ mod absent {
     use crate::stream::Stream;
     use crate::tls::Tls;
 
-    /// There is none.
-    pub(crate) struct Context(Infallible);
+    /// A TLS context that cannot exist.
+    pub(crate) struct AbsentTls(Infallible);
 
-    impl Context {
+    impl AbsentTls {
         pub(crate) fn new(_: &Tls) -> Result<Self> {
             Err(Error::invalid("TLS needs keylapse's feature `tls`"))
         }

@@ -1,4 +1,4 @@
-//! The servers that keep the timers, however many there are: the one seam for every topology.
+//! The servers that keep the timers, behind one interface for every topology.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,35 +15,38 @@ use crate::sentinel::Sentinels;
 use crate::server::Server;
 use crate::target::{Endpoints, Target};
 
-/// How slots lie on servers. A topology is a file that implements this.
+/// The distribution of slots over servers. [`Server`] and [`Cluster`] implement it.
 pub(crate) trait Layout {
-    /// Makes a call where a slot is, and again where that is sent on; if `waits`, on a connection for calls that wait.
+    /// Makes a call at the owner of a slot, and repeats it at the target of a redirect. With `waits`, the call uses the
+    /// connection for calls that wait.
     async fn at<T, F>(&self, slot: u16, waits: bool, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>;
 
-    /// Sends commands, each about one slot, in one request to each server.
+    /// Sends commands, each about one slot, in one request for each server. Returns the answers in the order of the
+    /// commands.
     async fn each(&self, doing: &str, commands: Vec<(u16, Cmd)>) -> Vec<Result<Value>>;
 
-    /// All servers that are known, each with the lowest slot that it holds; none of a replica.
+    /// Returns all known servers, each with the lowest slot that it owns. A replica has no slot.
     async fn members(&self) -> Result<Vec<(Server, Option<u16>)>>;
 
-    /// The servers that hold slots, each with the lowest.
+    /// Returns the servers that own slots, each with its lowest slot.
     async fn primaries(&self) -> Result<Vec<(Server, u16)>>;
 
-    /// The primaries as far as they are known, without asking.
+    /// Returns the known primaries, without asking a server.
     fn known_primaries(&self) -> Vec<Server>;
 
-    /// Those to which calls were made, and whose connections are kept.
-    fn called(&self) -> Vec<Server>;
+    /// Returns the servers that have received calls, and whose connections are kept.
+    fn connected_servers(&self) -> Vec<Server>;
 
-    /// Asks who holds these slots now, given by their places in the list. Those that nobody holds are left out.
+    /// Asks for the current owners of slots. Returns each owner with the indices of its slots in `slots`; slots without an
+    /// owner are left out.
     async fn holders(&self, slots: &[u16]) -> Result<Vec<(Address, Vec<usize>)>>;
 
-    /// Returns when one of these slots is held elsewhere.
-    async fn moved(&self, held: &[(Endpoint, u16)]);
+    /// Waits until one of these slots is owned by a server other than the given one.
+    async fn wait_until_moved(&self, held: &[(Endpoint, u16)]);
 
-    /// From now on the losses and returns of servers are logged.
+    /// Starts logging lost and returned servers.
     fn report(&self);
 }
 
@@ -53,13 +56,13 @@ pub struct Topology(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// One at a time holds everything.
+    /// One server at a time holds all slots.
     One(Server),
-    /// Each holds some of the slots.
+    /// Each server holds some of the slots.
     Cluster(Arc<Cluster>),
 }
 
-/// Asks the one that it is.
+/// Evaluates an expression with the layout of either kind of topology.
 macro_rules! of_layout {
     ($topology:expr, $layout:ident => $answer:expr) => {
         match &$topology.0 {
@@ -70,28 +73,28 @@ macro_rules! of_layout {
 }
 
 impl Topology {
-    /// The servers that were said. Nothing is connected before it is needed.
+    /// Creates the servers of a target. Connects at the first call; `answer_within` limits the wait for each answer.
     pub fn new(target: &Target, answer_within: Duration) -> Self {
-        let access = target.access.clone();
+        let access = target.options.clone();
         Self(match &target.endpoints {
             Endpoints::One(endpoint) => {
                 Kind::One(Server::at(Address::at(endpoint.clone(), access), answer_within))
             }
             Endpoints::Sentinel { sentinels, master } => {
-                let own = target.sentinel_access.clone();
+                let own = target.sentinel_options.clone();
                 let sentinels = Sentinels::new(master.clone(), sentinels, access, own);
-                Kind::One(Server::found_by(sentinels, answer_within))
+                Kind::One(Server::with_locator(sentinels, answer_within))
             }
             Endpoints::Cluster(seeds) => Kind::Cluster(Cluster::new(seeds.clone(), access, answer_within)),
         })
     }
 
-    /// From now on the losses and returns of servers are logged: somebody waits for them.
+    /// Starts logging lost and returned servers. A listener does so, as it waits for them.
     pub fn report(&self) {
         of_layout!(self, layout => layout.report());
     }
 
-    /// The server, where one at a time has everything.
+    /// Returns the server that holds all slots, unless this is a cluster.
     pub fn only(&self) -> Option<&Server> {
         match &self.0 {
             Kind::One(server) => Some(server),
@@ -99,7 +102,7 @@ impl Topology {
         }
     }
 
-    /// The cluster, where it is one.
+    /// Returns the cluster, if this is one.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         match &self.0 {
             Kind::One(_) => None,
@@ -107,25 +110,25 @@ impl Topology {
         }
     }
 
-    /// Returns the owners of the slots, where there are several servers.
+    /// Returns the map of the cluster, if this is one.
     pub fn map(&self) -> Option<Arc<ClusterMap>> {
         self.cluster().map(|cluster| cluster.map().borrow().clone())
     }
 
-    /// Returns whether keys lie on several servers, so that no call may name two of them.
-    pub fn are_many(&self) -> bool {
+    /// Returns whether this is a cluster. Keys of different slots then cannot be in one command.
+    pub fn is_cluster(&self) -> bool {
         self.cluster().is_some()
     }
 
-    /// The slot of a key, where there are several servers.
+    /// Returns the slot of a key; 0 unless this is a cluster.
     pub fn slot_of(&self, key: &[u8]) -> u16 {
-        if self.are_many() { slot_of(key) } else { 0 }
+        if self.is_cluster() { slot_of(key) } else { 0 }
     }
 
-    /// Makes a call where a slot is. The call gets the server, and is made again at another where that is sent on.
+    /// Makes a call at the owner of a slot. The closure receives the server, and runs again for the target of a redirect.
     ///
     /// # Errors
-    /// That of the call, or that nobody holds the slot.
+    /// The error of the call, or an error if no server owns the slot.
     pub async fn at<T, F>(&self, slot: u16, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -133,10 +136,10 @@ impl Topology {
         of_layout!(self, layout => layout.at(slot, false, call).await)
     }
 
-    /// Makes a call where a slot is, on a connection for calls that wait.
+    /// Makes a call at the owner of a slot, on the connection for calls that wait.
     ///
     /// # Errors
-    /// As for [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     pub async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Server) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -144,75 +147,76 @@ impl Topology {
         of_layout!(self, layout => layout.at(slot, true, call).await)
     }
 
-    /// Sends commands, each about one slot, in one request to each server; an error of a server is the answer to its own
-    /// command alone.
+    /// Sends commands, each about one slot, in one request for each server. Returns the answers in the order of the
+    /// commands. A server error fails only its own command.
     pub async fn each(&self, doing: &str, commands: Vec<(u16, Cmd)>) -> Vec<Result<Value>> {
         of_layout!(self, layout => layout.each(doing, commands).await)
     }
 
-    /// A slot of each primary.
+    /// Returns one slot of each primary.
     ///
     /// # Errors
-    /// When nobody says who the primaries are.
+    /// The primaries are unknown, and no server names them.
     pub async fn slots(&self) -> Result<Vec<u16>> {
         let primaries = of_layout!(self, layout => layout.primaries().await)?;
         Ok(primaries.into_iter().map(|(_, lowest)| lowest).collect())
     }
 
-    /// The primaries that hold keys.
+    /// Returns the primaries that own slots.
     ///
     /// # Errors
-    /// When nobody says who they are.
+    /// The primaries are unknown, and no server names them.
     pub async fn primaries(&self) -> Result<Vec<Server>> {
         let primaries = of_layout!(self, layout => layout.primaries().await)?;
         Ok(primaries.into_iter().map(|(server, _)| server).collect())
     }
 
-    /// All that are known, replicas of a cluster's primaries too, each with the lowest slot that it holds; none of a
-    /// replica. One server has all.
+    /// Returns all known servers, including the replicas of a cluster, each with the lowest slot that it owns. A replica has
+    /// no slot.
     ///
     /// # Errors
-    /// When nobody says which servers there are.
+    /// The servers of a cluster are unknown, and no server names them.
     pub async fn servers(&self) -> Result<Vec<(Server, Option<u16>)>> {
         of_layout!(self, layout => layout.members().await)
     }
 
-    /// Asks who holds these slots now, given by their places in the list. Those that nobody holds are left out.
+    /// Asks for the current owners of slots. Returns each owner with the indices of its slots in `slots`; slots without an
+    /// owner are left out.
     ///
     /// # Errors
-    /// When nobody says who holds them.
+    /// No server names the owners.
     pub async fn holders(&self, slots: &[u16]) -> Result<Vec<(Address, Vec<usize>)>> {
         of_layout!(self, layout => layout.holders(slots).await)
     }
 
-    /// Returns when one of these slots is held elsewhere.
-    pub async fn moved(&self, held: &[(Endpoint, u16)]) {
-        of_layout!(self, layout => layout.moved(held).await);
+    /// Waits until one of these slots is owned by a server other than the given one.
+    pub async fn wait_until_moved(&self, held: &[(Endpoint, u16)]) {
+        of_layout!(self, layout => layout.wait_until_moved(held).await);
     }
 
-    /// Returns whether some answer, and none is known not to. There may be primaries that nothing has been asked of.
-    pub fn answer(&self) -> bool {
+    /// Returns whether some primary answers, and none is lost. A primary that has not been called yet counts as neither.
+    pub fn is_answering(&self) -> bool {
         let primaries = of_layout!(self, layout => layout.known_primaries());
         let outages = || primaries.iter().map(Server::outage);
-        outages().any(|one| one.answers()) && !outages().any(|one| one.is_lost())
+        outages().any(|one| one.is_answering()) && !outages().any(|one| one.is_lost())
     }
 
-    /// Something has shown that slots are held by others than was known.
-    pub fn suspect(&self) {
+    /// Marks the map of a cluster as stale, as an answer contradicts it.
+    pub fn mark_map_stale(&self) {
         if let Some(cluster) = self.cluster() {
-            cluster.suspect();
+            cluster.mark_map_stale();
         }
     }
 
-    /// Returns how many requests (pipelines count once) have been sent.
+    /// Returns the number of requests sent; a pipeline is one request.
     pub fn requests(&self) -> u64 {
-        of_layout!(self, layout => layout.called()).iter().map(Server::requests).sum()
+        of_layout!(self, layout => layout.connected_servers()).iter().map(Server::requests).sum()
     }
 
-    /// Returns the same error, or a better one where a sentinel was taken for a server: it has none of the commands.
+    /// Replaces the error of an unknown command if the server is a sentinel. Otherwise returns the error unchanged.
     pub async fn explained(&self, error: Error) -> Error {
         match self.only() {
-            Some(server) if is_of_unknown_command(&error) => server.as_sentinel().await.unwrap_or(error),
+            Some(server) if is_of_unknown_command(&error) => server.sentinel_error().await.unwrap_or(error),
             _ => error,
         }
     }

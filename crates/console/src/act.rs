@@ -1,4 +1,4 @@
-//! What an operator does to one timer, one letter, or a topic as a whole; and what became of it, in words and as JSON.
+//! Actions of operators on a timer, a dead letter or a topic, and their results as text and as JSON.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,55 +9,55 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::id::{ArmingId, ReplayId};
 use crate::time::{When, unix_ms};
-use crate::wire::{Arming, Cancelled, Replay, Replayed, Rescheduled};
-use crate::{Entry, EntryState, KnownTopic, counted, show_span, text};
+use crate::wire::{ArmResult, Cancelled, ReplayCall, Replayed, Rescheduled};
+use crate::{Entry, EntryState, TopicHandle, counted, show_span, text};
 use keylapse::Key;
 
-/// What is done to an entry.
+/// An action on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Withdraw timers.
+    /// Cancels timers.
     Cancel,
-    /// Make waiting timers due now.
+    /// Makes waiting timers due now.
     RunNow,
-    /// Move waiting timers.
+    /// Moves waiting timers to another deadline.
     Reschedule(When),
-    /// Arm dead letters again, as the armings that they were.
+    /// Arms dead letters again under their arming IDs.
     Replay,
-    /// Arm dead letters again, as new armings.
+    /// Arms dead letters again under new arming IDs.
     ReplayAsNew,
-    /// Forget dead letters.
+    /// Deletes dead letters.
     Drop,
 }
 
-/// What was done to a topic, or to something of one of its keys.
+/// The result of an action on a topic, or on a timer or a dead letter of one of its keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Done {
-    /// Whether it was done.
+pub struct ActionResult {
+    /// True if the action took place.
     #[serde(skip)]
-    pub was_done: bool,
+    pub done: bool,
     /// The topic.
     pub topic: String,
     /// The key, as [`text`] writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// A word for programs.
+    /// The result as a constant word, for programs.
     pub outcome: &'static str,
-    /// What to say of it.
-    pub says: Cow<'static, str>,
-    /// When it is due now, in ms since 1970, where it was armed or moved.
+    /// The result as text, for people.
+    pub message: Cow<'static, str>,
+    /// The new deadline in ms since 1970, if the action armed or moved a timer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// The arming, where it was armed.
+    /// The arming ID, if the action armed a timer.
     #[serde(skip)]
     pub id: Option<ArmingId>,
 }
 
-/// As JSON has it where a timer was to be armed.
+/// The JSON form of the result of an arm.
 #[derive(Serialize)]
-struct Armed<'a> {
+struct ArmJson<'a> {
     topic: &'a str,
     key: Option<&'a str>,
     outcome: &'static str,
@@ -66,18 +66,19 @@ struct Armed<'a> {
     deadline_ms: Option<u64>,
 }
 
-/// What becomes of an action upon a timer, a letter or a topic.
+/// An outcome of an action: its code for programs and its message for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Became {
+pub(super) struct ActionOutcome {
     pub(super) was_done: bool,
     pub(super) code: &'static str,
-    says: &'static str,
+    message: &'static str,
 }
 
 macro_rules! outcomes {
-    ($($name:ident = $kind:ident $code:literal, $says:literal;)*) => {
-        $(const $name: Became = Became { was_done: outcomes!(@ $kind), code: $code, says: $says };)*
-        const ALL: &[Became] = &[$($name),*];
+    ($($name:ident = $kind:ident $code:literal, $message:literal;)*) => {
+        $(const $name: ActionOutcome =
+            ActionOutcome { was_done: outcomes!(@ $kind), code: $code, message: $message };)*
+        const ALL: &[ActionOutcome] = &[$($name),*];
     };
     (@ done) => { true };
     (@ left) => { false };
@@ -85,34 +86,36 @@ macro_rules! outcomes {
 
 outcomes! {
     CANCELLED = done "cancelled", "cancelled: it will not run";
-    TAKEN = done "cancelled_claimed", "cancelled: a listener had taken it ahead of its deadline and is told";
-    STOPPED = done "cancelled_running",
-        "cancelled: an attempt was running, is told to stop, and can settle nothing";
+    CANCELLED_CLAIMED = done "cancelled_claimed",
+        "cancelled: a listener had claimed the timer before its deadline and receives a notice";
+    CANCELLED_RUNNING = done "cancelled_running",
+        "cancelled: the running attempt receives a request to stop and cannot settle";
     DUE_NOW = done "due_now", "due now";
     MOVED = done "rescheduled", "rescheduled";
     RUNNING = left "running", "unchanged: an attempt is running";
-    NOT_ARMED = left "not_armed", "not armed: there is no timer of this key";
+    NOT_ARMED = left "not_armed", "not armed: the key has no timer";
     REPLAYED = done "replayed", "replayed: its attempts start over";
-    HAS_TIMER = left "has_a_timer", "left alone: the key has a timer";
-    UNREADABLE = left "unreadable", "left alone: its record cannot be read";
+    HAS_TIMER = left "has_a_timer", "unchanged: the key already has a timer";
+    UNREADABLE = left "unreadable", "unchanged: the record cannot be read";
     DROPPED = done "dropped", "dropped";
-    // Somebody else was quicker with a letter.
-    GONE = left "gone", "the letter is gone: replayed, dropped or trimmed meanwhile";
+    // Another operator, or the limit of the topic, can remove a dead letter between its listing and the action.
+    GONE = left "gone", "the dead letter is gone: it was replayed, dropped or trimmed";
     ARMED = done "armed", "armed";
-    REPLACED = done "replaced", "replaced the timer that was there";
-    AFTER_RUNNING = done "after_running", "armed behind the attempt that is running";
-    SUPERSEDED = left "superseded", "superseded: it has been cancelled or replaced since";
-    PAUSED = done "paused", "paused: attempts that run go on, and no others begin";
-    RESUMED = done "resumed", "resumed: what has become due runs now";
-    ASKED = done "asked", "asked: its listeners call it now, and report within five seconds how that went";
+    REPLACED = done "replaced", "replaced the earlier timer";
+    AFTER_RUNNING = done "after_running", "armed: the timer starts after the running attempt ends";
+    SUPERSEDED = left "superseded", "superseded: the timer was cancelled or replaced since";
+    PAUSED = done "paused", "paused: running attempts continue, no others start";
+    RESUMED = done "resumed", "resumed: overdue timers run now";
+    RETRY_REQUESTED = done "asked",
+        "requested: listeners call the destination now and report the result within five seconds";
 }
 
 impl Action {
-    /// All actions; a reschedule is for now.
+    /// All actions. [`Reschedule`](Self::Reschedule) has the delay zero.
     pub const ALL: [Self; 6] =
         [Self::RunNow, Self::Reschedule(NOW), Self::Cancel, Self::Replay, Self::ReplayAsNew, Self::Drop];
 
-    /// Those that can work upon entries in a state.
+    /// Returns the actions that apply to entries in a state.
     pub fn of(state: EntryState) -> &'static [Self] {
         match state {
             EntryState::Waiting | EntryState::Quarantined => {
@@ -120,11 +123,11 @@ impl Action {
             }
             EntryState::Running => &[Self::Cancel],
             EntryState::Dead => &[Self::Replay, Self::ReplayAsNew, Self::Drop],
-            EntryState::Enrolled => &[],
+            EntryState::Tracked => &[],
         }
     }
 
-    /// The action's word: `run-now`.
+    /// Returns the action's name for programs: `run-now`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RunNow => "run-now",
@@ -136,8 +139,8 @@ impl Action {
         }
     }
 
-    /// What a button for it says: `Run now`.
-    pub fn called(self) -> &'static str {
+    /// Returns the label of the action's button: `Run now`.
+    pub fn label(self) -> &'static str {
         match self {
             Self::RunNow => "Run now",
             Self::Reschedule(_) => "Reschedule",
@@ -148,7 +151,7 @@ impl Action {
         }
     }
 
-    /// What entries will be: `replayed`.
+    /// Returns the participle that follows "would be": `replayed`.
     pub fn will_be(self) -> &'static str {
         match self {
             Self::RunNow => "due now",
@@ -160,12 +163,12 @@ impl Action {
         }
     }
 
-    /// Whether nothing brings back what it takes away.
+    /// Returns whether the action deletes data for good.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Cancel | Self::Drop)
     }
 
-    /// Whether it is for dead letters, and not for timers.
+    /// Returns whether the action applies to dead letters. The others apply to timers.
     pub fn is_for_letters(self) -> bool {
         matches!(self, Self::Replay | Self::ReplayAsNew | Self::Drop)
     }
@@ -176,64 +179,73 @@ impl TryFrom<String> for Action {
 
     fn try_from(word: String) -> Result<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == word).ok_or_else(|| {
-            let all = Self::ALL.map(Self::as_str).join(", ");
-            Error::invalid(format!("there is no action of this name: there are {all}"))
+            let (all, word) =
+                (Self::ALL.map(Self::as_str).join(", "), crate::escape::excerpt(word.as_bytes()));
+            Error::invalid(format!("unknown action {word}: the actions are {all}"))
         })
     }
 }
 
-/// Why no answer is missing in a match: a manifest names exactly one version of each crate of keylapse.
-const ONE_VERSION: &str = "the crates of keylapse have one version";
+// The enums are non-exhaustive, but each manifest requires exactly one version of keylapse's crates.
+const ONE_VERSION: &str = "all crates of keylapse have the same version";
 
-impl KnownTopic {
-    /// Arms a timer, as [`Schedule::arm`](keylapse::Schedule::arm) does. The payload is taken as it is.
+impl TopicHandle {
+    /// Arms a timer, as [`Schedule::arm`](keylapse::Schedule::arm) does. The payload is stored unchanged.
     ///
     /// # Errors
-    /// As there. Of kind [`Invalid`](keylapse::ErrorKind::Invalid) for an attached topic: its timers are keys that other
-    /// programs write.
+    /// Returns the errors of [`Schedule::arm`](keylapse::Schedule::arm). Returns an error of kind
+    /// [`Invalid`](keylapse::ErrorKind::Invalid) for an attached topic, because other programs write its keys.
     pub async fn arm(
         &self,
         key: &[u8],
         when: impl Into<When>,
         payload: Bytes,
         only_if_absent: bool,
-    ) -> Result<Done> {
+    ) -> Result<ActionResult> {
         if self.is_attached() {
             return Err(self.attached("arm"));
         }
         let request = self.schedule().arm(&self.topic, Key(key), when, &payload);
         let arming = if only_if_absent { request.only_if_absent().await? } else { request.await? };
         let became = match arming {
-            Arming::Armed(_) => ARMED,
-            Arming::Replaced(_) => REPLACED,
-            Arming::AfterRunning(_) => AFTER_RUNNING,
-            Arming::Exists => HAS_TIMER,
-            Arming::Superseded => SUPERSEDED,
+            ArmResult::Armed(_) => ARMED,
+            ArmResult::Replaced(_) => REPLACED,
+            ArmResult::AfterRunning(_) => AFTER_RUNNING,
+            ArmResult::Exists => HAS_TIMER,
+            ArmResult::Superseded => SUPERSEDED,
             _ => unreachable!("{ONE_VERSION}"),
         };
         let receipt = arming.receipt();
         let deadline_ms = receipt.map(|receipt| unix_ms(receipt.deadline));
-        Ok(Done { id: receipt.map(|receipt| receipt.id), deadline_ms, ..Done::to_key(self, key, became) })
+        Ok(ActionResult {
+            id: receipt.map(|receipt| receipt.id),
+            deadline_ms,
+            ..ActionResult::to_key(self, key, became)
+        })
     }
 
-    /// Does it to the timer of a key, as [`Schedule::cancel`](keylapse::Schedule::cancel) and
-    /// [`Schedule::reschedule`](keylapse::Schedule::reschedule) do; or to a dead letter of the key, as
-    /// [`Schedule::replay`](keylapse::Schedule::replay) does. A letter that is wanted and missing is gone.
+    /// Applies an action to a key's timer, or to one of its dead letters.
+    ///
+    /// Timers are changed as by [`Schedule::cancel`](keylapse::Schedule::cancel) and
+    /// [`Schedule::reschedule`](keylapse::Schedule::reschedule), dead letters as by
+    /// [`Schedule::replay`](keylapse::Schedule::replay). An action on a dead letter has the outcome `gone` if `letter` is
+    /// `None`.
     ///
     /// # Errors
-    /// As there. Of kind [`Invalid`](keylapse::ErrorKind::Invalid) if the entry is no dead letter of the topic.
-    pub async fn act(&self, action: Action, key: &[u8], letter: Option<&Entry>) -> Result<Done> {
-        let (became, deadline_ms) = self.become_of(action, key, letter).await?;
-        Ok(Done { deadline_ms, ..Done::to_key(self, key, became) })
+    /// Returns the errors of these methods. Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if `letter` is
+    /// not a dead letter of the topic.
+    pub async fn act(&self, action: Action, key: &[u8], letter: Option<&Entry>) -> Result<ActionResult> {
+        let (became, deadline_ms) = self.apply_action(action, key, letter).await?;
+        Ok(ActionResult { deadline_ms, ..ActionResult::to_key(self, key, became) })
     }
 
-    /// And when a timer that was moved is due.
-    pub(super) async fn become_of(
+    /// Returns the outcome, and the deadline in ms since 1970 of a timer that was moved.
+    pub(super) async fn apply_action(
         &self,
         action: Action,
         key: &[u8],
         letter: Option<&Entry>,
-    ) -> Result<(Became, Option<u64>)> {
+    ) -> Result<(ActionOutcome, Option<u64>)> {
         let (when, moved) = match action {
             Action::Cancel => return Ok((self.cancel(key).await?, None)),
             Action::RunNow => (NOW, DUE_NOW),
@@ -251,34 +263,37 @@ impl KnownTopic {
         })
     }
 
-    async fn cancel(&self, key: &[u8]) -> Result<Became> {
+    async fn cancel(&self, key: &[u8]) -> Result<ActionOutcome> {
         Ok(match self.schedule().cancel(&self.topic, Key(key)).await? {
             Cancelled::NotArmed => NOT_ARMED,
             Cancelled::Cancelled => CANCELLED,
-            Cancelled::Claimed => TAKEN,
-            Cancelled::InFlight => STOPPED,
+            Cancelled::Claimed => CANCELLED_CLAIMED,
+            Cancelled::InFlight => CANCELLED_RUNNING,
             _ => unreachable!("{ONE_VERSION}"),
         })
     }
 
-    /// A replay arms for now: as the same arming, or as a new one with an id of its own.
-    async fn act_on_letter(&self, action: Action, letter: &Entry) -> Result<Became> {
+    async fn act_on_letter(&self, action: Action, letter: &Entry) -> Result<ActionOutcome> {
         let ours = letter.state == EntryState::Dead && letter.topic == self.name();
         if !ours || letter.partition >= self.partitions() {
-            return Err(Error::invalid("this is no dead letter of the topic").at_key(&letter.key));
+            return Err(Error::invalid("the entry is not a dead letter of this topic").at_key(&letter.key));
         }
-        let (at, store) = (&self.parts()[letter.partition as usize], self.console.store());
+        let (at, store) = (&self.partition_names()[letter.partition as usize], self.console.store());
         let became = if action == Action::Drop {
             let call = |_| store.drop_letter(at, &letter.name);
-            self.console.persist(call).await.map(|was_there| if was_there { DROPPED } else { GONE })
+            self.console
+                .retry_until_answered(call)
+                .await
+                .map(|was_there| if was_there { DROPPED } else { GONE })
         } else {
             let anew = (action == Action::ReplayAsNew).then(ArmingId::random);
-            let first = Replay { letter: letter.name.clone(), id: ReplayId::random(), anew, repeat: false };
+            let first =
+                ReplayCall { letter: letter.name.clone(), id: ReplayId::random(), anew, repeat: false };
             let call = |repeat| {
-                let call = Replay { repeat, ..first.clone() };
+                let call = ReplayCall { repeat, ..first.clone() };
                 async move { store.replay(at, &call).await }
             };
-            self.console.persist(call).await.map(|replayed| match replayed {
+            self.console.retry_until_answered(call).await.map(|replayed| match replayed {
                 Replayed::Replayed => REPLAYED,
                 Replayed::Exists => HAS_TIMER,
                 Replayed::Unreadable => UNREADABLE,
@@ -292,103 +307,103 @@ impl KnownTopic {
     /// Pauses the topic, as [`Schedule::pause`](keylapse::Schedule::pause) does.
     ///
     /// # Errors
-    /// As there.
-    pub async fn pause(&self, reason: &str) -> Result<Done> {
-        self.schedule().pause(&self.topic, reason).await.map(|()| Done::to_topic(self, PAUSED))
+    /// Returns the errors of [`Schedule::pause`](keylapse::Schedule::pause).
+    pub async fn pause(&self, reason: &str) -> Result<ActionResult> {
+        self.schedule().pause(&self.topic, reason).await.map(|()| ActionResult::to_topic(self, PAUSED))
     }
 
-    /// Resumes the topic; what has become due runs at once.
+    /// Resumes the topic. Overdue timers run immediately.
     ///
     /// # Errors
-    /// As for [`pause`](Self::pause).
-    pub async fn resume(&self) -> Result<Done> {
-        self.schedule().resume(&self.topic).await.map(|()| Done::to_topic(self, RESUMED))
+    /// Returns the errors of [`Schedule::resume`](keylapse::Schedule::resume).
+    pub async fn resume(&self) -> Result<ActionResult> {
+        self.schedule().resume(&self.topic).await.map(|()| ActionResult::to_topic(self, RESUMED))
     }
 
-    /// See [`Console::try_now`](crate::Console::try_now).
-    pub(super) async fn try_now(&self, destination: &str) -> Result<Done> {
-        let call = self.console.store().try_now(&self.parts()[0], destination);
-        call.await.map(|()| Done::to_topic(self, ASKED))
+    pub(super) async fn try_now(&self, destination: &str) -> Result<ActionResult> {
+        let call = self.console.store().try_now(&self.partition_names()[0], destination);
+        call.await.map(|()| ActionResult::to_topic(self, RETRY_REQUESTED))
     }
 
-    /// Gives the topic another number of partitions: see [`Console::repartition`](crate::Console::repartition). Attempts that run
-    /// are waited for up to `wait`.
+    /// Changes the topic's number of partitions, as [`Console::repartition`](crate::Console::repartition) does. Waits up to
+    /// `wait` for running attempts.
     ///
     /// # Errors
-    /// As there.
-    pub async fn repartition(&self, partitions: u32, wait: Duration) -> Result<Done> {
+    /// Returns the errors of [`Console::repartition`](crate::Console::repartition).
+    pub async fn repartition(&self, partitions: u32, wait: Duration) -> Result<ActionResult> {
         let done = self.console.repartition(&self.topic, partitions).wait(wait).await?;
-        let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "letter"));
-        let says = format!(
-            "{}, before {}; {timers} and {letters} moved; nothing could be armed for {}. Start all \
+        let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "dead letter"));
+        let message = format!(
+            "{} instead of {}; moved {timers} and {letters}; arming was blocked for {}. Start all \
              programs of the topic with `.partitions({})` now",
             counted(done.to.into(), "partition"),
             done.from,
             show_span(done.closed_for),
             done.to
         );
-        Ok(Done::with_figures(self, "repartitioned", says))
+        Ok(ActionResult::with_figures(self, "repartitioned", message))
     }
 
-    /// Removes the topic with all that it holds: see [`Console::destroy`](crate::Console::destroy).
+    /// Deletes the topic with its timers and dead letters, as [`Console::destroy`](crate::Console::destroy) does.
     ///
     /// # Errors
-    /// As there.
-    pub async fn destroy(&self, forced: bool) -> Result<Done> {
+    /// Returns the errors of [`Console::destroy`](crate::Console::destroy).
+    pub async fn destroy(&self, forced: bool) -> Result<ActionResult> {
         let request = self.console.destroy(&self.topic);
         let gone = if forced { request.forced().await? } else { request.await? };
         let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
-        let says = format!("{timers}, {dead} and {} are gone", counted(gone.trigger_keys, "trigger key"));
-        Ok(Done::with_figures(self, "destroyed", says))
+        let message = format!("deleted {timers}, {dead} and {}", counted(gone.trigger_keys, "marker key"));
+        Ok(ActionResult::with_figures(self, "destroyed", message))
     }
 
-    /// Forgets an attached topic: see [`Console::detach`](crate::Console::detach).
+    /// Forgets an attached topic, as [`Console::detach`](crate::Console::detach) does.
     ///
     /// # Errors
-    /// As there.
-    pub async fn detach(&self) -> Result<Done> {
+    /// Returns the errors of [`Console::detach`](crate::Console::detach).
+    pub async fn detach(&self) -> Result<ActionResult> {
         let gone = self.console.detach(&self.topic).await?;
-        let says = format!("{} forgotten and left alone", counted(gone.enrolled, "key"));
-        Ok(Done::with_figures(self, "detached", says))
+        let message = format!("forgot {}; the keys themselves are unchanged", counted(gone.tracked, "key"));
+        Ok(ActionResult::with_figures(self, "detached", message))
     }
 
     pub(super) fn attached(&self, verb: &str) -> Error {
         Error::invalid(format!(
-            "topic {} is attached: other programs write its keys, and nothing can {verb} them but those",
+            "cannot {verb} timers of topic {}: it is attached, and other programs write its keys",
             self.name()
         ))
     }
 }
 
-impl Done {
-    fn to_topic(topic: &KnownTopic, Became { was_done, code, says }: Became) -> Self {
-        let (topic, says) = (topic.name().to_owned(), Cow::Borrowed(says));
-        Self { was_done, topic, key: None, outcome: code, says, deadline_ms: None, id: None }
+impl ActionResult {
+    fn to_topic(topic: &TopicHandle, ActionOutcome { was_done, code, message }: ActionOutcome) -> Self {
+        let (topic, message) = (topic.name().to_owned(), Cow::Borrowed(message));
+        Self { done: was_done, topic, key: None, outcome: code, message, deadline_ms: None, id: None }
     }
 
-    fn to_key(topic: &KnownTopic, key: &[u8], became: Became) -> Self {
+    fn to_key(topic: &TopicHandle, key: &[u8], became: ActionOutcome) -> Self {
         Self { key: Some(text::escape(key)), ..Self::to_topic(topic, became) }
     }
 
-    fn with_figures(topic: &KnownTopic, code: &'static str, says: String) -> Self {
-        let done = Self::to_topic(topic, Became { was_done: true, code, says: "" });
-        Self { says: says.into(), ..done }
+    fn with_figures(topic: &TopicHandle, code: &'static str, message: String) -> Self {
+        let done = Self::to_topic(topic, ActionOutcome { was_done: true, code, message: "" });
+        Self { message: message.into(), ..done }
     }
 
-    /// Whether there was nothing to do it to: no timer, or no such letter any more.
+    /// Returns whether the action found no timer or no dead letter.
     pub fn found_nothing(&self) -> bool {
         [NOT_ARMED.code, GONE.code].contains(&self.outcome)
     }
 
-    /// As JSON has it where a timer was to be armed.
+    /// Returns the JSON form of the result of [`TopicHandle::arm`].
     pub fn armed(&self) -> impl Serialize {
         let Self { topic, key, outcome, id, deadline_ms, .. } = self;
-        Armed { topic, key: key.as_deref(), outcome, id: *id, deadline_ms: *deadline_ms }
+        ArmJson { topic, key: key.as_deref(), outcome, id: *id, deadline_ms: *deadline_ms }
     }
 
-    /// Whether something with this outcome was done, and what to say of it; none where there is no such word.
+    /// Returns whether an action with this outcome took place, and the outcome's message. Returns `None` for an unknown
+    /// outcome.
     pub fn of_word(outcome: &str) -> Option<(bool, &'static str)> {
-        ALL.iter().find(|became| became.code == outcome).map(|became| (became.was_done, became.says))
+        ALL.iter().find(|became| became.code == outcome).map(|became| (became.was_done, became.message))
     }
 }
 
@@ -401,8 +416,8 @@ mod tests {
     #[test]
     fn each_outcome_has_a_word_of_its_own() {
         for became in ALL {
-            assert_eq!(Done::of_word(became.code), Some((became.was_done, became.says)));
+            assert_eq!(ActionResult::of_word(became.code), Some((became.was_done, became.message)));
         }
-        assert_eq!(Done::of_word("<script>"), None);
+        assert_eq!(ActionResult::of_word("<script>"), None);
     }
 }

@@ -1,5 +1,4 @@
-//! Alarms: the one list of what needs a person, for all that show it; and checks of topics against alarms and limits, for
-//! cron, probes and requests.
+//! Alarms, and checks of topics against alarms and limits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,29 +7,29 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::escape::{excerpt, plain};
+use crate::escape::{escape_line, excerpt};
 use crate::figures::{Destination, DestinationState};
+use crate::format::brief;
 use crate::wire::ListenerReport;
-use crate::words::brief;
-use crate::{Overview, Status, TopicStanding, TopicStatus, counted, parse_span, show_count, show_span};
+use crate::{Overview, Status, TopicState, TopicStatus, counted, parse_span, show_count, show_span};
 
-/// For so long a trimmed dead letter is worth a word.
+/// How long trimmed dead letters cause an alarm.
 const TRIMMED_FOR: Duration = Duration::from_secs(3600);
-/// So many destinations of a topic are named.
-pub(super) const NAMED: usize = 5;
+/// How many destinations of a topic a message names.
+pub(super) const MAX_NAMED_DESTINATIONS: usize = 5;
 
-/// Something that needs a person.
+/// A condition that needs an operator's attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Alarm {
-    /// Which kind it is.
+    /// The kind of alarm.
     pub kind: AlarmKind,
-    /// The topic, unless it is of a listener.
+    /// The topic, unless the alarm concerns a listener.
     pub topic: Option<String>,
-    /// The listener's host and process, unless it is of a topic.
+    /// The listener's host and process, unless the alarm concerns a topic.
     pub listener: Option<String>,
     /// The text for people.
-    pub says: String,
+    pub message: String,
 }
 
 /// The kinds of alarms.
@@ -40,28 +39,28 @@ pub struct Alarm {
 pub enum AlarmKind {
     /// A topic cannot be read.
     Unreadable,
-    /// A topic is being destroyed or repartitioned, or is of another wire version.
+    /// A topic is being destroyed or repartitioned, or has another wire version.
     Closed,
     /// A topic is paused.
     Paused,
     /// No listener serves a topic that needs one.
     Unserved,
-    /// Timers wait for a destination that does not answer, or asked to be called later.
+    /// Timers wait for a destination that does not answer or has asked for a later call.
     HeldBack,
     /// Most attempts of the last five minutes have failed.
     Failing,
     /// Dead letters were trimmed within the last hour.
     Trimmed,
-    /// Listeners of a topic do different things with what is due, such as calls of other URLs.
-    Different,
-    /// A listener has ended without a word, stands still, or cannot reach the server.
+    /// Listeners of a topic have different handlers, such as webhooks with different URLs.
+    HandlersDiffer,
+    /// A listener has crashed, is blocked, or cannot reach the server.
     Silent,
     /// The handlers of a listener block all threads of their runtime.
     Stalled,
 }
 
 impl AlarmKind {
-    /// All of them, in the order in which they are shown.
+    /// All kinds, in display order.
     pub const ALL: [Self; 10] = [
         Self::Unreadable,
         Self::Closed,
@@ -70,12 +69,12 @@ impl AlarmKind {
         Self::HeldBack,
         Self::Failing,
         Self::Trimmed,
-        Self::Different,
+        Self::HandlersDiffer,
         Self::Silent,
         Self::Stalled,
     ];
 
-    /// Returns its name, such as `held-back`.
+    /// Returns the name of the kind, such as `held-back`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -85,7 +84,7 @@ impl AlarmKind {
             Self::HeldBack => "held-back",
             Self::Failing => "failing",
             Self::Trimmed => "trimmed",
-            Self::Different => "different",
+            Self::HandlersDiffer => "different",
             Self::Silent => "silent",
             Self::Stalled => "stalled",
         }
@@ -98,19 +97,19 @@ impl FromStr for AlarmKind {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let all = Self::ALL.map(Self::as_str).join(", ");
-            Error::invalid(format!("{} is no alarm: the alarms are {all}", excerpt(text.as_bytes())))
+            Error::invalid(format!("unknown alarm {}: the alarms are {all}", excerpt(text.as_bytes())))
         })
     }
 }
 
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.subject(), self.says)
+        write!(f, "{}: {}", self.subject(), self.message)
     }
 }
 
 impl Alarm {
-    /// Returns what it is about: the topic's name, or `listener` with its host and process.
+    /// Returns the topic's name, or `listener` with its host and process.
     pub fn subject(&self) -> String {
         let listener = || format!("listener {}", self.listener.as_deref().unwrap_or_default());
         self.topic.clone().unwrap_or_else(listener)
@@ -124,21 +123,20 @@ impl Status {
             kind: AlarmKind::Unreadable,
             topic: Some(topic.name.clone()),
             listener: None,
-            says: format!("it cannot be read: {}", topic.problem),
+            message: format!("it cannot be read: {}", topic.problem),
         });
         let topics = self.topics.iter().flat_map(TopicStatus::alarms);
         let stalled = self.listeners.iter().filter_map(|listener| {
             let long = brief(listener.handlers_stalled_ms?);
-            let says =
-                format!("the runtime of its handlers has polled nothing for {long}, so it claims nothing");
-            Some(of_listener(AlarmKind::Stalled, listener, says))
+            let message = format!("its handlers have blocked their runtime for {long}; it claims no timers");
+            Some(of_listener(AlarmKind::Stalled, listener, message))
         });
-        let silent = self.silent.iter().map(|listener| {
-            let says = format!(
-                "no report for {}: it has ended without a word, stands still, or cannot reach the server",
+        let silent = self.silent_listeners.iter().map(|listener| {
+            let message = format!(
+                "no report for {}: it has crashed, is blocked, or cannot reach the server",
                 brief(listener.age_ms)
             );
-            of_listener(AlarmKind::Silent, listener, says)
+            of_listener(AlarmKind::Silent, listener, message)
         });
         topics.chain(unreadable).chain(stalled).chain(silent).collect()
     }
@@ -148,36 +146,38 @@ impl TopicStatus {
     /// Returns the alarms of this topic.
     pub fn alarms(&self) -> Vec<Alarm> {
         let topic = || Some(self.topic.name().to_owned());
-        let alarm = |kind, says| Alarm { kind, topic: topic(), listener: None, says };
+        let alarm = |kind, message| Alarm { kind, topic: topic(), listener: None, message };
         if let Some(problem) = &self.problem {
             return vec![alarm(AlarmKind::Unreadable, format!("it cannot be read: {problem}"))];
         }
         let held = &self.overview;
         let mut found = Vec::new();
-        let mut add = |kind, says: Option<String>| found.extend(says.map(|says| alarm(kind, says)));
+        let mut add =
+            |kind, message: Option<String>| found.extend(message.map(|message| alarm(kind, message)));
         add(AlarmKind::Closed, held.closed.as_ref().map(|closed| format!("closed: {closed}")));
         add(AlarmKind::Paused, held.paused.as_ref().map(|reason| paused(reason, held)));
         add(AlarmKind::Unserved, self.is_unserved().then(|| "no listener serves it".to_owned()));
         add(AlarmKind::HeldBack, self.held_back_by());
-        let is_failing = self.standing() == TopicStanding::Failing;
+        let is_failing = self.state() == TopicState::Failing;
         add(AlarmKind::Failing, is_failing.then(|| self.failures()).flatten());
         add(AlarmKind::Trimmed, trimmed(held));
-        let different = self.different_handlers;
-        let says = || {
+        let different = self.handler_variants;
+        let message = || {
             format!(
-                "its listeners do {different} different things: their files have other URLs, lists or programs"
+                "its listeners have {different} different handlers: compare the URLs, lists and programs in their \
+                 configuration files"
             )
         };
-        add(AlarmKind::Different, (different > 1).then(says));
+        add(AlarmKind::HandlersDiffer, (different > 1).then(message));
         found
     }
 
-    /// The destinations that its timers wait for, in words.
     fn held_back_by(&self) -> Option<String> {
         let all: Vec<_> = self.held_back().collect();
-        let mut names: Vec<_> = all.iter().take(NAMED).map(|one| words_of(one)).collect();
-        if all.len() > NAMED {
-            names.push(format!("and {} more", all.len() - NAMED));
+        let mut names: Vec<_> =
+            all.iter().take(MAX_NAMED_DESTINATIONS).map(|one| describe_destination(one)).collect();
+        if all.len() > MAX_NAMED_DESTINATIONS {
+            names.push(format!("and {} more", all.len() - MAX_NAMED_DESTINATIONS));
         }
         let waiting = counted(self.overview.undelivered, "undelivered timer");
         (!names.is_empty()).then(|| format!("held back ({waiting}) by {}", names.join("; ")))
@@ -190,14 +190,14 @@ impl TopicStatus {
     }
 }
 
-/// Returns how a destination is, in words: its name, what has happened, when it is tried again.
-pub(super) fn words_of(destination: &Destination) -> String {
-    let name = plain(&destination.name, 255);
+/// Describes a destination: its name, its state or last error, and the time until the next call.
+pub(super) fn describe_destination(destination: &Destination) -> String {
+    let name = escape_line(&destination.name, 255);
     let failures = || counted(destination.failures.into(), "failure");
     let happened = match (destination.state, &destination.last_error, &destination.last_answer) {
-        (DestinationState::Busy, _, Some(answer)) => format!("it answered {}", plain(answer, 100)),
+        (DestinationState::Busy, _, Some(answer)) => format!("it answered {}", escape_line(answer, 100)),
         (DestinationState::Ok, ..) => "it answers".to_owned(),
-        (_, Some(error), _) => format!("{}: {}", failures(), plain(error, 200)),
+        (_, Some(error), _) => format!("{}: {}", failures(), escape_line(error, 200)),
         _ => failures(),
     };
     let again = destination.retry_in_ms.map(|ms| format!(", tried again in {}", brief(ms)));
@@ -209,74 +209,73 @@ fn paused(reason: &str, held: &Overview) -> String {
         0 => String::new(),
         count => format!(" ({})", counted(count, "undelivered timer")),
     };
-    format!("paused: {}{waiting}", plain(reason, 200))
+    format!("paused: {}{waiting}", escape_line(reason, 200))
 }
 
 fn trimmed(held: &Overview) -> Option<String> {
     let ago = held.since_trimmed().filter(|ago| *ago < TRIMMED_FOR)?;
     let ago = brief(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX));
     let count = counted(held.trimmed, "dead letter");
-    Some(format!("{count} trimmed and lost since it was created, the last {ago} ago"))
+    Some(format!("{count} trimmed since the topic was created, the last {ago} ago"))
 }
 
-fn of_listener(kind: AlarmKind, listener: &ListenerReport, says: String) -> Alarm {
-    let name = format!("{} (process {})", plain(&listener.host, 60), listener.pid);
-    Alarm { kind, topic: None, listener: Some(name), says }
+fn of_listener(kind: AlarmKind, listener: &ListenerReport, message: String) -> Alarm {
+    let name = format!("{} (process {})", escape_line(&listener.host, 60), listener.pid);
+    Alarm { kind, topic: None, listener: Some(name), message }
 }
 
-/// The alarms and figures that a check tolerates. By default it tolerates no alarm, and any figure.
+/// The alarms and figures that a check tolerates. The default tolerates no alarm and any figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The alarms that are tolerated.
+    /// The tolerated alarms.
     pub allowed: Vec<AlarmKind>,
-    /// For how long the oldest overdue timer may have been due. It counts by deadline: what is due in the far future is no
-    /// backlog.
+    /// The longest time by which the oldest overdue timer of a topic may exceed its deadline.
     pub max_overdue: Option<Duration>,
-    /// The undelivered timers that a topic may have.
+    /// The limit of a topic's undelivered timers.
     pub max_undelivered: Option<MaxUndelivered>,
-    /// How many dead letters there may be.
+    /// The highest number of a topic's dead letters.
     pub max_dead: Option<u64>,
-    /// How many timers may be in quarantine.
+    /// The highest number of a topic's timers in quarantine.
     pub max_quarantined: Option<u64>,
-    /// How many listeners there have to be.
+    /// The lowest number of listeners that serve a topic.
     pub min_listeners: Option<usize>,
 }
 
-/// A limit of undelivered timers. As text it is a number, or [a span of time](parse_span).
+/// A limit of undelivered timers. [`FromStr`] reads a number or [a span of time](parse_span).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxUndelivered {
-    /// How many there may be.
+    /// The highest number of undelivered timers.
     Count(u64),
-    /// How long ago the oldest of them may have been due, by its first deadline.
+    /// The longest time since the first deadline of the oldest undelivered timer.
     Age(Duration),
 }
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Checked {
-    /// The alarms that are not tolerated.
+pub struct CheckReport {
+    /// The alarms that the limits do not tolerate.
     pub alarms: Vec<Alarm>,
-    /// The figures beyond their limits.
+    /// The figures that exceed their limits.
     pub breaches: Vec<Breach>,
 }
 
-/// A figure of a topic that is beyond its limit.
+/// A figure of a topic that exceeds its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Breach {
     /// The topic.
     pub topic: String,
-    /// The figure: `overdue_ms`, `undelivered`, `undelivered_ms`, `dead`, `quarantined` or `listeners`.
-    pub what: &'static str,
-    /// Its value.
+    /// The name of the figure: `overdue_ms`, `undelivered`, `undelivered_ms`, `dead`, `quarantined` or `listeners`.
+    pub figure: &'static str,
+    /// The value of the figure.
     pub found: u64,
-    /// The limit: the most that is tolerated, and of listeners the least.
+    /// The limit: a minimum for `listeners`, a maximum for the other figures.
     pub limit: u64,
     /// The text for people.
-    pub says: String,
+    pub message: String,
 }
 
 impl FromStr for MaxUndelivered {
@@ -293,66 +292,66 @@ impl FromStr for MaxUndelivered {
 }
 
 impl Limits {
-    /// With these for [`allowed`](Self::allowed).
+    /// Sets [`allowed`](Self::allowed).
     #[must_use]
     pub fn allow(self, alarms: Vec<AlarmKind>) -> Self {
         Self { allowed: alarms, ..self }
     }
 
-    /// With this for [`max_overdue`](Self::max_overdue).
+    /// Sets [`max_overdue`](Self::max_overdue).
     #[must_use]
     pub fn overdue(self, most: Option<Duration>) -> Self {
         Self { max_overdue: most, ..self }
     }
 
-    /// With this for [`max_undelivered`](Self::max_undelivered).
+    /// Sets [`max_undelivered`](Self::max_undelivered).
     #[must_use]
     pub fn undelivered(self, most: Option<MaxUndelivered>) -> Self {
         Self { max_undelivered: most, ..self }
     }
 
-    /// With this for [`max_dead`](Self::max_dead).
+    /// Sets [`max_dead`](Self::max_dead).
     #[must_use]
     pub fn dead(self, most: Option<u64>) -> Self {
         Self { max_dead: most, ..self }
     }
 
-    /// With this for [`max_quarantined`](Self::max_quarantined).
+    /// Sets [`max_quarantined`](Self::max_quarantined).
     #[must_use]
     pub fn quarantined(self, most: Option<u64>) -> Self {
         Self { max_quarantined: most, ..self }
     }
 
-    /// With this for [`min_listeners`](Self::min_listeners).
+    /// Sets [`min_listeners`](Self::min_listeners).
     #[must_use]
     pub fn listeners(self, least: Option<usize>) -> Self {
         Self { min_listeners: least, ..self }
     }
 
-    /// Returns what is not tolerated of these topics and their listeners.
-    pub fn check(&self, status: &Status) -> Checked {
+    /// Returns the alarms and figures of these topics and their listeners that exceed the limits.
+    pub fn check(&self, status: &Status) -> CheckReport {
         let mut alarms = status.alarms();
         alarms.retain(|alarm| !self.allowed.contains(&alarm.kind));
-        // A topic that cannot be read has an alarm, and no figures.
+        // A topic that cannot be read has an alarm instead of figures.
         let readable = status.topics.iter().filter(|topic| topic.problem.is_none());
-        Checked { alarms, breaches: readable.flat_map(|topic| self.breaches(topic)).collect() }
+        CheckReport { alarms, breaches: readable.flat_map(|topic| self.breaches(topic)).collect() }
     }
 
     fn breaches(&self, topic: &TopicStatus) -> Vec<Breach> {
-        let breach = |what, found: u64, limit: u64, says: String| Breach {
+        let breach = |figure, found: u64, limit: u64, message: String| Breach {
             topic: topic.topic.name().to_owned(),
-            what,
+            figure,
             found,
             limit,
-            says,
+            message,
         };
         let overview = &topic.overview;
         let mut found = Vec::new();
         if let Some(most) = self.max_overdue.filter(|most| overview.oldest_overdue() > *most) {
             let (oldest, timers) =
                 (show_span(overview.oldest_overdue()), counted(overview.overdue, "overdue timer"));
-            let says = format!("{timers}, the oldest due for {oldest}");
-            found.push(breach("overdue_ms", overview.oldest_overdue_ms, ms(most), says));
+            let message = format!("{timers}, the oldest due for {oldest}");
+            found.push(breach("overdue_ms", overview.oldest_overdue_ms, ms(most), message));
         }
         let oldest = overview.oldest_undelivered();
         let undelivered = counted(overview.undelivered, "undelivered timer");
@@ -361,8 +360,8 @@ impl Limits {
                 found.push(breach("undelivered", overview.undelivered, most, undelivered));
             }
             Some(MaxUndelivered::Age(most)) if oldest > most => {
-                let says = format!("{undelivered}, the oldest first due {} ago", show_span(oldest));
-                found.push(breach("undelivered_ms", overview.oldest_undelivered_ms, ms(most), says));
+                let message = format!("{undelivered}, the oldest first due {} ago", show_span(oldest));
+                found.push(breach("undelivered_ms", overview.oldest_undelivered_ms, ms(most), message));
             }
             _ => {}
         }
@@ -370,15 +369,15 @@ impl Limits {
             ("dead", self.max_dead, overview.dead, "dead letter"),
             ("quarantined", self.max_quarantined, overview.quarantined, "quarantined timer"),
         ];
-        for (what, most, count, name) in counts {
+        for (figure, most, count, name) in counts {
             if let Some(most) = most.filter(|most| count > *most) {
-                found.push(breach(what, count, most, counted(count, name)));
+                found.push(breach(figure, count, most, counted(count, name)));
             }
         }
         if let Some(least) = self.min_listeners.filter(|least| topic.listeners < *least) {
-            let there = topic.listeners as u64;
-            let says = format!("served by {}", counted(there, "listener"));
-            found.push(breach("listeners", there, least as u64, says));
+            let count = topic.listeners as u64;
+            let message = format!("served by {}", counted(count, "listener"));
+            found.push(breach("listeners", count, least as u64, message));
         }
         found
     }
@@ -390,6 +389,6 @@ fn ms(span: Duration) -> u64 {
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.topic, self.says)
+        write!(f, "{}: {}", self.topic, self.message)
     }
 }

@@ -1,7 +1,7 @@
-//! One action on all entries that a filter lets pass.
+//! One action on all entries that match a filter.
 //!
-//! Counting and acting go through the same pages with the same filter, and a dry run differs from a real one only in
-//! the last step, so that what was counted is what is acted upon.
+//! Counting and acting read the same pages with the same filter. A dry run leaves out only the last step, so its count
+//! covers exactly the entries that a real run acts on.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::ready;
@@ -14,27 +14,25 @@ use futures::{FutureExt, StreamExt};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
-use crate::act::Became;
+use crate::act::ActionOutcome;
 use crate::error::{Error, Result};
 use crate::wire::names::fnv1a;
-use crate::{Action, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
+use crate::{Action, Cursor, Entry, EntryState, Filter, Page, TopicHandle};
 
-/// Entries that are acted upon at a time.
-const AT_A_TIME: usize = 32;
-/// Entries of one page.
-const PAGE: usize = 500;
+const MAX_CONCURRENT_ACTIONS: usize = 32;
+const ENTRIES_PER_PAGE: usize = 500;
 
-/// An action on many entries, about to be taken: set options, then [`count`](Self::count) or [`run`](Self::run) it.
-#[must_use = "nothing is done until it is run"]
+/// A request to act on many entries. Set options, then [`count`](Self::count) or [`run`](Self::run) it.
+#[must_use = "the request does nothing until it is run"]
 pub struct Bulk<'a> {
     plan: Plan<'a>,
-    progress: Option<Progress<'a>>,
+    progress: Option<ProgressCallback<'a>>,
     stop: BoxFuture<'a, ()>,
 }
 
-/// What is done to which entries. It stands by itself, as threads can share it: so the whole can run in a task.
+/// The part of a request that threads can share, so that the whole request can run in a spawned task.
 struct Plan<'a> {
-    topic: &'a KnownTopic,
+    topic: &'a TopicHandle,
     action: Action,
     state: EntryState,
     filter: Filter,
@@ -44,14 +42,13 @@ struct Plan<'a> {
     dry: bool,
 }
 
-/// Is told how far it is.
-type Progress<'a> = Box<dyn FnMut(&BulkReport) + Send + 'a>;
+type ProgressCallback<'a> = Box<dyn FnMut(&BulkReport) + Send + 'a>;
 
-impl KnownTopic {
-    /// An action on all of the topic's entries in a state that a filter lets pass.
+impl TopicHandle {
+    /// Prepares an action on all entries of the topic that are in a state and match a filter.
     ///
-    /// Each entry is acted upon once, also where it comes to stand behind others by that. Between counting and acting
-    /// others may come or go: what is acted upon matches then.
+    /// Each entry is acted on once, even if the action moves it in the index. The matching entries can change between
+    /// [`count`](Bulk::count) and [`run`](Bulk::run); the run acts on those that match then.
     ///
     /// ```no_run
     /// use keylapse_console::{Action, Console, EntryState, Filter};
@@ -66,9 +63,6 @@ impl KnownTopic {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    /// Of kind [`Invalid`](keylapse::ErrorKind::Invalid) where the action is not for entries in that state.
     pub fn bulk(&self, action: Action, state: EntryState, filter: Filter) -> Bulk<'_> {
         let (after, limit, rate, dry) = (None, u64::MAX, None, false);
         let plan = Plan { topic: self, action, state, filter, after, limit, rate, dry };
@@ -77,83 +71,87 @@ impl KnownTopic {
 }
 
 impl<'a> Bulk<'a> {
-    /// Acts upon no more than so many.
+    /// Sets the highest number of entries. The default is no limit.
     pub fn limit(mut self, limit: u64) -> Self {
         self.plan.limit = limit;
         self
     }
 
-    /// Acts upon no more than so many a second.
+    /// Sets the highest number of entries per second. The default, and 0, is no limit.
     pub fn rate(mut self, per_second: u32) -> Self {
         self.plan.rate = (per_second > 0).then_some(per_second);
         self
     }
 
-    /// Begins behind where another has ended.
+    /// Continues at the [cursor](BulkReport::cursor) of an earlier run.
     pub fn after(mut self, cursor: Option<Cursor>) -> Self {
         self.plan.after = cursor;
         self
     }
 
-    /// Does all but the last step.
+    /// Sets whether the run only counts the matching entries.
     pub fn dry_run(mut self, dry: bool) -> Self {
         self.plan.dry = dry;
         self
     }
 
-    /// Is told after each step how far it is: a tenth of a second's share of a [`rate`](Self::rate), or up to 500 entries.
-    pub fn progress(mut self, tell: impl FnMut(&BulkReport) + Send + 'a) -> Self {
-        self.progress = Some(Box::new(tell));
+    /// Sets a function that receives a report after each step. A step has up to 500 entries, or those of a tenth of a
+    /// second at the [`rate`](Self::rate).
+    pub fn progress(mut self, callback: impl FnMut(&BulkReport) + Send + 'a) -> Self {
+        self.progress = Some(Box::new(callback));
         self
     }
 
-    /// Ends early once this completes: behind the step that is under way, which is a tenth of a second's share of a
-    /// [`rate`](Self::rate), or up to 500 entries. The report says what was done, and where to go on.
+    /// Ends the run early when `stop` completes, after the current step. A step has up to 500 entries, or those of a tenth of
+    /// a second at the [`rate`](Self::rate). The report has the cursor at which another run can continue.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'a) -> Self {
         self.stop = stop.boxed();
         self
     }
 
-    /// How many entries match, up to the limit.
+    /// Returns the number of matching entries, up to the limit.
     ///
     /// # Errors
-    /// As for [`run`](Self::run).
+    /// Returns the errors of [`run`](Self::run).
     pub async fn count(self) -> Result<u64> {
         Ok(self.dry_run(true).run().await?.matched)
     }
 
-    /// Goes through all that match. Where a server is lost on the way, it ends and reports what was done until then.
+    /// Acts on all matching entries. If a server becomes unavailable during the run, the report covers the entries until
+    /// then. Entries for which the server refuses the action are counted in the report.
     ///
     /// # Errors
-    /// When the action is not for entries in that state, or the first entries cannot be read. An entry of which the server
-    /// refuses the action is counted and no error.
+    /// Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if the action does not apply to entries in this
+    /// state. Returns an error if the first entries cannot be read.
     pub async fn run(self) -> Result<BulkReport> {
         let Self { plan, mut progress, stop } = self;
         plan.check()?;
         let mut report = BulkReport { cursor: plan.after.clone(), ..BulkReport::default() };
-        let (mut pace, mut met) = (Pace::new(plan.rate, PAGE, stop), HashSet::new());
+        let (mut pace, mut met) = (BulkThrottle::new(plan.rate, ENTRIES_PER_PAGE, stop), HashSet::new());
         loop {
-            if !pace.goes_on(0).await {
+            if !pace.wait_turn(0).await {
                 report.end = BulkEnd::Stopped;
                 return Ok(report);
             }
             let room = usize::try_from(plan.limit - report.matched).unwrap_or(usize::MAX);
             let page = match plan.page(report.cursor.as_ref(), room).await {
-                Err(error) if report.matched > 0 && error.is_away() => return Ok(report.lose(&error)),
+                Err(error) if report.matched > 0 && error.is_server_unavailable() => {
+                    return Ok(report.lose(&error));
+                }
                 page => page?,
             };
-            // What was moved may be met with once more.
+            // An entry that the action has moved in the index can appear on a later page.
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
             let fresh: Vec<_> = fresh.take(room).collect();
-            let mut tell = |report: &BulkReport| progress.iter_mut().for_each(|tell| tell(report));
-            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report, &mut tell).await {
+            let mut notify = |report: &BulkReport| progress.iter_mut().for_each(|callback| callback(report));
+            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report, &mut notify).await {
                 return Ok(report.lose(&lost));
             }
-            if report.end == BulkEnd::Whole {
+            if report.end == BulkEnd::Completed {
                 report.cursor = page.next;
             }
-            if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= plan.limit {
+            if report.end != BulkEnd::Completed || report.cursor.is_none() || report.matched >= plan.limit {
                 return Ok(report);
             }
         }
@@ -163,37 +161,37 @@ impl<'a> Bulk<'a> {
 impl Plan<'_> {
     async fn page(&self, from: Option<&Cursor>, room: usize) -> Result<Page> {
         let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
-        let page = read(PAGE).await?;
-        // Where it ends is to have nothing before it that the limit has left out.
+        let page = read(ENTRIES_PER_PAGE).await?;
+        // The page's cursor must not skip entries that the limit leaves out.
         if page.entries.len() > room { read(room).await } else { Ok(page) }
     }
 
-    /// An error if a server was lost.
+    /// Acts on entries. Returns an error only if a server is unavailable.
     async fn act(
         &self,
         entries: &[Entry],
-        pace: &mut Pace<'_>,
+        pace: &mut BulkThrottle<'_>,
         report: &mut BulkReport,
-        tell: &mut (impl FnMut(&BulkReport) + Send),
+        notify: &mut (impl FnMut(&BulkReport) + Send),
     ) -> Result<(), Error> {
         if self.dry {
             report.matched += entries.len() as u64;
-            tell(report);
+            notify(report);
             return Ok(());
         }
         for some in entries.chunks(pace.chunk) {
-            if !pace.goes_on(some.len()).await {
+            if !pace.wait_turn(some.len()).await {
                 report.end = BulkEnd::Stopped;
                 return Ok(());
             }
             let lost = OnceLock::new();
-            // Those that are under way end; each of the others would only wait in vain.
-            // By their places: a task can have what borrows nothing in a closure's argument.
+            // After the loss of a server, no further action starts: it would wait until the client gives up. The stream has
+            // indexes instead of entries, because closures with borrowed arguments keep the future from being `Send`.
             let places = iter(0..some.len()).take_while(|_| ready(lost.get().is_none()));
             let acts = places.map(|at| self.act_on(&some[at]));
-            let ended = acts.buffer_unordered(AT_A_TIME).for_each(|became| {
+            let ended = acts.buffer_unordered(MAX_CONCURRENT_ACTIONS).for_each(|became| {
                 if let Err(error) = &became
-                    && error.is_away()
+                    && error.is_server_unavailable()
                 {
                     _ = lost.set(error.clone());
                 }
@@ -205,13 +203,13 @@ impl Plan<'_> {
                 return Err(lost);
             }
             report.cursor = some.last().and_then(Cursor::behind).or(report.cursor.take());
-            tell(report);
+            notify(report);
         }
         Ok(())
     }
 
-    async fn act_on(&self, entry: &Entry) -> Result<Became> {
-        Ok(self.topic.become_of(self.action, &entry.key, Some(entry)).await?.0)
+    async fn act_on(&self, entry: &Entry) -> Result<ActionOutcome> {
+        Ok(self.topic.apply_action(self.action, &entry.key, Some(entry)).await?.0)
     }
 
     fn check(&self) -> Result<()> {
@@ -219,7 +217,7 @@ impl Plan<'_> {
             return Ok(());
         }
         let state = self.state.as_str();
-        Err(Error::invalid(format!("{:?} is not for entries that are {state}", self.action)))
+        Err(Error::invalid(format!("{} does not apply to entries that are {state}", self.action.as_str())))
     }
 }
 
@@ -230,26 +228,26 @@ impl std::fmt::Debug for Bulk<'_> {
     }
 }
 
-/// No faster than was asked for, and no further once it is to stop.
-struct Pace<'a> {
+/// Limits the rate of a bulk run, and stops it on request.
+struct BulkThrottle<'a> {
     each: Option<Duration>,
     next: Instant,
-    /// Entries between two waits.
+    /// The number of entries between two waits.
     chunk: usize,
     stop: BoxFuture<'a, ()>,
 }
 
-impl<'a> Pace<'a> {
-    /// With steps of at most so many entries.
+impl<'a> BulkThrottle<'a> {
+    /// Creates a throttle with at most `most` entries between two waits.
     fn new(rate: Option<u32>, most: usize, stop: BoxFuture<'a, ()>) -> Self {
-        // Ten steps a second, where the rate is above that.
+        // Ten waits per second, unless the rate is lower.
         let chunk = rate.map_or(most, |rate| (rate as usize / 10).clamp(1, most));
         let each = rate.map(|rate| Duration::from_secs(1) / rate);
         Self { each, next: Instant::now(), chunk, stop }
     }
 
-    /// Waits until so many are in turn; false where it is to stop before.
-    async fn goes_on(&mut self, entries: usize) -> bool {
+    /// Waits until the rate allows so many entries. Returns false if the run has to stop.
+    async fn wait_turn(&mut self, entries: usize) -> bool {
         let turn = async {
             if self.each.is_some() {
                 sleep_until(self.next).await;
@@ -266,28 +264,28 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Failures that a report names.
-const NAMED: usize = 10;
+/// How many errors a report lists.
+const MAX_REPORTED_ERRORS: usize = 10;
 
-/// What became of them.
+/// The result of a bulk run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BulkReport {
-    /// Entries that the filter let pass, up to the limit.
+    /// Entries that match the filter, up to the limit.
     pub matched: u64,
-    /// Entries that the action was done to; in a dry run none.
+    /// Entries on which the action took place. A dry run has none.
     pub done: u64,
-    /// Entries that were left alone: gone or changed meanwhile, or of no use for the action.
+    /// Entries that did not change, because they were gone or the action did not apply.
     pub skipped: u64,
-    /// Entries of which the server refused it.
+    /// Entries for which the server refused the action.
     pub failed: u64,
-    /// How many there were of each outcome: by [`Done::outcome`](crate::Done::outcome), and `failed`.
+    /// The number of entries by [`ActionResult::outcome`](crate::ActionResult::outcome), or `failed`.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// The first ten failures.
+    /// The first errors, at most ten.
     pub errors: Vec<String>,
-    /// How it has ended.
+    /// How the run ended.
     pub end: BulkEnd,
-    /// Where it has ended: to go on from there, if it was cut short.
+    /// The position at which another run can continue, if entries are left.
     #[serde(serialize_with = "cursor_as_text")]
     pub cursor: Option<Cursor>,
 }
@@ -299,26 +297,26 @@ fn cursor_as_text<S: serde::Serializer>(
     cursor.as_ref().map(ToString::to_string).serialize(out)
 }
 
-/// How a bulk has ended.
+/// How a bulk run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BulkEnd {
-    /// All that matches was gone through, or as much as the limit lets through.
+    /// The run reached the last entry or the limit.
     #[default]
-    Whole,
-    /// It was [told to stop](Bulk::until).
+    Completed,
+    /// The run received [a request to stop](Bulk::until).
     Stopped,
-    /// A server was lost on the way: [`BulkReport::errors`] ends with why.
-    Lost,
+    /// A server became unavailable. The last of [`BulkReport::errors`] has the reason.
+    ServerLost,
 }
 
 impl BulkReport {
-    fn add(&mut self, became: Result<Became>) {
+    fn add(&mut self, became: Result<ActionOutcome>) {
         self.matched += 1;
         let (count, code) = match became {
-            Ok(Became { was_done: true, code, .. }) => (&mut self.done, code),
-            Ok(Became { code, .. }) => (&mut self.skipped, code),
+            Ok(ActionOutcome { was_done: true, code, .. }) => (&mut self.done, code),
+            Ok(ActionOutcome { code, .. }) => (&mut self.skipped, code),
             Err(error) => {
                 self.name(&error);
                 (&mut self.failed, "failed")
@@ -328,23 +326,23 @@ impl BulkReport {
         *self.outcomes.entry(code).or_default() += 1;
     }
 
-    /// Ends it where a server was lost.
+    /// Ends the report with the loss of a server.
     fn lose(mut self, error: &Error) -> Self {
-        self.end = BulkEnd::Lost;
-        self.errors.truncate(NAMED - 1);
+        self.end = BulkEnd::ServerLost;
+        self.errors.truncate(MAX_REPORTED_ERRORS - 1);
         self.name(error);
         self
     }
 
     fn name(&mut self, error: &Error) {
-        if self.errors.len() < NAMED {
+        if self.errors.len() < MAX_REPORTED_ERRORS {
             self.errors.push(error.to_string());
         }
     }
 }
 
 impl std::fmt::Display for BulkReport {
-    /// The last line of a command: `matched=3 done=2 skipped=1 failed=0`.
+    /// Writes the last line of a command: `matched=3 done=2 skipped=1 failed=0`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { matched, done, skipped, failed, .. } = self;
         write!(f, "matched={matched} done={done} skipped={skipped} failed={failed}")

@@ -1,10 +1,10 @@
-//! The end of a topic.
+//! Destroys topics.
 //!
-//! All partitions are closed, 0 first; then each is emptied; then each is ended, 0 last. So the `meta` of partition 0
-//! says from the first moment to the last that the topic is being destroyed, and under which id by force; and whoever
-//! finds a partition missing asks it first. A producer that has asked before may make one late: what it arms there is
-//! whole, and belongs to the topic that comes next. A call that is made after one that has died does the same once
-//! more. The order was tried out in `tests/protocol/src/destroying.rs`, with everybody dying everywhere.
+//! A call closes all partitions, partition 0 first; then it empties each; then it deletes each `meta`, that of partition 0
+//! last. From the first step to the last, the `meta` of partition 0 shows that the topic is being destroyed, and the ID of
+//! a forced call. A program that finds a partition missing reads partition 0 first. A producer that has read it before can
+//! create a partition late; its timers are complete and belong to the topic's next life. If a call is interrupted, another
+//! call repeats all steps. The model in `tests/protocol/src/destroying.rs` checks the order, with crashes at every step.
 
 use std::future::IntoFuture;
 
@@ -19,15 +19,15 @@ use keylapse::inside::{TopicConfig, TopicInside as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::DestroyId;
 use crate::log::{info, warn};
-use crate::wire::{Close, DestroyStep, Holdings, PartitionNames, listeners};
+use crate::wire::{CloseMode, DestroyStep, Holdings, PartitionNames, listeners};
 use crate::{Console, counted};
 
-/// Timers that a call removes; it names as many.
-const PAGE: usize = 500;
-/// Trigger keys that are deleted at the same time.
-const AT_A_TIME: usize = 100;
+/// How many timers one call removes, and how many it returns for the next call.
+const TIMERS_PER_CALL: usize = 500;
+/// How many marker keys are deleted at the same time.
+const MAX_CONCURRENT_DELETES: usize = 100;
 
-/// The end of a topic, about to come: set options, then `.await` it.
+/// A request to destroy a topic. Set options, then `.await` it.
 #[derive(Debug)]
 #[must_use = "nothing is destroyed until the request is awaited"]
 pub struct DestroyRequest<'a> {
@@ -36,103 +36,101 @@ pub struct DestroyRequest<'a> {
     forced: bool,
 }
 
-/// What was removed with a topic: what it held when it was closed.
+/// The counts of a topic at the time when it was closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Destroyed {
-    /// Timers, without those that were kept for after a running attempt of the same key.
+    /// Timers. An arming that follows a running attempt of its key does not count.
     pub timers: u64,
-    /// Keys that other programs write, which were enrolled. The keys themselves are left alone.
-    pub enrolled: u64,
+    /// Tracked keys. The keys themselves stay.
+    pub tracked: u64,
     /// Dead letters.
     pub dead_letters: u64,
-    /// Trigger keys that this call has deleted.
+    /// Marker keys that this call has deleted.
     pub trigger_keys: u64,
 }
 
 impl Destroyed {
     fn add(&mut self, found: &Holdings) {
         self.timers += found.timers;
-        self.enrolled += found.enrolled;
+        self.tracked += found.tracked;
         self.dead_letters += found.letters;
     }
 }
 
 impl Console {
-    /// Removes a topic with all that it holds: timers and their trigger keys, dead letters, and what is remembered of
-    /// keys that other programs write, which themselves are never touched. Whoever uses the topic afterwards makes it
-    /// anew.
+    /// Deletes a topic with its timers, marker keys, dead letters and tracked keys. Keys that other programs have written
+    /// stay. The next program that uses the topic creates it again.
     ///
-    /// Refused with [`InUse`](ErrorKind::InUse) while a listener serves the topic or anything is armed or enrolled,
-    /// unless [`forced`](DestroyRequest::forced). Dead letters are no reason to refuse; the answer says how many there
-    /// were.
+    /// The request fails while a listener serves the topic, or while it has timers or tracked keys, unless it is
+    /// [`forced`](DestroyRequest::forced). Dead letters do not prevent it; [`Destroyed::dead_letters`] counts them.
     ///
-    /// From its beginning to its end nobody can do anything with the topic. An arm is either refused with
-    /// [`Destroying`](ErrorKind::Destroying), which it waits out for as long as the client's
-    /// [`patience`](keylapse::Client::patience) allows, or it was before, and then it keeps the topic from being
-    /// destroyed or goes with it. It is never half there.
+    /// While a topic is being destroyed, all other calls for it fail with [`Destroying`](ErrorKind::Destroying) once the
+    /// client's [`retry_for`](keylapse::Client::retry_for) has passed. An arm that was executed before either prevents the
+    /// destruction, or its timer is deleted as a whole.
     ///
-    /// The work is done in steps of at most 1,000 timers, between which the server serves others. Where it is
-    /// interrupted, the topic stays closed, and another call goes on; what was begun by force goes on by force. The
-    /// number of partitions must be that of the topic.
+    /// The work is done in steps of at most 500 timers, and the server answers other clients between them. If a call is
+    /// interrupted, the topic stays closed, and another call continues; a forced destruction continues as forced. The topic's
+    /// number of partitions must be the registered one.
     ///
     /// ```no_run
     /// # async fn destroy(console: keylapse_console::Console) -> keylapse::Result<()> {
     /// let orders = keylapse::Topic::<u64>::new("order:unpaid:{id}")?;
     /// let gone = console.destroy(&orders).await?;
-    /// println!("{} dead letters are gone", gone.dead_letters);
+    /// println!("deleted {} dead letters", gone.dead_letters);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// When the topic is in use, is of another kind or has another number of partitions, or when the server cannot be
-    /// reached or refuses. After an error of kind [`Unknown`](ErrorKind::Unknown), or one in the middle, call it again.
+    /// - [`InUse`](ErrorKind::InUse) if a listener serves the topic, or if it has timers or tracked keys;
+    /// - an error if the topic is of another kind or has another number of partitions;
+    /// - an error if the server cannot be reached or refuses a command.
+    ///
+    /// After an error of kind [`Unknown`](ErrorKind::Unknown), or after an interruption, call it again.
     pub fn destroy<'a, T>(&'a self, topic: &'a Topic<T>) -> DestroyRequest<'a> {
         DestroyRequest { console: self, config: topic.config(), forced: false }
     }
 
-    /// Forgets an attached topic, so that its name is free: for a managed topic, or for none. What is remembered of its
-    /// keys goes, and their expiries are nobody's any more; the keys themselves are left alone. Attaching to them anew
-    /// begins anew.
+    /// Forgets an attached topic, so that another topic can use its name. The keys themselves stay, but their expiries have
+    /// no effect any more. A program that attaches to the keys again starts without any history.
     ///
-    /// Refused with [`InUse`](ErrorKind::InUse) while a listener serves the topic, while lapses wait or run, and while
-    /// there are dead letters: [`destroy`](Self::destroy) takes these along. However many keys are remembered, the server
-    /// is not held up. Where it is interrupted, the topic stays closed, and another call goes on.
+    /// The request fails while a listener serves the topic, while lapses wait or run, and while it has dead letters;
+    /// [`destroy`](Self::destroy) deletes these, too. The work is done in small steps, however many keys are tracked. If a
+    /// call is interrupted, the topic stays closed, and another call continues.
     ///
     /// ```no_run
     /// # async fn detach(console: keylapse_console::Console) -> keylapse::Result<()> {
     /// let orders = keylapse::Attached::new(keylapse::Topic::<u64>::new("order:unpaid:{id}")?);
     /// let gone = console.detach(orders.topic()).await?;
-    /// println!("{} keys are forgotten", gone.enrolled);
+    /// println!("forgot {} keys", gone.tracked);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As for [`destroy`](Self::destroy). [`Invalid`](ErrorKind::Invalid) if the topic is not an attached one: see
-    /// [`Attached::topic`](keylapse::Attached::topic).
+    /// Returns the errors of [`destroy`](Self::destroy). Returns an error of kind [`Invalid`](ErrorKind::Invalid) if the topic
+    /// is not attached; [`Attached::topic`](keylapse::Attached::topic) returns an attached one.
     pub async fn detach<T>(&self, topic: &Topic<T>) -> Result<Destroyed> {
         topic.config().policy_for("detach")?;
         let request = DestroyRequest { console: self, config: topic.config(), forced: false };
-        request.close_as(Close::Detached).await
+        request.close_as(CloseMode::Detached).await
     }
 }
 
 impl DestroyRequest<'_> {
-    /// Whoever listens, and whatever is armed. Attempts that run are told to stop, and settle nothing; a listener that
-    /// stays waits, and makes the topic anew when it is gone.
+    /// Destroys the topic even if listeners serve it or timers are armed. Running attempts receive a request to stop and
+    /// cannot settle. A listener that continues to run waits, and creates the topic again afterwards.
     pub fn forced(mut self) -> Self {
         self.forced = true;
         self
     }
 
     async fn send(self) -> Result<Destroyed> {
-        self.close_as(Close::Empty).await
+        self.close_as(CloseMode::Empty).await
     }
 
-    /// Goes on if nothing is there but what this lets go.
-    async fn close_as(self, empty: Close) -> Result<Destroyed> {
+    async fn close_as(self, empty: CloseMode) -> Result<Destroyed> {
         let Self { console, config, forced } = self;
         config.check(console.namespace())?;
         let partitions = config.all_partitions(console.namespace());
@@ -150,21 +148,21 @@ impl<'a> IntoFuture for DestroyRequest<'a> {
     }
 }
 
-/// One call on its way.
+/// One running call.
 struct Destroyer<'a> {
     console: &'a Console,
     config: &'a TopicConfig,
     partitions: Vec<PartitionNames>,
-    /// How a partition is closed without force.
-    empty: Close,
-    /// Under which id it goes by force: its own, or that of a call before it.
+    /// The mode in which partitions are closed without force.
+    empty: CloseMode,
+    /// The ID of the forced destruction: this call's own, or that of an earlier call which this one continues.
     forced: Option<DestroyId>,
 }
 
 impl Destroyer<'_> {
     async fn run(mut self) -> Result<Destroyed> {
         let (store, at) = (self.console.store(), &self.partitions[0]);
-        self.console.persist(|_| store.may_unlink(at)).await?;
+        self.console.retry_until_answered(|_| store.may_unlink(at)).await?;
         let closed = self.close_all().await;
         let is_moved = |error: &Error| error.kind() == ErrorKind::Repartitioning;
         if closed.as_ref().is_err_and(|error| !is_moved(error)) && self.forced.is_none() {
@@ -174,7 +172,7 @@ impl Destroyer<'_> {
         for at in &self.partitions {
             all.trigger_keys += self.empty(at).await?;
         }
-        self.console.persist(|_| store.unlist(&self.partitions[0])).await?;
+        self.console.retry_until_answered(|_| store.unlist(&self.partitions[0])).await?;
         for at in self.partitions.iter().rev() {
             self.end(at).await?;
         }
@@ -182,25 +180,25 @@ impl Destroyer<'_> {
         Ok(all)
     }
 
-    /// Whether it may be destroyed, before anything is done about it.
+    /// Checks that the topic may be destroyed, before the first change.
     async fn look(&mut self) -> Result<()> {
         let (mut all, mut first, mut closed) = (Destroyed::default(), None, Vec::new());
         let mut left = true;
         while left {
             (all, first, closed) = (Destroyed::default(), None, Vec::new());
             let mut most = 0;
-            // Partition 0 comes last. Its `forced` stands there before that of the others, and goes after it: what
-            // another has by now is of a call that is over, and nobody else's.
+            // Partition 0 is read last. Its `forced` is set before and deleted after that of the other partitions. If another
+            // partition has a different one, the call that set it has ended.
             for at in self.partitions.iter().rev() {
-                let found = self.close(at, Close::Ask).await?;
+                let found = self.close(at, CloseMode::Ask).await?;
                 all.add(&found);
                 (first, most) = (found.forced, found.most);
                 closed.extend(found.forced.map(|id| (at.clone(), id)));
             }
-            left = self.add_given_up(most);
+            left = self.add_former_partitions(most);
         }
         for (at, id) in closed.into_iter().filter(|(_, id)| Some(*id) != first) {
-            self.close(&at, Close::Open(Some(id))).await?;
+            self.close(&at, CloseMode::Open(Some(id))).await?;
         }
         self.forced = first.or(self.forced);
         if self.forced.is_none() {
@@ -210,8 +208,8 @@ impl Destroyer<'_> {
         Ok(())
     }
 
-    /// Partitions that the topic has had before it was repartitioned go with it; whether there are any.
-    fn add_given_up(&mut self, most: u32) -> bool {
+    /// Adds the partitions that the topic had before it was repartitioned. Returns whether there are any.
+    fn add_former_partitions(&mut self, most: u32) -> bool {
         let there = self.partitions.len();
         for index in u32::try_from(there).unwrap_or(most)..most {
             let (space, name) = (self.console.namespace(), &self.config.name);
@@ -224,22 +222,21 @@ impl Destroyer<'_> {
     async fn refuse_if_served(&self) -> Result<()> {
         let (store, name) = (self.console.store(), &self.config.name);
         let hash = listeners(self.console.namespace());
-        let all = self.console.persist(|_| store.listeners(&hash)).await?;
+        let all = self.console.retry_until_answered(|_| store.listeners(&hash)).await?;
         let Some(one) = all.iter().find(|listener| listener.serves(name)) else { return Ok(()) };
         Err(Error::new(
             ErrorKind::InUse,
             format!(
                 "topic {name} is served by listener {} on {} (process {}): stop it, or destroy the topic forced(); \
-                 one that was killed counts for 15 s",
+                 a listener that was killed counts for 15 s",
                 one.id, one.host, one.pid
             ),
         ))
     }
 
     fn refuse_if_armed(&self, held: &Destroyed) -> Result<()> {
-        let detaches = self.empty == Close::Detached;
-        let more =
-            if detaches { (held.dead_letters, "dead letter") } else { (held.enrolled, "enrolled key") };
+        let detaches = self.empty == CloseMode::Detached;
+        let more = if detaches { (held.dead_letters, "dead letter") } else { (held.tracked, "enrolled key") };
         let there: Vec<_> =
             [(held.timers, "timer"), more].into_iter().filter(|(count, _)| *count > 0).collect();
         if there.is_empty() {
@@ -247,22 +244,22 @@ impl Destroyer<'_> {
         }
         let name = &self.config.name;
         let held = there.iter().map(|(count, what)| counted(*count, what)).collect::<Vec<_>>().join(" and ");
-        let instead = if detaches { "replay or drop letters" } else { "cancel them" };
+        let instead = if detaches { "replay or drop the dead letters" } else { "cancel them" };
         let message =
             format!("topic {name} holds {held}: let them end or {instead}, or destroy the topic forced()");
         Err(Error::new(ErrorKind::InUse, message))
     }
 
-    async fn close(&self, at: &PartitionNames, how: Close) -> Result<Holdings> {
-        self.console.persist(|_| self.console.store().close(at, how)).await
+    async fn close(&self, at: &PartitionNames, how: CloseMode) -> Result<Holdings> {
+        self.console.retry_until_answered(|_| self.console.store().close(at, how)).await
     }
 
-    /// Closes all partitions, 0 first.
+    /// Closes all partitions, partition 0 first.
     async fn close_all(&mut self) -> Result<Destroyed> {
         self.look().await?;
         let mut all = Destroyed::default();
         for at in &self.partitions {
-            let found = self.close(at, self.forced.map_or(self.empty, Close::ByForce)).await?;
+            let found = self.close(at, self.forced.map_or(self.empty, CloseMode::ByForce)).await?;
             all.add(&found);
             if !found.closed {
                 self.refuse_if_armed(&all)?;
@@ -274,41 +271,47 @@ impl Destroyer<'_> {
         Ok(all)
     }
 
-    /// What was closed without force is opened again, also what a call has left that has died.
+    /// Reopens the partitions that this call, or an interrupted call, has closed without force.
     async fn open_all(&self) {
         for at in &self.partitions {
-            if let Err(error) = self.close(at, Close::Open(None)).await {
+            if let Err(error) = self.close(at, CloseMode::Open(None)).await {
                 warn!(topic = %self.config.name, partition = at.index, %error, "the partition may have stayed closed");
             }
         }
     }
 
-    /// Removes the timers of a partition, page by page, each after its trigger key. How many of these went.
+    /// Removes the timers of a partition, page by page, each after its marker key. Returns the number of deleted marker keys.
     async fn empty(&self, at: &PartitionNames) -> Result<u64> {
-        let (mut page, mut triggers) = (Vec::new(), 0);
+        let (mut page, mut markers) = (Vec::new(), 0);
         loop {
-            let step = self.console.persist(|_| self.console.store().destroy(at, &page, PAGE)).await?;
+            let step = self
+                .console
+                .retry_until_answered(|_| self.console.store().destroy(at, &page, TIMERS_PER_CALL))
+                .await?;
             match step {
                 DestroyStep::Closed(next) if !next.is_empty() => {
-                    triggers += self.delete_triggers(&next).await?;
+                    markers += self.delete_markers(&next).await?;
                     page = next.into_iter().map(|(key, _)| key).collect();
                 }
-                DestroyStep::Closed(_) | DestroyStep::Gone => return Ok(triggers),
-                DestroyStep::Open => return self.was_opened().await.map(|()| triggers),
+                DestroyStep::Closed(_) | DestroyStep::Gone => return Ok(markers),
+                DestroyStep::Open => return self.was_opened().await.map(|()| markers),
             }
         }
     }
 
-    /// Deletes the trigger keys of timers that wait, where they are ours. One that stays behind expires for nothing.
-    async fn delete_triggers(&self, timers: &[(Bytes, Option<u64>)]) -> Result<u64> {
-        if !self.config.triggers {
+    /// Deletes the marker keys of waiting timers, except keys that another program has written. A marker key that stays has no
+    /// effect when it expires.
+    async fn delete_markers(&self, timers: &[(Bytes, Option<u64>)]) -> Result<u64> {
+        if !self.config.marker_keys {
             return Ok(0);
         }
         let delete = async |(key, deadline): (Bytes, Option<u64>)| match deadline {
             None => Ok(false),
-            Some(at) => self.console.persist(|_| self.console.store().drop_trigger(&key, at)).await,
+            Some(at) => {
+                self.console.retry_until_answered(|_| self.console.store().delete_marker(&key, at)).await
+            }
         };
-        let mut deleted = iter(timers.iter().cloned().map(delete)).buffer_unordered(AT_A_TIME);
+        let mut deleted = iter(timers.iter().cloned().map(delete)).buffer_unordered(MAX_CONCURRENT_DELETES);
         let (mut count, mut refused) = (0, None);
         while let Some(answer) = deleted.next().await {
             match answer {
@@ -318,7 +321,7 @@ impl Destroyer<'_> {
             }
         }
         if let Some(error) = refused {
-            warn!(topic = %self.config.name, %error, "trigger keys stay until they expire");
+            warn!(topic = %self.config.name, %error, "marker keys stay until they expire");
         }
         Ok(count)
     }
@@ -327,22 +330,22 @@ impl Destroyer<'_> {
     async fn end(&self, at: &PartitionNames) -> Result<()> {
         let store = self.console.store();
         let end = |repeat| async move { Ok((store.end(at).await?, repeat)) };
-        match self.console.persist(end).await? {
+        match self.console.retry_until_answered(end).await? {
             (DestroyStep::Open, false) => self.was_opened().await,
-            // Ended before, by this call or another, and made anew.
+            // An earlier answer was lost or another call was faster, and a program has created the partition again.
             _ => Ok(()),
         }
     }
 
-    /// A partition is open that was closed. What goes by force is opened by nobody: another call has ended it, and
-    /// somebody has made it anew.
+    /// Ends the call if a closed partition was reopened. Nobody reopens a partition that was closed by force: another call has
+    /// deleted it, and a program has created it again.
     async fn was_opened(&self) -> Result<()> {
         if self.forced.is_some() {
             return Ok(());
         }
         self.open_all().await;
         let message = format!(
-            "topic {} was opened again while it was being destroyed: another call has ended it, or was refused",
+            "topic {} was reopened while it was being destroyed: another call has destroyed it, or was refused",
             self.config.name
         );
         Err(Error::new(ErrorKind::InUse, message))

@@ -1,4 +1,4 @@
-//! One timer, dead letter or enrolled key, as it is shown; and what a topic has of one key.
+//! Timers, dead letters and tracked keys as operators see them, and look-ups by key.
 
 use std::time::SystemTime;
 
@@ -10,51 +10,52 @@ use crate::id::ArmingId;
 use crate::time::system_time;
 use crate::trace::Traceparent;
 use crate::wire::{
-    DeadReason, FailedAttempt, History, LETTER_NAME, Letter, Look, PageMember, RECORD_HEAD, Record, State,
+    DeadReason, FailedAttempt, History, LETTER_NAME, PageMember, RECORD_HEAD, Record, State,
+    StoredDeadLetter, TimerSnapshot,
 };
-use crate::{KnownTopic, text};
+use crate::{TopicHandle, text};
 
-/// What an entry is doing.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EntryState {
-    /// A timer that waits: for its deadline, its retry, or to be taken.
+    /// A timer that waits for its deadline, for its retry or for a listener that claims it.
     #[default]
     Waiting,
-    /// A timer whose attempt runs, under a lease.
+    /// A timer whose attempt runs under a lease.
     Running,
-    /// A timer that has lost leases, and waits or runs in a small group or alone.
+    /// A timer that has lost leases. It waits or runs in quarantine, in a small group or alone.
     Quarantined,
     /// A dead letter.
     Dead,
-    /// A key of another program whose deadline is known.
-    Enrolled,
+    /// A tracked key: another program has written it, and keylapse remembers its deadline.
+    Tracked,
 }
 
 impl EntryState {
     /// All states.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Quarantined, Self::Dead, Self::Enrolled];
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Quarantined, Self::Dead, Self::Tracked];
 
-    /// The state's word.
+    /// Returns the state's name for programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
             Self::Quarantined => "quarantined",
             Self::Dead => "dead",
-            Self::Enrolled => "enrolled",
+            Self::Tracked => "enrolled",
         }
     }
 
-    /// What an entry in it is called: `waiting timer`, `dead letter`, `enrolled key`.
-    pub fn called(self) -> &'static str {
+    /// Returns the noun for an entry in this state: `waiting timer`, `dead letter`, `tracked key`.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Waiting => "waiting timer",
             Self::Running => "running timer",
             Self::Quarantined => "quarantined timer",
             Self::Dead => "dead letter",
-            Self::Enrolled => "enrolled key",
+            Self::Tracked => "tracked key",
         }
     }
 }
@@ -64,13 +65,16 @@ impl std::str::FromStr for EntryState {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
-            let text = crate::escape::excerpt(text.as_bytes());
-            Error::invalid(format!("{text} is no state: waiting, running, quarantined, dead or enrolled"))
+            let all = Self::ALL.map(Self::as_str).join(", ");
+            Error::invalid(format!(
+                "unknown state {}: the states are {all}",
+                crate::escape::excerpt(text.as_bytes())
+            ))
         })
     }
 }
 
-/// A timer, a dead letter or an enrolled key.
+/// A timer, a dead letter or a tracked key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Entry {
@@ -81,60 +85,60 @@ pub struct Entry {
     /// The key.
     #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
-    /// What it is doing.
+    /// The state.
     pub state: EntryState,
-    /// The arming; none where the record cannot be read, and of enrolled keys.
+    /// The arming ID. Tracked keys and entries with an unreadable record have none.
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
-    /// When it next needs attention, in ms since 1970: its deadline while it waits, the end of its lease while it runs.
-    /// Of a dead letter when it died.
+    /// The time in ms since 1970 at which the entry next needs attention: the deadline of a waiting timer, the end of a
+    /// running timer's lease. For a dead letter, the time of death.
     pub at_ms: u64,
-    /// Its first deadline, in ms since 1970. Of an enrolled key its deadline.
+    /// The first deadline of a timer, or the deadline of a tracked key, in ms since 1970.
     pub deadline_ms: Option<u64>,
-    /// The attempt that runs or is to come, from 1; of a dead letter how many it had.
+    /// The number of the running or next attempt, from 1. For a dead letter, the number of attempts.
     pub attempt: u32,
-    /// Leases lost since a live holder last settled.
+    /// The leases lost since the last attempt that was settled.
     pub lost_leases: u8,
-    /// How often it was snoozed.
+    /// The number of snoozes.
     pub snoozes: u16,
-    /// Why it died.
+    /// The reason of a dead letter.
     #[serde(serialize_with = "text::reason_as_text", skip_serializing_if = "Option::is_none")]
     pub reason: Option<DeadReason>,
-    /// The failed attempts, at most ten, oldest first.
+    /// The last failed attempts, at most ten, the oldest first.
     pub failures: Vec<FailedAttempt>,
-    /// Bytes of the payload.
+    /// The size of the payload in bytes.
     pub payload_bytes: u64,
-    /// The payload, if it was asked for; cut where it is long.
+    /// The payload, if it was requested, up to the requested length.
     #[serde(with = "text::serde_maybe_bytes", skip_serializing_if = "Option::is_none")]
     pub payload: Option<Bytes>,
-    /// What names a dead letter among others of its key: arming id, time of death and key.
+    /// The name in the index: the key, or for a dead letter its arming ID, time of death and key.
     #[serde(skip)]
     pub(super) name: Bytes,
-    /// Where it stands among the others of its index.
+    /// The score in the index.
     #[serde(skip)]
     pub(super) score: f64,
-    /// What stands in Redis, as far as it was read: record, and state.
+    /// The record and the state from Redis, as far as they were read.
     #[serde(skip)]
-    pub(super) stands: (Bytes, Bytes),
-    /// Whether an attempt was taken whose lease has ended, and which nobody has settled.
+    pub(super) stored: (Bytes, Bytes),
+    /// True if the lease of an attempt has ended before the attempt was settled.
     #[serde(skip)]
     pub(super) was_left: bool,
 }
 
 impl Entry {
-    /// When it next needs attention, or died.
+    /// Returns the time of [`at_ms`](Self::at_ms).
     pub fn at(&self) -> SystemTime {
         system_time(self.at_ms)
     }
 
-    /// What the last failed attempt said.
+    /// Returns the error of the last failed attempt.
     pub fn last_error(&self) -> Option<&str> {
         self.failures.last().map(|failed| failed.error.as_str())
     }
 }
 
-/// Reads what a page has said of one member.
-pub(super) fn read(topic: &KnownTopic, partition: u32, member: PageMember, payload: Option<usize>) -> Entry {
+/// Converts one member of a page to an entry.
+pub(super) fn read(topic: &TopicHandle, partition: u32, member: PageMember, payload: Option<usize>) -> Entry {
     let at_ms = whole(member.score);
     Entry {
         topic: topic.name().to_owned(),
@@ -153,15 +157,15 @@ pub(super) fn read(topic: &KnownTopic, partition: u32, member: PageMember, paylo
         payload: payload.map(|_| Bytes::new()),
         name: member.name,
         score: member.score,
-        stands: (member.what.clone().unwrap_or_default(), member.state.clone().unwrap_or_default()),
+        stored: (member.what.clone().unwrap_or_default(), member.state.clone().unwrap_or_default()),
         was_left: false,
     }
-    .said_by(member.state)
-    .recorded(topic, member.what, member.size, payload)
+    .with_state(member.state)
+    .with_record(topic, member.what, member.size, payload)
 }
 
 impl Entry {
-    /// Of a timer whose lease has ended nobody knows of a running attempt: it waits to be taken again.
+    /// Turns a running timer into a waiting one if its lease has ended, because then any listener can claim it.
     pub(super) fn judged_at(self, now_ms: u64) -> Self {
         match self.state {
             EntryState::Running if self.at_ms < now_ms => {
@@ -171,8 +175,8 @@ impl Entry {
         }
     }
 
-    /// With what the state says.
-    pub(super) fn said_by(mut self, state: Option<Bytes>) -> Self {
+    /// Adds the fields of an encoded state.
+    pub(super) fn with_state(mut self, state: Option<Bytes>) -> Self {
         let Some(state) = state.and_then(|state| State::decode(state).ok()) else { return self };
         if state.claimed {
             self.state = EntryState::Running;
@@ -184,10 +188,10 @@ impl Entry {
         self
     }
 
-    /// With what the record says, of which there are `size` bytes in all.
-    pub(super) fn recorded(
+    /// Adds the fields of an encoded record, which may be cut. `size` is its full length in bytes.
+    pub(super) fn with_record(
         mut self,
-        topic: &KnownTopic,
+        topic: &TopicHandle,
         record: Option<Bytes>,
         size: u64,
         payload: Option<usize>,
@@ -205,61 +209,61 @@ impl Entry {
     }
 }
 
-/// Reads a letter of a page.
+/// Converts one member of a page to a dead letter.
 pub(super) fn read_letter(
-    topic: &KnownTopic,
+    topic: &TopicHandle,
     partition: u32,
     member: PageMember,
     payload: Option<usize>,
 ) -> Option<Entry> {
     let PageMember { name, what, size, .. } = member;
     let what = what?;
-    let letter = Letter::decode(what.clone()).unwrap_or_else(|_| Letter::unreadable(what.clone()));
+    let letter =
+        StoredDeadLetter::decode(what.clone()).unwrap_or_else(|_| StoredDeadLetter::unreadable(what.clone()));
     let size = size - (what.len() - letter.record.len()) as u64;
     let key = name.slice(name.len().min(LETTER_NAME)..);
     let plain = PageMember { name: key, what: None, size, ..member };
-    let stands = (letter.record.clone(), letter.state.clone());
+    let stored = (letter.record.clone(), letter.state.clone());
     let entry = read(topic, partition, plain, payload);
-    let entry = entry.said_by(Some(letter.state)).recorded(topic, Some(letter.record), size, payload);
+    let entry = entry.with_state(Some(letter.state)).with_record(topic, Some(letter.record), size, payload);
     let id = entry.id.or_else(|| ArmingId::from_bytes(name.get(..8)?));
-    Some(Entry { state: EntryState::Dead, reason: Some(letter.reason), id, name, stands, ..entry })
+    Some(Entry { state: EntryState::Dead, reason: Some(letter.reason), id, name, stored, ..entry })
 }
 
-/// Reads an enrolled key of a page: its watch begins with the deadline.
-pub(super) fn read_watch(topic: &KnownTopic, partition: u32, member: PageMember) -> Entry {
+/// Converts one member of a page to a tracked key. The stored bytes begin with the deadline.
+pub(super) fn read_tracked_key(topic: &TopicHandle, partition: u32, member: PageMember) -> Entry {
     let deadline =
         member.what.as_ref().and_then(|watch| watch.get(..8)?.try_into().ok()).map(u64::from_be_bytes);
     let entry = read(topic, partition, PageMember { what: None, state: None, ..member }, None);
-    Entry { state: EntryState::Enrolled, deadline_ms: deadline, attempt: 0, ..entry }
+    Entry { state: EntryState::Tracked, deadline_ms: deadline, attempt: 0, ..entry }
 }
 
-/// Bytes of a record that are read of each entry, besides what is wanted of its payload: its head, and where its
-/// producer's trace stands.
+/// How many bytes of each record are read in addition to the requested part of the payload: the head and the trace context.
 pub(super) const HEADS: usize = RECORD_HEAD + Traceparent::LENGTH;
 
-/// Returns the whole part; a score out of range becomes the nearest `u64`.
+/// Returns the whole part of a score. A score out of range becomes the nearest `u64`.
 fn whole(score: f64) -> u64 {
     score.max(0.0) as u64
 }
 
-impl KnownTopic {
-    /// A key's timer, with up to so many bytes of its payload.
+impl TopicHandle {
+    /// Returns a key's timer, with at most `payload` bytes of its payload.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses the command.
     pub async fn timer(&self, key: &[u8], payload: Option<usize>) -> Result<Option<Entry>> {
         Ok(self.look(key).await?.map(|look| self.entry_of(key, look, payload)))
     }
 
-    /// The dead letters of a key, the newest first. All letters of its partition are gone through by name, 500 in
-    /// a step.
+    /// Returns the dead letters of a key, the newest first. Scans the names of all dead letters of the key's partition, 500
+    /// at a time.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses the command.
     pub async fn letters_of(&self, key: &[u8], payload: Option<usize>) -> Result<Vec<Entry>> {
         let at = self.partition_of(key);
         let (store, keep) = (self.console.store(), payload.unwrap_or(0));
-        let found = self.console.persist(|_| store.letters_of_key(at, key)).await?;
+        let found = self.console.retry_until_answered(|_| store.letters_of_key(at, key)).await?;
         let letter = |(name, letter, died): (Bytes, Bytes, u64)| {
             let member = PageMember {
                 name,
@@ -275,28 +279,35 @@ impl KnownTopic {
         Ok(letters)
     }
 
-    pub(super) async fn look(&self, key: &[u8]) -> Result<Option<Look>> {
+    pub(super) async fn look(&self, key: &[u8]) -> Result<Option<TimerSnapshot>> {
         let (store, at) = (self.console.store(), self.partition_of(key));
-        self.console.persist(|_| store.look_if_made(at, key)).await.map_err(|error| error.at_key(key))
+        self.console
+            .retry_until_answered(|_| store.get_timer_without_init(at, key))
+            .await
+            .map_err(|error| error.at_key(key))
     }
 
-    /// A key of an attached topic, if it is enrolled.
+    /// Returns a tracked key of an attached topic.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
-    pub async fn enrolment(&self, key: &[u8]) -> Result<Option<Entry>> {
+    /// Returns an error if a server cannot be reached or refuses the command.
+    pub async fn tracked_key(&self, key: &[u8]) -> Result<Option<Entry>> {
         if !self.is_attached() {
             return Ok(None);
         }
         let (store, at) = (self.console.store(), self.partition_of(key));
-        let found = self.console.persist(|_| store.watch_of_key(at, key)).await?;
+        let found = self.console.retry_until_answered(|_| store.watch_of_key(at, key)).await?;
         Ok(found.map(|(watch, score)| {
             let name = Bytes::copy_from_slice(key);
-            read_watch(self, at.index, PageMember { name, score, size: 0, what: Some(watch), state: None })
+            read_tracked_key(
+                self,
+                at.index,
+                PageMember { name, score, size: 0, what: Some(watch), state: None },
+            )
         }))
     }
 
-    pub(super) fn entry_of(&self, key: &[u8], look: Look, payload: Option<usize>) -> Entry {
+    pub(super) fn entry_of(&self, key: &[u8], look: TimerSnapshot, payload: Option<usize>) -> Entry {
         let at = self.partition_of(key).index;
         let lost = look.score.is_none();
         let member = PageMember {

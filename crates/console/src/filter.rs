@@ -1,4 +1,4 @@
-//! What an operator writes to pick entries out: conditions, and lengths of time.
+//! Filters for entries, and lengths of time as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use crate::escape::excerpt;
 use crate::id::ArmingId;
 use crate::{Entry, text};
 
-/// Conditions that all have to hold. Each is read from a text:
+/// Conditions on entries. An entry matches if it meets all of them. Each condition is parsed from text:
 ///
-/// | text | lets pass |
+/// | text | matching entries |
 /// | --- | --- |
-/// | `key:order:*` | keys that this glob matches as a whole: `*` is any bytes, `?` one byte, all else itself |
-/// | `id:8f1d…` | the arming with this id |
-/// | `attempt:>3` | attempts above 3; also `>=`, `<`, `<=`, `=` or nothing before the number |
-/// | `lost:>0` | lost leases, in the same way |
-/// | `reason:exhausted` | dead letters that died of this, or of one of several with commas between |
-/// | `error:~timeout` | whose last failure contains this text, in whatever case; its label counts, too |
-/// | `error:panic` | whose last failure has this label |
-/// | `older:1h` | dead for longer than this; timers that have been due for longer |
-/// | `newer:1h` | the contrary |
+/// | `key:order:*` | the whole key matches the glob: `*` is any number of bytes, `?` is one byte |
+/// | `id:8f1d…` | the arming ID is equal |
+/// | `attempt:>3` | the attempt is above 3; other comparisons are `>=`, `<`, `<=`, `=` and a plain number |
+/// | `lost:>0` | the number of lost leases, with the same comparisons |
+/// | `reason:exhausted` | dead letters with this reason; commas separate several reasons |
+/// | `error:~timeout` | the text or the label of the last failure contains this text, in upper or lower case |
+/// | `error:panic` | the last failure has this label |
+/// | `older:1h` | dead letters that died, or timers that were first due, more than 1 h ago |
+/// | `newer:1h` | dead letters that died, or timers that were first due, at most 1 h ago |
 ///
 /// ```
 /// use keylapse_console::Filter;
@@ -33,16 +33,16 @@ use crate::{Entry, text};
 /// # Ok::<(), keylapse::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Filter(Vec<Condition>);
+pub struct Filter(Vec<FilterCondition>);
 
 #[derive(Clone, Debug)]
-struct Condition {
-    said: String,
-    test: Test,
+struct FilterCondition {
+    text: String,
+    test: FilterTest,
 }
 
 #[derive(Clone, Debug)]
-enum Test {
+enum FilterTest {
     Key(Regex),
     Id(ArmingId),
     Attempt(Compare, u32),
@@ -64,26 +64,26 @@ enum Compare {
 }
 
 impl Filter {
-    /// Reads conditions, each from a text.
+    /// Parses conditions.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](keylapse::ErrorKind::Invalid), naming the condition and what can be written.
+    /// Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if a condition is not valid.
     pub fn parse<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Result<Self> {
         texts.into_iter().map(|text| text.as_ref().parse()).collect::<Result<_>>().map(Self)
     }
 
-    /// Whether it lets everything pass.
+    /// Returns whether the filter has no conditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an entry passes, at this time of the server.
+    /// Returns whether an entry meets all conditions at the server's time `now_ms`.
     pub fn passes(&self, entry: &Entry, now_ms: u64) -> bool {
         self.0.iter().all(|condition| condition.test.passes(entry, now_ms))
     }
 }
 
-impl Test {
+impl FilterTest {
     fn passes(&self, entry: &Entry, now_ms: u64) -> bool {
         let last = entry.failures.last();
         match self {
@@ -104,7 +104,7 @@ impl Test {
     }
 }
 
-/// How long ago it died, or was due; none of what is still to come.
+/// Returns the time since death or since the first deadline. Returns `None` before the deadline.
 fn age_of(entry: &Entry, now_ms: u64) -> Option<Duration> {
     let since = match entry.state {
         super::EntryState::Dead => entry.at_ms,
@@ -124,7 +124,6 @@ impl Compare {
         }
     }
 
-    /// The comparison and the number behind it.
     fn read(text: &str) -> Option<(Self, u32)> {
         let signs = [
             (">=", Self::AtLeast),
@@ -140,40 +139,41 @@ impl Compare {
     }
 }
 
-impl FromStr for Condition {
+impl FromStr for FilterCondition {
     type Err = Error;
 
-    fn from_str(said: &str) -> Result<Self> {
-        let refuse = |advice: &str| Error::invalid(format!("filter {}: {advice}", excerpt(said.as_bytes())));
-        let known = "write key:, id:, attempt:, lost:, reason:, error:, older: or newer: and what is wanted behind it";
-        let (name, value) = said.split_once(':').ok_or_else(|| refuse(known))?;
+    fn from_str(condition: &str) -> Result<Self> {
+        let refuse =
+            |advice: &str| Error::invalid(format!("filter {}: {advice}", excerpt(condition.as_bytes())));
+        let known =
+            "write key:, id:, attempt:, lost:, reason:, error:, older: or newer:, followed by a value";
+        let (name, value) = condition.split_once(':').ok_or_else(|| refuse(known))?;
         if value.is_empty() {
-            return Err(refuse("nothing stands behind the colon"));
+            return Err(refuse("the value after the colon is missing"));
         }
-        let number =
-            || Compare::read(value).ok_or_else(|| refuse("a number is wanted: attempt:>3, attempt:2"));
+        let number = || Compare::read(value).ok_or_else(|| refuse("write a number: attempt:>3, attempt:2"));
         let span = || parse_span(value).map_err(|error| refuse(&error.to_string()));
         let test = match name {
-            "key" => Test::Key(glob(value).map_err(|error| refuse(&error.to_string()))?),
-            "id" => {
-                Test::Id(text::id_of_text(value).ok_or_else(|| refuse("an id has 16 hexadecimal digits"))?)
-            }
-            "attempt" => number().map(|(compare, number)| Test::Attempt(compare, number))?,
-            "lost" => number().map(|(compare, number)| Test::Lost(compare, number))?,
-            "reason" => Test::Reason(value.split(',').map(str::to_owned).collect()),
+            "key" => FilterTest::Key(glob(value).map_err(|error| refuse(&error.to_string()))?),
+            "id" => FilterTest::Id(
+                text::id_of_text(value).ok_or_else(|| refuse("an ID has 16 hexadecimal digits"))?,
+            ),
+            "attempt" => number().map(|(compare, number)| FilterTest::Attempt(compare, number))?,
+            "lost" => number().map(|(compare, number)| FilterTest::Lost(compare, number))?,
+            "reason" => FilterTest::Reason(value.split(',').map(str::to_owned).collect()),
             "error" => match value.strip_prefix('~') {
-                Some(part) => Test::ErrorHas(part.to_lowercase()),
-                None => Test::ErrorIs(value.to_owned()),
+                Some(part) => FilterTest::ErrorHas(part.to_lowercase()),
+                None => FilterTest::ErrorIs(value.to_owned()),
             },
-            "older" => Test::Older(span()?),
-            "newer" => Test::Newer(span()?),
+            "older" => FilterTest::Older(span()?),
+            "newer" => FilterTest::Newer(span()?),
             _ => return Err(refuse(known)),
         };
-        Ok(Self { said: said.to_owned(), test })
+        Ok(Self { text: condition.to_owned(), test })
     }
 }
 
-/// A glob over bytes, written as keys are shown.
+/// Converts a glob to a regular expression over bytes. The glob is escaped as [`text::escape`] escapes keys.
 fn glob(pattern: &str) -> Result<Regex> {
     let mut regex = "(?s-u)^".to_owned();
     for byte in text::unescape(pattern)? {
@@ -190,15 +190,15 @@ fn glob(pattern: &str) -> Result<Regex> {
 
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said: Vec<_> = self.0.iter().map(|condition| condition.said.as_str()).collect();
-        f.write_str(&said.join(" "))
+        let texts: Vec<_> = self.0.iter().map(|condition| condition.text.as_str()).collect();
+        f.write_str(&texts.join(" "))
     }
 }
 
-/// The units, with their milliseconds, the longest first.
+/// The units in milliseconds, the longest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// Reads a length of time: `250ms`, `15s`, `3m`, `1h30m`, `2d`; or `0`.
+/// Parses a length of time: `250ms`, `15s`, `3m`, `1h30m`, `2d` or `0`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -210,11 +210,11 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 /// ```
 ///
 /// # Errors
-/// Of kind [`Invalid`](keylapse::ErrorKind::Invalid) for anything else, and beyond 100 years.
+/// Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) for other text, and for more than 100 years.
 pub fn parse_span(text: &str) -> Result<Duration> {
     let refuse = || {
         Error::invalid(format!(
-            "{} is no length of time: write 250ms, 15s, 3m, 1h30m or 2d",
+            "invalid length of time {}: write 250ms, 15s, 3m, 1h30m or 2d",
             crate::escape::excerpt(text.as_bytes())
         ))
     };
@@ -237,7 +237,7 @@ pub fn parse_span(text: &str) -> Result<Duration> {
     }
 }
 
-/// Writes a length of time as [`parse_span`] reads it, in its two largest units; less than a millisecond is `0ms`.
+/// Formats a length of time in its two largest units, as [`parse_span`] reads it. Less than a millisecond is `0ms`.
 pub fn show_span(span: Duration) -> String {
     let mut rest = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let mut parts = Vec::new();
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_read_and_written() {
+    fn lengths_of_time_are_parsed_and_formatted() {
         for (text, ms) in
             [("0", 0), ("250ms", 250), ("15s", 15_000), ("1h30m", 5_400_000), ("2d", 172_800_000)]
         {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_of_time_is_refused() {
+    fn invalid_lengths_of_time_are_refused() {
         for bad in ["", "5", "s", "5 s", "-5s", "1.5h", "5y", "99999999999999999999s", "40000d", "ms5", "5é"]
         {
             assert!(parse_span(bad).is_err(), "{bad}");
@@ -281,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back_to_within_its_second_unit(ms in 0..3_000_000_000_000_u64) {
+        fn formatted_lengths_read_back_to_within_their_second_unit(ms in 0..3_000_000_000_000_u64) {
             let span = Duration::from_millis(ms);
             let read = parse_span(&show_span(span)).unwrap();
             prop_assert!(read <= span && span - read <= span / 24);

@@ -1,4 +1,4 @@
-//! What became of timers that have ended, where their topics keep a journal.
+//! The journal of a topic: how timers have ended.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::id::ArmingId;
 use crate::wire::JournalPosition;
 use crate::wire::{DeadReason, Ending, JournalBounds, MAX_BATCH, MAX_PARTITIONS};
-use crate::{KnownTopic, text};
+use crate::{TopicHandle, text};
 
-/// Partitions that are asked at the same time.
-const ASKED: usize = 250;
+/// How many partitions are read at the same time.
+const PARTITIONS_PER_REQUEST: usize = 250;
 
 /// A timer that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,37 +22,37 @@ pub struct JournalEntry {
     /// The key.
     #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
-    /// The arming; none where its record was broken, or too long to be read.
+    /// The arming ID. It is missing if the record was damaged or too long to be read.
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
-    /// How it ended.
+    /// How the timer ended.
     pub outcome: Ending,
-    /// Of a dead letter, why.
+    /// The reason, if the timer became a dead letter.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::reason_as_text")]
     pub reason: Option<DeadReason>,
-    /// The attempt that was the last, or was to come.
+    /// The number of the last attempt, or of the next one if none was running.
     pub attempt: u32,
-    /// Its first deadline, in ms since 1970; none where that is not known.
+    /// The first deadline, in ms since 1970, if it is known.
     pub deadline_ms: Option<u64>,
-    /// When it ended, in ms since 1970.
+    /// The time of the end, in ms since 1970.
     pub ended_ms: u64,
 }
 
-/// Where a page of the journal ends. As text it can be handed to anybody: `<ms>@<partition>/<member>`.
+/// The position at which a page of the journal ends. Its text has the form `<ms>@<partition>/<member>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalCursor {
-    /// The last that was read, and its partition.
+    /// The last entry of the page.
     last: JournalPosition,
     partition: u32,
 }
 
-/// A page of the journal, newest first.
+/// A page of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalPage {
-    /// What it has.
+    /// The entries, the newest first.
     pub entries: Vec<JournalEntry>,
-    /// Where the next begins; none at the end.
+    /// The position of the next page, or `None` after the last one.
     pub next: Option<JournalCursor>,
 }
 
@@ -71,36 +71,37 @@ impl JournalEntry {
     }
 }
 
-impl KnownTopic {
-    /// How much of what has ended the topic keeps; none: nothing.
+impl TopicHandle {
+    /// Returns how many entries each partition's journal keeps, and for how long. Returns `None` if the topic keeps none.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn journal_bounds(&self) -> Result<Option<JournalBounds>> {
-        match self.parts().first() {
+        match self.partition_names().first() {
             Some(first) => self.console.store().journal_bounds(first).await,
             None => Ok(None),
         }
     }
 
-    /// What the journal has of one key, newest first; and whether all of it was looked at, which is no more than about
-    /// 200,000 entries.
+    /// Returns the journal entries of one key, the newest first, and whether the whole journal was searched. A search ends
+    /// after about 200,000 entries.
     ///
     /// # Errors
-    /// As for [`journal_bounds`](Self::journal_bounds).
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn journal_of_key(&self, key: &[u8]) -> Result<(Vec<JournalEntry>, bool)> {
         let (found, all) = self.console.store().journal_of_key(self.partition_of(key), key).await?;
         Ok((entries(found.iter()), all))
     }
 
-    /// A page of what has ended, newest first, of up to `count` entries, 1,000 at most. Each partition is asked for as many.
+    /// Returns a page of up to `count` journal entries, at most 1,000, the newest first. Reads up to `count` entries of each
+    /// partition.
     ///
     /// # Errors
-    /// As for [`journal_bounds`](Self::journal_bounds).
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn journal(&self, behind: Option<&JournalCursor>, count: usize) -> Result<JournalPage> {
         let count = count.min(MAX_BATCH);
         let (mut found, mut is_last) = (Vec::new(), true);
-        for some in self.parts().chunks(ASKED) {
+        for some in self.partition_names().chunks(PARTITIONS_PER_REQUEST) {
             let pages = some.iter().map(async |at| {
                 let from = behind.map(|behind| behind.in_partition(at.index));
                 (at.index, self.console.store().journal(at, from.as_ref(), count).await)
@@ -111,7 +112,7 @@ impl KnownTopic {
                 found.extend(page.into_iter().map(|last| JournalCursor { last, partition }));
             }
         }
-        found.sort_unstable_by(|one, other| other.place().cmp(&one.place()));
+        found.sort_unstable_by(|one, other| other.sort_key().cmp(&one.sort_key()));
         is_last &= found.len() <= count;
         found.truncate(count);
         let next = found.last().cloned().filter(|_| !is_last);
@@ -120,19 +121,19 @@ impl KnownTopic {
 }
 
 impl JournalCursor {
-    /// In the order in which all is read: by time, then by partition, then by its bytes.
-    fn place(&self) -> (u64, u32, &Bytes) {
+    /// Returns the key of the global order: time, then partition, then bytes.
+    fn sort_key(&self) -> (u64, u32, &Bytes) {
         (self.last.ended, self.partition, &self.last.member)
     }
 
-    /// The place in a partition behind which all lies that comes after this.
+    /// Returns the position in a partition after which that partition's next entries follow.
     fn in_partition(&self, index: u32) -> JournalPosition {
         let ended = self.last.ended;
         match index.cmp(&self.partition) {
             std::cmp::Ordering::Equal => self.last.clone(),
-            // Of the same millisecond nothing was read, ...
+            // Pages are read backwards: this partition's entries of the cursor's millisecond follow it.
             std::cmp::Ordering::Less => JournalPosition { ended: ended + 1, member: Bytes::new() },
-            // ... or all.
+            // Earlier pages had all entries of that millisecond.
             std::cmp::Ordering::Greater => JournalPosition { ended, member: Bytes::new() },
         }
     }
@@ -149,9 +150,8 @@ impl FromStr for JournalCursor {
 
     fn from_str(text: &str) -> Result<Self> {
         read(text).ok_or_else(|| {
-            Error::invalid(
-                "this is no place at which a page of the journal has ended: take it as it was written",
-            )
+            let text = crate::escape::excerpt(text.as_bytes());
+            Error::invalid(format!("invalid cursor {text}: copy it as it was printed"))
         })
     }
 }
@@ -165,7 +165,7 @@ fn read(text: &str) -> Option<JournalCursor> {
     Some(JournalCursor { last: JournalPosition { ended, member }, partition })
 }
 
-/// What cannot be read was written by a newer version, or by somebody else.
+/// Decodes journal entries. Skips entries that a newer version or another program has written.
 fn entries<'a>(found: impl Iterator<Item = &'a JournalPosition>) -> Vec<JournalEntry> {
     found.filter_map(JournalEntry::of).collect()
 }
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_reads_back(ended in 0..1_u64 << 43, partition in 0..1024_u32, member: Vec<u8>) {
+        fn a_cursor_reads_back(ended in 0..1_u64 << 43, partition in 0..1024_u32, member: Vec<u8>) {
             let cursor = JournalCursor { last: JournalPosition { ended, member: member.into() }, partition };
             prop_assert_eq!(cursor.to_string().parse::<JournalCursor>().unwrap(), cursor);
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn invalid_cursors_are_refused() {
         for bad in ["", "1", "1@", "1@0", "x@0/a", "-1@0/a", "99999999999999@0/a", "1@1024/a", "1@0/\\q"] {
             assert!(bad.parse::<JournalCursor>().is_err(), "{bad}");
         }

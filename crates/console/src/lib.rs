@@ -1,13 +1,13 @@
-//! What an operator sees and does: topics by their names, without the types of their payloads.
+//! Operators' access to keylapse: topics by their names, without the types of their payloads.
 //!
-//! A [`Console`] finds topics where their programs have registered them. What it shows costs the server bounded work,
-//! however much there is; what it does is done by the same scripts as a [`Schedule`]'s calls. The program `keylapse`
-//! is a thin layer over it, so that whatever one can do, all can.
+//! A [`Console`] finds the topics that programs have registered. Each of its queries costs the server bounded work, however
+//! many timers exist. Its actions run the scripts that the calls of a [`Schedule`] run. The program `keylapse`, its HTTP API
+//! and its web pages are thin layers over this crate.
 //!
 //! ```no_run
 //! use keylapse_console::{Console, EntryState};
 //!
-//! # async fn look() -> keylapse::Result<()> {
+//! # async fn example() -> keylapse::Result<()> {
 //! let console = Console::connect("redis://127.0.0.1/").await?;
 //! for topic in console.topics().await? {
 //!     let overview = topic.overview().await?;
@@ -15,13 +15,13 @@
 //! }
 //! let orders = console.topic("order.unpaid").await?;
 //! let page = orders.page(EntryState::Dead, None, 50).await?;
-//! println!("{} letters", page.entries.len());
+//! println!("{} dead letters", page.entries.len());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Everything that is shown can be written as JSON: times are milliseconds since 1970 by the server's clock, keys and
-//! payloads printable ASCII with escapes (see [`text`]).
+//! Results implement [`Serialize`]. In JSON, times are milliseconds since 1970 by the server's clock; keys and payloads are
+//! printable ASCII with escapes (see [`text`]).
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ mod destroy;
 pub mod doctor;
 mod entry;
 mod filter;
+pub mod format;
 mod journal;
 mod listing;
 mod overview;
@@ -42,10 +43,9 @@ mod tail;
 pub mod text;
 mod transfer;
 mod why;
-pub mod words;
 
-pub use self::act::{Action, Done};
-pub use self::alarms::{Alarm, AlarmKind, Breach, Checked, Limits, MaxUndelivered};
+pub use self::act::{Action, ActionResult};
+pub use self::alarms::{Alarm, AlarmKind, Breach, CheckReport, Limits, MaxUndelivered};
 pub use self::bulk::{Bulk, BulkEnd, BulkReport};
 pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::entry::{Entry, EntryState};
@@ -54,11 +54,11 @@ pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
 pub use self::listing::{Cursor, Page};
 pub use self::overview::{Overview, Rates};
 pub use self::repartition::{RepartitionRequest, Repartitioned};
-pub use self::status::{Recent, Status, TopicStanding, TopicStatus};
-pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};
-pub use self::tail::{Missed, Tail, TailEvent, Tailed};
-pub use self::transfer::{Export, Fault, ImportReport, Verified};
-pub use self::why::{Moment, Why};
+pub use self::status::{AttemptSummary, Status, TopicState, TopicStatus};
+pub use self::survey::{MissingFigure, Survey, SurveyRequest, WatchedKeys};
+pub use self::tail::{Missed, Tail, TailEvent, TailItem};
+pub use self::transfer::{Export, Fault, ImportReport, VerifyReport};
+pub use self::why::{KeyExplanation, TimelineEvent};
 
 use keylapse::inside::{self, ClientInside as _, ScheduleInside as _};
 use keylapse_connection::{self as connection, error, id, log};
@@ -85,7 +85,7 @@ use crate::figures::MAX_DESTINATION;
 use crate::policy::Policy;
 use crate::wire::{ListenerReport, PartitionNames, Store, TopicEntry, listeners};
 
-/// The operator's door to the topics of a namespace. Cheap to clone; clones share a connection.
+/// Access to the topics of a namespace for operators. Cloning is cheap; clones share a connection.
 #[derive(Clone, Debug)]
 pub struct Console {
     client: Client,
@@ -96,7 +96,7 @@ impl Console {
     /// Connects to a server, given by its URL or as a [`Client`].
     ///
     /// # Errors
-    /// As for [`Schedule::connect`].
+    /// Returns the errors of [`Schedule::connect`].
     pub async fn connect<C>(client: C) -> Result<Self>
     where
         C: TryInto<Client, Error: Into<Error>>,
@@ -107,50 +107,51 @@ impl Console {
         Ok(console)
     }
 
-    /// A console that connects when it is first used.
+    /// Returns a console that connects when it is first used.
     pub fn new(client: Client) -> Self {
         let schedule = Schedule::new(client.clone());
         Self { client, schedule }
     }
 
-    /// What each listener said of itself last, as [`Schedule::listeners`].
+    /// Returns the last report of each live listener, as [`Schedule::listeners`] does.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn listeners(&self) -> Result<Vec<ListenerReport>> {
         self.schedule.listeners().await
     }
 
-    /// The same, with those that have said nothing since: a report is forgotten after ten minutes.
+    /// Returns the last report of each listener, silent listeners included. Redis keeps a report for ten minutes.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn reports(&self) -> Result<Vec<ListenerReport>> {
         let hash = listeners(self.namespace());
-        self.persist(|_| self.store().reports(&hash)).await
+        self.retry_until_answered(|_| self.store().reports(&hash)).await
     }
 
-    /// Asks each listener of a topic to call a destination now that it holds back, such as a host whose circuit is open.
-    /// How that went is in their next reports.
+    /// Asks each listener of a topic to call a blocked destination now, such as a host whose circuit is open.
+    /// The next reports of the listeners show the result.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses, there is no such topic, or the name is longer than 255 bytes.
-    pub async fn try_now(&self, topic: &str, destination: &str) -> Result<Done> {
+    /// Returns an error if the server cannot be reached or refuses the command, if no topic has this name, or if the
+    /// destination is longer than 255 bytes.
+    pub async fn try_now(&self, topic: &str, destination: &str) -> Result<ActionResult> {
         if destination.len() > MAX_DESTINATION {
             return Err(Error::invalid(format!(
-                "a destination has at most {MAX_DESTINATION} bytes: take one that is reported"
+                "the destination is longer than {MAX_DESTINATION} bytes: copy it from a listener's report"
             )));
         }
         self.topic(topic).await?.try_now(destination).await
     }
 
-    /// Returns where the servers are, without user and password, such as `127.0.0.1:6379`, `h1:7000,h2:7001 (cluster)` or
-    /// `h1:26379 (master shop of sentinels)`, with the database where that is not 0.
+    /// Returns the addresses of the servers without user and password, such as `127.0.0.1:6379`,
+    /// `h1:7000,h2:7001 (cluster)` or `h1:26379 (master shop of sentinels)`. A database other than 0 is included.
     pub fn servers(&self) -> String {
         self.store().target().to_string()
     }
 
-    /// The prefix of all names in Redis.
+    /// Returns the prefix of all names in Redis.
     pub fn namespace(&self) -> &str {
         self.client.prefix()
     }
@@ -159,65 +160,68 @@ impl Console {
         self.client.store()
     }
 
-    /// Makes a call until it is answered or refused, or the client's patience has run out.
-    async fn persist<T, F: Future<Output = Result<T>>>(&self, call: impl FnMut(bool) -> F) -> Result<T> {
+    /// Repeats a call until it is answered or refused, or the client's `retry_for` has passed.
+    async fn retry_until_answered<T, F: Future<Output = Result<T>>>(
+        &self,
+        call: impl FnMut(bool) -> F,
+    ) -> Result<T> {
         self.schedule.repeated(call).await
     }
 }
 
-/// A topic that somebody has registered. Cheap to clone.
+/// A registered topic. Cloning is cheap.
 #[derive(Clone)]
-pub struct KnownTopic {
+pub struct TopicHandle {
     console: Console,
     topic: Topic<Bytes>,
-    /// Made when they are first used: a list of topics needs none.
+    /// Computed when first used, because a list of topics needs none.
     partitions: Arc<OnceLock<Vec<PartitionNames>>>,
 }
 
-/// What is registered as a topic and cannot be read: another version of keylapse has written it, or somebody else.
+/// A registry entry that cannot be read, because another version of keylapse or another program has written it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnreadableTopic {
-    /// Its name, as [`text`] writes it.
+    /// The topic's name, as [`text`] writes it.
     pub name: String,
-    /// Why it cannot be read.
+    /// The reason.
     pub problem: String,
 }
 
-/// What is registered in a namespace.
+/// The topics that are registered in a namespace.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Registry {
-    /// The topics, by name.
-    pub topics: Vec<KnownTopic>,
-    /// What cannot be read, by name.
+    /// The topics, sorted by name.
+    pub topics: Vec<TopicHandle>,
+    /// The entries that cannot be read, sorted by name.
     pub unreadable: Vec<UnreadableTopic>,
 }
 
-/// What is written of it as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct TopicJson<'a> {
     name: &'a str,
     pattern: &'a str,
     partitions: u32,
     attached: bool,
-    triggers: bool,
+    marker_keys: bool,
 }
 
 impl Console {
-    /// The topics of the namespace, by name. What cannot be read is left out: [`registry`](Self::registry) has it.
+    /// Returns the topics of the namespace, sorted by name, without the entries that cannot be read.
+    /// [`registry`](Self::registry) returns those, too.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
-    pub async fn topics(&self) -> Result<Vec<KnownTopic>> {
+    /// Returns an error if the server cannot be reached or refuses the command.
+    pub async fn topics(&self) -> Result<Vec<TopicHandle>> {
         Ok(self.registry().await?.topics)
     }
 
-    /// The topics with these names; all, where none is said.
+    /// Returns the topics with these names, or all topics if `names` is empty.
     ///
     /// # Errors
-    /// As for [`topic`](Self::topic).
-    pub async fn topics_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<KnownTopic>> {
+    /// Returns the errors of [`topic`](Self::topic).
+    pub async fn topics_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<TopicHandle>> {
         let Registry { topics, unreadable } = self.registered(names).await?;
         match unreadable.first().filter(|_| !names.is_empty()) {
             Some(one) => Err(one.refusal()),
@@ -225,11 +229,11 @@ impl Console {
         }
     }
 
-    /// What is registered under these names; all, where none is said. What cannot be read stands by itself.
+    /// Returns the registry entries with these names, or all entries if `names` is empty.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is nothing under a name. When the server cannot be reached or
-    /// refuses.
+    /// Returns an error of kind [`Invalid`](ErrorKind::Invalid) if no topic has one of the names. Returns an error if the
+    /// server cannot be reached or refuses the command.
     pub async fn registered<S: AsRef<str>>(&self, names: &[S]) -> Result<Registry> {
         if names.is_empty() {
             return self.registry().await;
@@ -241,42 +245,44 @@ impl Console {
         Ok(registry)
     }
 
-    /// All that is registered in the namespace. What cannot be read stands by itself.
+    /// Returns all registry entries of the namespace.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn registry(&self) -> Result<Registry> {
-        let (entries, unreadable) = self.persist(|_| self.store().registry(self.namespace())).await?;
+        let (entries, unreadable) =
+            self.retry_until_answered(|_| self.store().registry(self.namespace())).await?;
         let mut registry = Registry::default();
-        entries.iter().for_each(|entry| registry.add(KnownTopic::new(self, entry)));
+        entries.iter().for_each(|entry| registry.add(TopicHandle::new(self, entry)));
         let unreadable = unreadable.into_iter().map(|(name, why)| UnreadableTopic::new(&name, why));
         registry.unreadable.extend(unreadable);
         registry.unreadable.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(registry)
     }
 
-    /// The topic with this name.
+    /// Returns the topic with this name.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is none, naming those that are nearest; of kind
-    /// [`WireVersion`](ErrorKind::WireVersion) if it cannot be read. When the server cannot be reached or refuses.
-    pub async fn topic(&self, name: &str) -> Result<KnownTopic> {
+    /// Returns an error of kind [`Invalid`](ErrorKind::Invalid) if no topic has this name; its message lists similar names.
+    /// Returns an error of kind [`WireVersion`](ErrorKind::WireVersion) if the topic's entry cannot be read. Returns an error
+    /// if the server cannot be reached or refuses the command.
+    pub async fn topic(&self, name: &str) -> Result<TopicHandle> {
         self.find(name).await?.map_err(|unreadable| unreadable.refusal())
     }
 
-    async fn find(&self, name: &str) -> Result<Result<KnownTopic, UnreadableTopic>> {
-        match self.persist(|_| self.store().registered_as(self.namespace(), name)).await? {
-            Some(Ok(entry)) => Ok(KnownTopic::new(self, &entry)),
+    async fn find(&self, name: &str) -> Result<Result<TopicHandle, UnreadableTopic>> {
+        match self.retry_until_answered(|_| self.store().registered_as(self.namespace(), name)).await? {
+            Some(Ok(entry)) => Ok(TopicHandle::new(self, &entry)),
             Some(Err(why)) => Ok(Err(UnreadableTopic::new(name.as_bytes(), why))),
             None => Err(self.no_such_topic(name).await),
         }
     }
 
-    /// The topics whose patterns match a key.
+    /// Returns the topics whose patterns match a key.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
-    pub async fn topics_of(&self, key: &[u8]) -> Result<Vec<KnownTopic>> {
+    /// Returns an error if the server cannot be reached or refuses the command.
+    pub async fn topics_of(&self, key: &[u8]) -> Result<Vec<TopicHandle>> {
         let mut topics = self.topics().await?;
         topics.retain(|topic| topic.config().pattern.is_match(key));
         Ok(topics)
@@ -293,7 +299,7 @@ impl Console {
                 "none is registered in namespace {}; programs register theirs when they first use them",
                 self.namespace()
             ),
-            some => format!("of {} the nearest: {}", counted(all.len() as u64, "topic"), some.join(", ")),
+            some => format!("the nearest of {}: {}", counted(all.len() as u64, "topic"), some.join(", ")),
         };
         let name = crate::escape::excerpt(name.as_bytes());
         Error::new(ErrorKind::Invalid, format!("no topic is called {name}: {advice}"))
@@ -301,7 +307,7 @@ impl Console {
 }
 
 impl Registry {
-    fn add(&mut self, found: Result<KnownTopic, UnreadableTopic>) {
+    fn add(&mut self, found: Result<TopicHandle, UnreadableTopic>) {
         match found {
             Ok(topic) => self.topics.push(topic),
             Err(unreadable) => self.unreadable.push(unreadable),
@@ -320,41 +326,41 @@ impl UnreadableTopic {
     }
 }
 
-impl KnownTopic {
+impl TopicHandle {
     fn new(console: &Console, entry: &TopicEntry) -> Result<Self, UnreadableTopic> {
         let mut topic = Topic::raw_named(&entry.name, &entry.pattern)
             .map_err(|error| UnreadableTopic::new(entry.name.as_bytes(), error.to_string()))?;
         topic = topic
             .partitions(entry.partitions)
-            .triggers(entry.triggers)
+            .marker_keys(entry.marker_keys)
             .payload_limit(keylapse::limits::MAX_PAYLOAD);
-        // The programs that attach it say whether any prefix is allowed.
+        // The programs that attach the topic decide which prefixes are allowed. The console allows all.
         topic.config_mut().attach = entry.attached.then(|| Policy { any_prefix: true, ..Policy::default() });
         topic.config_mut().max_delay = keylapse::limits::MAX_DELAY;
         Ok(Self { console: console.clone(), topic, partitions: Arc::default() })
     }
 
-    /// Its name.
+    /// Returns the topic's name.
     pub fn name(&self) -> &str {
         self.topic.name()
     }
 
-    /// The pattern of its keys.
+    /// Returns the pattern of the topic's keys.
     pub fn pattern(&self) -> &str {
         self.config().pattern.as_str()
     }
 
-    /// How many partitions it has.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> u32 {
         self.config().partitions
     }
 
-    /// Whether other programs write its keys.
+    /// Returns whether other programs write the topic's keys.
     pub fn is_attached(&self) -> bool {
         self.config().attach.is_some()
     }
 
-    /// Whether a key can be one of its keys.
+    /// Returns whether the topic's pattern matches a key.
     pub fn matches(&self, key: &[u8]) -> bool {
         self.config().pattern.is_match(key)
     }
@@ -363,43 +369,41 @@ impl KnownTopic {
         self.topic.config()
     }
 
-    /// The console's schedule, to which the topic's partitions are known.
+    /// Returns the console's schedule after it has taken over the topic's partitions as registered.
     fn schedule(&self) -> &Schedule {
         self.console.schedule.take_as_registered(self.config());
         &self.console.schedule
     }
 
-    /// Its partitions.
-    fn parts(&self) -> &[PartitionNames] {
+    fn partition_names(&self) -> &[PartitionNames] {
         self.partitions.get_or_init(|| self.config().all_partitions(self.console.namespace()))
     }
 
-    /// The partition of a key.
     fn partition_of(&self, key: &[u8]) -> &PartitionNames {
-        &self.parts()[self.config().partition_of(key)]
+        &self.partition_names()[self.config().partition_of(key)]
     }
 }
 
-impl fmt::Debug for KnownTopic {
+impl fmt::Debug for TopicHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KnownTopic({})", self.name())
+        write!(f, "TopicHandle({})", self.name())
     }
 }
 
-impl Serialize for KnownTopic {
+impl Serialize for TopicHandle {
     fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let shown = Shown {
+        let shown = TopicJson {
             name: self.name(),
             pattern: self.pattern(),
             partitions: self.partitions(),
             attached: self.is_attached(),
-            triggers: self.config().triggers,
+            marker_keys: self.config().marker_keys,
         };
         shown.serialize(out)
     }
 }
 
-/// How many characters have to change to make one name of the other.
+/// Returns the Levenshtein distance in bytes. Only the first 128 bytes of `other` count.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<_> = other.bytes().take(128).collect();
     let mut row: Vec<_> = (0..=other.len()).collect();
@@ -433,7 +437,7 @@ mod tests {
         for (documented, value) in [
             ("Default: 1,000,000.", "cap: 1000000"),
             ("Default: 50,000.", "scan_rate: 50000"),
-            ("Default: 10 s; 0: not at all.", "watch: 10s"),
+            ("Default: 10 s.", "watch: 10s"),
         ] {
             assert!(include_str!("survey.rs").contains(documented) && survey.contains(value), "{documented}");
         }

@@ -1,4 +1,4 @@
-//! Pages of a topic's entries, over all its partitions, by time; and where a page has ended.
+//! Pages of a topic's entries over all partitions, sorted by time, and the cursors between them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,24 +7,23 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
+use crate::entry::{Entry, EntryState, HEADS, read, read_letter, read_tracked_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::{ServerTime, system_time};
 use crate::wire::PAGE_BYTES;
-use crate::wire::{Listing, MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
-use crate::{Filter, KnownTopic, text};
+use crate::wire::{ListTarget, MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
+use crate::{Filter, TopicHandle, text};
 use keylapse::limits::MAX_PAYLOAD;
 
-/// Entries that a page has at most.
 const MAX_PAGE: usize = MAX_BATCH;
-/// A request that reads so few bytes is not made smaller after a lost answer.
-const LEAST: usize = 1 << 10;
-/// Entries that one call reads: each costs the server about 5 µs.
+/// A request of this size is not made smaller after its answer was lost.
+const MIN_REQUEST_BYTES: usize = 1 << 10;
+/// How many entries one call reads. Each costs the server about 5 µs.
 const MAX_CHUNK: usize = 250;
-/// Entries that are looked at for one page, at most, where a filter leaves most of them out.
-const LOOKED_AT: usize = 20_000;
-/// States of running attempts that one step goes through, roughly.
-const STEP: usize = 250;
+/// How many entries are examined for one page if a filter excludes most of them.
+const MAX_EXAMINED_ENTRIES: usize = 20_000;
+/// How many states of running attempts one step scans, approximately.
+const RUNNING_SCAN_BATCH: usize = 250;
 
 /// A page of entries.
 #[derive(Clone, Debug)]
@@ -32,42 +31,42 @@ const STEP: usize = 250;
 pub struct Page {
     /// The server's time.
     pub now: SystemTime,
-    /// The entries, by time.
+    /// The entries, sorted by time.
     pub entries: Vec<Entry>,
-    /// Where the next page begins; none at the end. A page may be empty and not the last: where a filter leaves much out,
-    /// no more than 20,000 entries are looked at for one.
+    /// The position of the next page, or `None` after the last one. A page that is not the last can be empty, because at most
+    /// 20,000 entries are examined for one page.
     pub next: Option<Cursor>,
-    /// How many entries were looked at.
+    /// The number of entries that were examined.
     pub looked_at: usize,
 }
 
-/// What is asked of a listing.
 #[derive(Clone, Debug)]
-struct Wanted<'a> {
+struct ListingQuery<'a> {
     state: EntryState,
     filter: &'a Filter,
     count: usize,
-    /// How much of the payloads.
+    /// How many bytes of each payload are read.
     payload: Option<usize>,
 }
 
-impl KnownTopic {
-    /// A page of the topic's entries in a state, by time, behind where another has ended. At most 1,000, and of running
-    /// ones up to 250 more; pages of these come in no order.
+impl TopicHandle {
+    /// Returns a page of the topic's entries in a state, sorted by time, from the end of an earlier page.
     ///
-    /// The work for a page is bounded, however much there is, and no keys of other programs are looked at. What moves
-    /// meanwhile may be seen twice or not at all; all else is seen once.
+    /// A page has up to `count` entries, at most 1,000. A page of running timers can have about 250 more, and these pages have
+    /// no order among themselves. The work for a page is bounded, and no keys of other programs are read. An entry that moves
+    /// between two calls can appear twice or not at all. All others appear once.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses the command.
     pub async fn page(&self, state: EntryState, after: Option<&Cursor>, count: usize) -> Result<Page> {
         self.filtered(state, &Filter::default(), after, count, None).await
     }
 
-    /// The same of those that a filter lets pass, with up to so many bytes of their payloads.
+    /// Returns a page of the entries that match a filter, as [`page`](Self::page) does, with up to `payload` bytes of each
+    /// payload.
     ///
     /// # Errors
-    /// As for [`page`](Self::page).
+    /// Returns the errors of [`page`](Self::page).
     pub async fn filtered(
         &self,
         state: EntryState,
@@ -76,7 +75,7 @@ impl KnownTopic {
         count: usize,
         payload: Option<usize>,
     ) -> Result<Page> {
-        let wanted = Wanted { state, filter, count: count.clamp(1, MAX_PAGE), payload };
+        let wanted = ListingQuery { state, filter, count: count.clamp(1, MAX_PAGE), payload };
         match state {
             EntryState::Running => running(self, &wanted, after).await,
             _ => Merge::new(self, &wanted, after).page().await,
@@ -84,30 +83,30 @@ impl KnownTopic {
     }
 }
 
-/// One partition's part of a page.
-struct Part {
+/// The entries of one partition that were read ahead.
+struct PartitionBuffer {
     from: PageFrom,
-    /// Read and not yet taken.
+    /// Members that were read but not yet merged.
     read: VecDeque<PageMember>,
     more: bool,
 }
 
-/// Puts the parts of all partitions in order.
+/// Merges the entries of all partitions by time.
 struct Merge<'a> {
-    topic: &'a KnownTopic,
-    wanted: &'a Wanted<'a>,
-    parts: Vec<Part>,
-    /// Members that one request reads of each partition.
+    topic: &'a TopicHandle,
+    wanted: &'a ListingQuery<'a>,
+    parts: Vec<PartitionBuffer>,
+    /// How many members one request reads from each partition.
     chunk: usize,
-    /// Bytes that one request reads of all of them.
+    /// How many bytes one request reads from all partitions.
     bytes: usize,
     now: ServerTime,
     last: Option<Cursor>,
 }
 
 impl<'a> Merge<'a> {
-    fn new(topic: &'a KnownTopic, wanted: &'a Wanted<'a>, after: Option<&Cursor>) -> Self {
-        let part = |at: u32| Part {
+    fn new(topic: &'a TopicHandle, wanted: &'a ListingQuery<'a>, after: Option<&Cursor>) -> Self {
+        let part = |at: u32| PartitionBuffer {
             from: after.map_or(PageFrom::At(0.0), |after| after.place_in(at)),
             read: VecDeque::new(),
             more: true,
@@ -129,7 +128,7 @@ impl<'a> Merge<'a> {
     async fn page(mut self) -> Result<Page> {
         let (mut entries, mut looked_at) = (Vec::new(), 0);
         let ended = loop {
-            if entries.len() >= self.wanted.count || looked_at >= LOOKED_AT {
+            if entries.len() >= self.wanted.count || looked_at >= MAX_EXAMINED_ENTRIES {
                 break false;
             }
             self.fill().await?;
@@ -145,26 +144,30 @@ impl<'a> Merge<'a> {
         Ok(Page { now: system_time(self.now.ms()), entries, next, looked_at })
     }
 
-    /// Reads on wherever nothing is left of what was read.
+    /// Reads more members of all partitions whose buffer is empty.
     async fn fill(&mut self) -> Result<()> {
         loop {
             let empty: Vec<_> = self.parts.iter().enumerate().filter(|(_, part)| part.is_empty()).collect();
             if empty.is_empty() {
                 return Ok(());
             }
-            // An attached topic's payload says before the value what kind it is.
+            // In an attached topic, up to 64 bytes before the value describe it.
             let keep = HEADS + self.wanted.payload.map_or(0, |most| most.min(MAX_PAYLOAD) + 64);
             let of = self.index();
             let (count, bytes) = (self.chunk, (self.bytes / empty.len()).max(1));
-            let call = |part: &Part| PageCall { of, from: part.from.clone(), count, keep, bytes };
-            let calls: Vec<_> =
-                empty.iter().map(|(at, part)| (self.topic.parts()[*at].clone(), call(part))).collect();
+            let call = |part: &PartitionBuffer| PageCall { of, from: part.from.clone(), count, keep, bytes };
+            let calls: Vec<_> = empty
+                .iter()
+                .map(|(at, part)| (self.topic.partition_names()[*at].clone(), call(part)))
+                .collect();
             let places: Vec<_> = empty.iter().map(|(at, _)| *at).collect();
             let pages: Result<Vec<_>> = self.topic.console.store().pages(&calls).await.into_iter().collect();
             let pages = match pages {
                 // The answer may have been too large for the server to send.
                 Err(error)
-                    if error.maybe_done() && error.kind() != ErrorKind::Timeout && self.bytes > LEAST =>
+                    if error.maybe_done()
+                        && error.kind() != ErrorKind::Timeout
+                        && self.bytes > MIN_REQUEST_BYTES =>
                 {
                     self.bytes /= 4;
                     continue;
@@ -183,7 +186,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The first of all that were read.
+    /// Removes and returns the earliest member of all buffers.
     fn take(&mut self) -> Option<(u32, PageMember)> {
         let heads =
             self.parts.iter().enumerate().filter_map(|(at, part)| Some((part.read.front()?.score, at)));
@@ -194,19 +197,19 @@ impl<'a> Merge<'a> {
 
     fn index(&self) -> PageOf {
         match self.wanted.state {
-            // Running ones have pages of their own.
+            // `running` makes the pages of running timers.
             EntryState::Waiting | EntryState::Running => PageOf::Due,
             EntryState::Quarantined => PageOf::Quarantine,
             EntryState::Dead => PageOf::Dead,
-            EntryState::Enrolled => PageOf::Checks,
+            EntryState::Tracked => PageOf::Checks,
         }
     }
 
     fn entry(&self, partition: u32, member: PageMember) -> Option<Entry> {
-        let Wanted { state, filter, payload, .. } = *self.wanted;
+        let ListingQuery { state, filter, payload, .. } = *self.wanted;
         let entry = match state {
             EntryState::Dead => read_letter(self.topic, partition, member, payload)?,
-            EntryState::Enrolled => read_watch(self.topic, partition, member),
+            EntryState::Tracked => read_tracked_key(self.topic, partition, member),
             EntryState::Quarantined => Entry { state, ..read(self.topic, partition, member, payload) },
             EntryState::Waiting | EntryState::Running => {
                 read(self.topic, partition, member, payload).judged_at(self.now.ms())
@@ -216,15 +219,15 @@ impl<'a> Merge<'a> {
     }
 }
 
-impl Part {
+impl PartitionBuffer {
     fn is_empty(&self) -> bool {
         self.more && self.read.is_empty()
     }
 }
 
-/// Where a page has ended, and the next begins. As text it can be handed to anybody: `<ms>.<fraction>@<partition>/<name>`.
+/// The position at which a page ends and the next one begins. Its text has the form `<ms>.<fraction>@<partition>/<name>`.
 ///
-/// All that a topic holds has one order: by time, then by partition, then by name.
+/// Entries of a topic are sorted by time, then by partition, then by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cursor {
     score: f64,
@@ -233,13 +236,13 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Behind an entry; none of running ones, whose pages are in the server's own order.
+    /// Returns the position after an entry. Running timers have none, because their pages follow the order of `HSCAN`.
     pub(super) fn behind(entry: &Entry) -> Option<Self> {
         let Entry { score, partition, ref name, state, .. } = *entry;
         (state != EntryState::Running).then(|| Self { score, partition, name: name.clone() })
     }
 
-    /// Where a partition's next entry is.
+    /// Returns the position in a partition from which its next entries follow.
     fn place_in(&self, partition: u32) -> PageFrom {
         match partition.cmp(&self.partition) {
             std::cmp::Ordering::Less => PageFrom::Behind(self.score),
@@ -260,7 +263,8 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self> {
         read_cursor(text).ok_or_else(|| {
-            Error::invalid("this is no place at which a page has ended: take it as it was written")
+            let text = crate::escape::excerpt(text.as_bytes());
+            Error::invalid(format!("invalid cursor {text}: copy it as it was printed"))
         })
     }
 }
@@ -273,21 +277,23 @@ fn read_cursor(text: &str) -> Option<Cursor> {
     Some(Cursor { score, partition, name: text::unescape(name).ok()?.into() })
 }
 
-/// A page of the attempts that run. In the index they stand among what waits, by the ends of their leases, so that finding
-/// them there could mean to go through all that is due soon. Only what was claimed has a state, and most of these run: the
-/// states are gone through.
+/// Returns a page of running timers, sorted by time. The pages have no order among themselves.
 ///
-/// Its entries are by time; pages have no order.
-async fn running(topic: &KnownTopic, wanted: &Wanted<'_>, after: Option<&Cursor>) -> Result<Page> {
+/// It scans the states instead of the index. The index has running timers, by the end of their lease, among all timers that
+/// are due soon, so finding them there could mean reading many others. Only timers that were claimed have a state.
+async fn running(topic: &TopicHandle, wanted: &ListingQuery<'_>, after: Option<&Cursor>) -> Result<Page> {
     let (mut partition, mut cursor) = after.map_or((0, 0), place);
     let (mut entries, mut looked_at, mut now) = (Vec::new(), 0, ServerTime::default());
-    while partition < topic.parts().len() && entries.len() < wanted.count && looked_at < LOOKED_AT {
-        let at = &topic.parts()[partition];
+    while partition < topic.partition_names().len()
+        && entries.len() < wanted.count
+        && looked_at < MAX_EXAMINED_ENTRIES
+    {
+        let at = &topic.partition_names()[partition];
         let store = topic.console.store();
-        let step = |_| store.names_in(at, Listing::Running, cursor, STEP);
-        let (next, names) = topic.console.persist(step).await?;
-        looked_at += STEP;
-        for (key, look) in names.iter().zip(store.looks(at, &names).await) {
+        let step = |_| store.names_in(at, ListTarget::Running, cursor, RUNNING_SCAN_BATCH);
+        let (next, names) = topic.console.retry_until_answered(step).await?;
+        looked_at += RUNNING_SCAN_BATCH;
+        for (key, look) in names.iter().zip(store.get_timers(at, &names).await) {
             let Some(look) = look? else { continue };
             now = now.max(look.stamp);
             let entry = topic.entry_of(key, look, wanted.payload);
@@ -296,16 +302,17 @@ async fn running(topic: &KnownTopic, wanted: &Wanted<'_>, after: Option<&Cursor>
         (partition, cursor) = if next == 0 { (partition + 1, 0) } else { (partition, next) };
     }
     entries.sort_by(|a, b| a.at_ms.cmp(&b.at_ms).then_with(|| a.key.cmp(&b.key)));
-    let next = (partition < topic.parts().len()).then(|| behind(partition, cursor));
+    let next = (partition < topic.partition_names().len()).then(|| behind(partition, cursor));
     Ok(Page { now: system_time(now.ms()), entries, next, looked_at })
 }
 
-/// Those in quarantine run, too, and are listed there.
-fn is_wanted(entry: &Entry, wanted: &Wanted<'_>, now: ServerTime) -> bool {
+/// Returns whether a running timer belongs on the page. Timers in quarantine appear only on the pages of the quarantine.
+fn is_wanted(entry: &Entry, wanted: &ListingQuery<'_>, now: ServerTime) -> bool {
     entry.state == EntryState::Running && wanted.filter.passes(entry, now.ms())
 }
 
-/// The server's own cursor stands in the place of the time. It is below the size of a table, and so exact.
+/// Returns a cursor that has the server's scan cursor in place of the time. An `f64` represents it exactly, because it is
+/// smaller than the size of the server's table.
 fn behind(partition: usize, cursor: u64) -> Cursor {
     Cursor {
         score: cursor as f64,
@@ -338,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn invalid_cursors_are_refused() {
         for bad in ["", "1", "1@", "1@0", "x@0/a", "NaN@0/a", "inf@0/a", "1@1024/a", "1@-1/a", "1@0/\\q"] {
             assert!(bad.parse::<Cursor>().is_err(), "{bad}");
         }

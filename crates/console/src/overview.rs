@@ -1,29 +1,28 @@
-//! How a topic is, in numbers; and how many attempts end in a second, out of numbers that listeners report every five
-//! seconds.
+//! The counts of a topic, and the rate of attempts, computed from counts that listeners report every five seconds.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::KnownTopic;
+use crate::TopicHandle;
 use crate::error::Result;
 use crate::time::system_time;
 use crate::wire::{self, PartitionNames, Store};
 
-/// How far ahead it is counted what is due.
+/// The spans from now for which an overview counts due timers.
 const AHEAD: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
-/// What a topic holds now, over all partitions. It costs the server some microseconds for each partition, however much
-/// there is.
+/// The counts of a topic, over all partitions. Reading them costs the server some microseconds per partition, however many
+/// timers exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Overview {
-    /// Why nothing is given out, if the topic is paused.
+    /// The reason of the pause, if the topic is paused.
     pub paused: Option<String>,
-    /// What is being done to it, `destroying` or `repartitioning`; or `wire version N` where this program cannot read it.
+    /// The reason why the topic is closed: `destroying`, `repartitioning`, or `wire version N` if this program cannot read it.
     pub closed: Option<String>,
-    /// Timers that wait or run, those in quarantine among them. Of an attached topic its lapses.
+    /// Timers that wait or run, including those in quarantine. In an attached topic, its lapses.
     pub timers: u64,
     /// Timers in quarantine.
     pub quarantined: u64,
@@ -31,57 +30,57 @@ pub struct Overview {
     pub dead: u64,
     /// Dead letters that were trimmed since the topic was created.
     pub trimmed: u64,
-    /// When the last of them was, in ms since 1970.
+    /// The time of the last trim, in ms since 1970.
     pub trimmed_ms: Option<u64>,
-    /// Keys of other programs that are enrolled.
-    pub enrolled: u64,
-    /// Timers whose time has come and which nobody has taken yet.
+    /// Tracked keys of an attached topic.
+    pub tracked: u64,
+    /// Timers that are due and that no listener has claimed.
     pub overdue: u64,
-    /// For how long the oldest of these has been due, in ms; 0 if there is none.
+    /// The time since the deadline of the oldest overdue timer, in ms, or 0 without overdue timers.
     pub oldest_overdue_ms: u64,
-    /// Timers whose first deadline has passed and which have not ended, whatever they wait for: a retry, a snooze, a host that
-    /// does not answer, the end of a pause. Those that run for the first time are not counted.
+    /// Timers whose first deadline has passed and that have not ended. They may wait for a retry, a snooze, a host that does
+    /// not answer or the end of a pause. Timers that run for the first time do not count.
     pub undelivered: u64,
-    /// For how long the oldest of these should have run, by its first deadline, in ms; 0 if there is none.
+    /// The time since the first deadline of the oldest undelivered timer, in ms, or 0 without undelivered timers.
     pub oldest_undelivered_ms: u64,
-    /// Timers that need attention within a minute: those that are due then, and running ones whose leases would end.
+    /// Timers that need attention within a minute, because they become due or because their lease would end.
     pub due_in_1m: u64,
-    /// The same within an hour.
+    /// Timers that need attention within an hour, because they become due or because their lease would end.
     pub due_in_1h: u64,
-    /// When the next timer needs attention, in ms since 1970.
+    /// The time at which the next timer needs attention, in ms since 1970.
     pub next_ms: Option<u64>,
-    /// The server's time, in ms since 1970; of several servers the latest.
+    /// The server's time, in ms since 1970. With several servers, the latest.
     pub now_ms: u64,
-    /// For how long the first of all has needed attention, in quarantine or not, in ms.
+    /// For how long the earliest timer has needed attention, in ms, including timers in quarantine.
     #[serde(skip)]
     pub(super) first_late_ms: u64,
-    /// The wire version of another program, that this one cannot read.
+    /// The wire version of another program, if this program cannot read it.
     #[serde(skip)]
     pub(super) other_version: Option<u32>,
 }
 
 impl Overview {
-    /// The server's time.
+    /// Returns the server's time.
     pub fn now(&self) -> SystemTime {
         system_time(self.now_ms)
     }
 
-    /// For how long the oldest overdue timer has been due.
+    /// Returns the time since the deadline of the oldest overdue timer.
     pub fn oldest_overdue(&self) -> Duration {
         Duration::from_millis(self.oldest_overdue_ms)
     }
 
-    /// For how long the oldest undelivered timer should have run.
+    /// Returns the time since the first deadline of the oldest undelivered timer.
     pub fn oldest_undelivered(&self) -> Duration {
         Duration::from_millis(self.oldest_undelivered_ms)
     }
 
-    /// How long ago the last dead letter was trimmed.
+    /// Returns the time since the last dead letter was trimmed.
     pub fn since_trimmed(&self) -> Option<Duration> {
         self.trimmed_ms.map(|at| Duration::from_millis(self.now_ms.saturating_sub(at)))
     }
 
-    fn add(&mut self, part: wire::Overview) {
+    fn add(&mut self, part: wire::PartitionOverview) {
         let now = part.stamp.ms();
         self.paused = self.paused.take().or(part.paused);
         let number = part.version.as_ref().and_then(|version| version.parse().ok());
@@ -95,7 +94,7 @@ impl Overview {
         self.undelivered += part.undelivered;
         let oldest = part.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         self.oldest_undelivered_ms = self.oldest_undelivered_ms.max(oldest);
-        self.enrolled += part.enrolled;
+        self.tracked += part.tracked;
         self.overdue += part.overdue;
         let late = now.saturating_sub(part.first.unwrap_or(now));
         self.first_late_ms = self.first_late_ms.max(late);
@@ -109,27 +108,27 @@ impl Overview {
     }
 }
 
-/// What stands in the place of the wire version, unless it is ours or none.
+/// Returns the reason why a partition is closed, given the version field of its `meta`.
 fn closed(version: Option<&str>) -> Option<String> {
     match version {
         None => None,
         Some(version) if version == wire::WIRE_VERSION.to_string() => None,
         Some(version) if version.parse::<u32>().is_ok() => Some(format!("wire version {version}")),
-        Some(state) => Some(crate::escape::plain(state, 40)),
+        Some(state) => Some(crate::escape::escape_line(state, 40)),
     }
 }
 
-impl KnownTopic {
-    /// How the topic is.
+impl TopicHandle {
+    /// Returns the counts of the topic.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses the command.
     pub async fn overview(&self) -> Result<Overview> {
-        overviews(self.console.store(), &[self.parts()]).await.remove(0)
+        overviews(self.console.store(), &[self.partition_names()]).await.remove(0)
     }
 }
 
-/// How topics are, by their partitions, in as few requests as there are servers; each with its own result.
+/// Returns an overview of each topic, given its partitions. Sends one request per server.
 pub(super) async fn overviews(store: &Store, topics: &[&[PartitionNames]]) -> Vec<Result<Overview>> {
     let mut parts = store.overviews(&topics.concat(), AHEAD).await.into_iter();
     let sum = |topic: &&[PartitionNames]| {
@@ -146,53 +145,53 @@ pub(super) async fn overviews(store: &Store, topics: &[&[PartitionNames]]) -> Ve
     topics.iter().map(sum).collect()
 }
 
-/// Numbers of the last half minute are compared: fewer would jump with each report.
+/// The rate is an average over this time. A shorter one would make it jump with each report.
 const WINDOW_MS: u64 = 30_000;
-/// Listeners report so often. A number that has changed can be of all of that time.
+/// The interval of listeners' reports. A change of a count can have happened at any time of the interval.
 const REPORT_MS: u64 = 5000;
-/// After this long without a change nothing runs.
+/// The rate is zero after this long without a change.
 const STILL_MS: u64 = 2 * REPORT_MS + 1000;
 
-/// The numbers of all topics that were looked at: tell it of a [`TopicStatus`](super::TopicStatus) now and then, and it
-/// knows how many attempts end in a second.
+/// The rates at which attempts of topics end, computed from counts of a [`TopicStatus`](super::TopicStatus) at different
+/// times.
 #[derive(Debug, Default)]
 pub struct Rates {
-    topics: HashMap<String, Numbers>,
+    topics: HashMap<String, CountHistory>,
 }
 
-/// How often what was counted, each time that it had changed.
 #[derive(Debug, Default)]
-struct Numbers {
+struct CountHistory {
+    /// The times at which the count had changed, in ms, and the new counts.
     changes: VecDeque<(u64, u64)>,
     first_ms: u64,
 }
 
 impl Rates {
-    /// Takes down how many attempts have ended at this time of the server, and says how many do in a second: nothing
-    /// before two reports have been seen.
+    /// Records that `ended` attempts had ended at the server's time `now_ms`, and returns the rate per second. Returns `None`
+    /// until two reports have arrived.
     pub fn of(&mut self, topic: &str, now_ms: u64, ended: u64) -> Option<f64> {
         let numbers = self.topics.entry(topic.to_owned()).or_default();
         numbers.add(now_ms, ended);
         numbers.rate(now_ms)
     }
 
-    /// Forgets all topics but these.
+    /// Forgets all topics for which `is_kept` returns false.
     pub fn keep(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.topics.retain(|topic, _| is_kept(topic));
     }
 }
 
-impl Numbers {
+impl CountHistory {
     fn add(&mut self, now_ms: u64, ended: u64) {
         match self.changes.back() {
             Some((at, last)) if *last == ended => {
                 let still = if self.changes.len() == 1 { REPORT_MS } else { STILL_MS };
                 if now_ms.saturating_sub(*at) > still {
-                    // What comes after a pause is not spread over the pause.
+                    // The next attempts must not be averaged over the quiet time before them.
                     self.changes = [(now_ms - REPORT_MS, ended)].into();
                 }
             }
-            // Fewer than before: a listener has gone, and its numbers with it.
+            // The count falls when a listener ends, because its report goes with it.
             Some((_, last)) if *last > ended => *self = Self::begun(now_ms, ended),
             None => *self = Self::begun(now_ms, ended),
             Some(_) => self.changes.push_back((now_ms, ended)),
@@ -220,34 +219,31 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    /// Looks every two seconds, at numbers that change every five.
+    /// Reads counts every two seconds that change every five seconds.
     fn looked(rates: &mut Rates, ms: std::ops::Range<u64>, ended: impl Fn(u64) -> u64) -> Option<f64> {
         ms.step_by(2000).map(|at| rates.of("a", at, ended(at / 5000 * 5))).last().flatten()
     }
 
     #[test]
-    fn a_steady_rate_is_found_out_within_two_reports() {
+    fn a_steady_rate_is_known_after_two_reports() {
         let mut rates = Rates::default();
-        assert_eq!(rates.of("a", 0, 70), None, "one report says nothing");
+        assert_eq!(rates.of("a", 0, 70), None, "one report gives no rate");
         let rate = looked(&mut rates, 0..60_000, |second| 70 + second * 100).unwrap();
         assert!((90.0..110.0).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn nothing_is_a_rate_of_zero_and_a_pause_dilutes_nothing() {
+    fn a_constant_count_is_a_rate_of_zero_and_does_not_lower_later_rates() {
         let mut rates = Rates::default();
         assert_eq!(looked(&mut rates, 0..14_000, |_| 70), Some(0.0));
         looked(&mut rates, 14_000..600_000, |_| 70);
         let rate = rates.of("a", 600_000, 570).unwrap();
-        assert!(
-            (60.0..=100.0).contains(&rate),
-            "{rate}: 500 in the five seconds of one report, seen a look later"
-        );
+        assert!((60.0..=100.0).contains(&rate), "{rate}: one report had 500 attempts in five seconds");
         assert_eq!(looked(&mut rates, 602_000..620_000, |_| 570), Some(0.0));
     }
 
     #[test]
-    fn a_listener_that_goes_takes_its_numbers_along() {
+    fn the_rate_starts_again_after_a_listener_ended() {
         let mut rates = Rates::default();
         looked(&mut rates, 0..60_000, |second| second * 100);
         assert_eq!(rates.of("a", 60_000, 10), None);

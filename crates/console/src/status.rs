@@ -1,4 +1,4 @@
-//! How all topics are, and who serves them.
+//! The status of topics and of the listeners that serve them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,34 +9,33 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::figures::{Destination, Distribution};
 use crate::wire::{ListenerReport, RecentAttempts};
-use crate::{Console, KnownTopic, Overview, Registry, UnreadableTopic, overview};
+use crate::{Console, Overview, Registry, TopicHandle, UnreadableTopic, overview};
 
-/// Topics whose partitions are asked in one go.
-const AT_A_TIME: usize = 100;
+const TOPICS_PER_REQUEST: usize = 100;
 
-/// How a topic stands, by the worst that is so of it.
+/// The state of a topic. If several apply, the worst one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TopicStanding {
-    /// It can be used.
+pub enum TopicState {
+    /// The topic works.
     #[default]
     Fine,
-    /// It holds timers, or expects keys to expire, and nobody serves it.
+    /// The topic has timers or tracked keys, and no listener serves it.
     Unserved,
-    /// Nothing is given out.
+    /// The topic is paused: listeners claim none of its timers.
     Paused,
-    /// What its handlers call does not answer, or asks to be called later: timers wait for that.
+    /// Timers wait for a destination that does not answer or has asked for a later call.
     HeldBack,
     /// Most attempts of the last five minutes have failed.
     Failing,
-    /// It is being destroyed or repartitioned, or of another wire version.
+    /// The topic is being destroyed or repartitioned, or has another wire version.
     Closed,
-    /// It cannot be read.
+    /// The topic cannot be read.
     Unreadable,
 }
 
-impl TopicStanding {
-    /// A word for tables.
+impl TopicState {
+    /// Returns the state's name, for tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fine => "ok",
@@ -49,129 +48,132 @@ impl TopicStanding {
         }
     }
 
-    /// Whether somebody has to look at it. A pause is somebody's wish.
+    /// Returns whether the state needs an operator's attention. A pause does not, because an operator has asked for it.
     pub fn is_alarm(self) -> bool {
         !matches!(self, Self::Fine | Self::Paused)
     }
 }
 
-/// How everything is.
+/// The status of topics and listeners.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The topics, by name.
+    /// The topics, sorted by name.
     pub topics: Vec<TopicStatus>,
-    /// What is registered as a topic and cannot be read.
+    /// Registered topics that cannot be read.
     pub unreadable: Vec<UnreadableTopic>,
-    /// Topics beyond those that were asked for.
+    /// The number of topics beyond the requested ones.
     pub more_topics: u64,
     /// The listeners.
     pub listeners: Vec<ListenerReport>,
-    /// Listeners that have not reported for seven seconds: they have ended without a word, stand still, or cannot reach the
-    /// server. One is forgotten after ten minutes, or once one that was started on the same machine since then serves all of
-    /// its topics.
-    pub silent: Vec<ListenerReport>,
+    /// Listeners that have not reported for seven seconds: they have crashed, are blocked, or cannot reach the server.
+    ///
+    /// A silent listener is forgotten after ten minutes, or when a listener that was started later on the same machine serves
+    /// all of its topics.
+    pub silent_listeners: Vec<ListenerReport>,
 }
 
-/// How a topic is.
+/// The status of a topic.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TopicStatus {
     /// The topic.
     #[serde(flatten)]
-    pub topic: KnownTopic,
-    /// What it holds.
+    pub topic: TopicHandle,
+    /// The counts of the topic.
     #[serde(flatten)]
     pub overview: Overview,
-    /// Why that cannot be said: then all of it is 0.
+    /// The reason why the counts cannot be read. If it is set, all counts are 0.
     pub problem: Option<String>,
-    /// Listeners that serve it.
+    /// The number of listeners that serve the topic.
     pub listeners: usize,
-    /// Attempts that run, as the listeners have said last: every five seconds they do.
+    /// Running attempts, by the last reports of the listeners. A listener reports every five seconds.
     pub running: usize,
-    /// Attempts that may run.
+    /// The number of attempts that can run at the same time, over all listeners.
     pub limit: usize,
-    /// Attempts that ended well, since the listeners were started.
+    /// Successful attempts since the listeners were started.
     pub handled: u64,
-    /// Failed attempts, since the listeners were started.
+    /// Failed attempts since the listeners were started.
     pub failed: u64,
-    /// Attempts of the last five minutes; none where no listener has said.
-    pub last_5m: Option<Recent>,
-    /// Attempts of the last hour.
-    pub last_1h: Option<Recent>,
-    /// The places that handlers call, such as hosts, the worst first: up to twenty of each listener. Of one that several
-    /// listeners call, what is worst.
+    /// Attempts of the last five minutes, if a listener has reported them.
+    pub last_5m: Option<AttemptSummary>,
+    /// Attempts of the last hour, if a listener has reported them.
+    pub last_1h: Option<AttemptSummary>,
+    /// The destinations that handlers call, such as hosts, the worst first: up to twenty of each listener. A destination of
+    /// several listeners appears once, with the worst state.
     pub destinations: Vec<Destination>,
-    /// How many different things its listeners do with what is due, such as calls of other URLs: more than one is a mistake.
-    pub different_handlers: usize,
+    /// The number of different handlers among the topic's listeners, such as webhooks with different URLs. More than one is
+    /// a mistake.
+    pub handler_variants: usize,
 }
 
-/// Attempts of a span of time that ends now.
+/// The attempts of a recent span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Recent {
-    /// Those that ended well.
+pub struct AttemptSummary {
+    /// Successful attempts.
     pub handled: u64,
-    /// Those that failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// How late half of the attempts were started at most, in µs.
+    /// The median lateness of the attempts, in µs.
     pub late_p50_us: Option<u64>,
-    /// The same of 99 in 100.
+    /// The 99th percentile of the lateness of the attempts, in µs.
     pub late_p99_us: Option<u64>,
 }
 
-impl Recent {
-    /// The share of the attempts that failed.
+impl AttemptSummary {
+    /// Returns the share of attempts that failed, from 0 to 1, or `None` without attempts.
     pub fn failing(&self) -> Option<f64> {
         let all = self.handled + self.failed;
         (all > 0).then(|| self.failed as f64 / all as f64)
     }
 
-    /// Whether most failed, and more than two.
+    /// Returns whether at least half of the attempts failed, and more than two.
     fn is_failing(&self) -> bool {
         self.failed > 2 && self.failed >= self.handled
     }
 }
 
 impl TopicStatus {
-    /// How it stands.
-    pub fn standing(&self) -> TopicStanding {
+    /// Returns the state of the topic.
+    pub fn state(&self) -> TopicState {
         match &self.overview {
-            _ if self.problem.is_some() => TopicStanding::Unreadable,
-            held if held.closed.is_some() => TopicStanding::Closed,
-            held if held.paused.is_some() => TopicStanding::Paused,
-            _ if self.is_unserved() => TopicStanding::Unserved,
-            _ if self.held_back().next().is_some() => TopicStanding::HeldBack,
-            _ if self.last_5m.as_ref().is_some_and(Recent::is_failing) => TopicStanding::Failing,
-            _ => TopicStanding::Fine,
+            _ if self.problem.is_some() => TopicState::Unreadable,
+            held if held.closed.is_some() => TopicState::Closed,
+            held if held.paused.is_some() => TopicState::Paused,
+            _ if self.is_unserved() => TopicState::Unserved,
+            _ if self.held_back().next().is_some() => TopicState::HeldBack,
+            _ if self.last_5m.as_ref().is_some_and(AttemptSummary::is_failing) => TopicState::Failing,
+            _ => TopicState::Fine,
         }
     }
 
-    /// Whether it holds timers, or expects keys to expire, and nobody serves it: an alarm.
+    /// Returns whether the topic has timers or tracked keys, and no listener serves it.
     pub fn is_unserved(&self) -> bool {
-        self.overview.timers + self.overview.enrolled > 0 && self.listeners == 0
+        self.overview.timers + self.overview.tracked > 0 && self.listeners == 0
     }
 
-    /// The destinations that timers wait for; none where nothing is undelivered.
+    /// Returns the destinations that timers wait for. Without undelivered timers there are none.
     pub fn held_back(&self) -> impl Iterator<Item = &Destination> {
         let waits = self.overview.undelivered > 0;
         self.destinations.iter().filter(move |one| waits && one.state.holds_back())
     }
 
-    /// The share of the attempts of the last five minutes that failed.
+    /// Returns the share of attempts of the last five minutes that failed, from 0 to 1.
     pub fn failing(&self) -> Option<f64> {
         self.last_5m.as_ref()?.failing()
     }
 }
 
 impl Console {
-    /// How the topics are that come first by name, as many as these, and who listens.
+    /// Returns the status of the first `most` topics by name, and of all listeners.
     ///
-    /// It costs the server some microseconds for each partition of these topics. What the listeners say is up to five
+    /// It costs the server some microseconds for each partition of these topics. The listeners' figures are up to five
     /// seconds old.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses. A topic that cannot be read says so in its own place.
+    /// Returns an error if the registry or the reports cannot be read. If the counts of a topic cannot be read, its
+    /// [`problem`](TopicStatus::problem) has the reason.
     pub async fn status(&self, most: usize) -> Result<Status> {
         let mut registry = self.registry().await?;
         let Registry { topics, unreadable } = &mut registry;
@@ -181,17 +183,18 @@ impl Console {
         Ok(Status { more_topics, ..self.status_in(registry).await? })
     }
 
-    /// The same of the topics with these names and of the listeners that serve one of them; of all, where none is named.
+    /// Returns the status of the topics with these names and of the listeners that serve one of them. Returns the status of
+    /// all topics and listeners if `names` is empty.
     ///
     /// # Errors
-    /// As for [`registered`](Self::registered).
+    /// Returns the errors of [`registered`](Self::registered).
     pub async fn status_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Status> {
         let mut status = self.status_in(self.registered(names).await?).await?;
         let serves = |listener: &ListenerReport| {
             names.is_empty() || names.iter().any(|name| listener.serves(name.as_ref()))
         };
         status.listeners.retain(serves);
-        status.silent.retain(serves);
+        status.silent_listeners.retain(serves);
         Ok(status)
     }
 
@@ -202,24 +205,24 @@ impl Console {
         Ok(Status { topics, unreadable, ..fleet })
     }
 
-    /// Returns the listeners, the silent ones too, without any topics.
+    /// Returns the listeners, including the silent ones, without topics.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// Returns an error if the server cannot be reached or refuses the command.
     pub async fn fleet(&self) -> Result<Status> {
         let mut listeners = self.reports().await?;
         let is_missed =
             |one: &&ListenerReport| one.is_silent() && !listeners.iter().any(|other| other.replaces(one));
         let silent = listeners.iter().filter(is_missed).cloned().collect();
         listeners.retain(ListenerReport::is_present);
-        Ok(Status { listeners, silent, ..Status::default() })
+        Ok(Status { listeners, silent_listeners: silent, ..Status::default() })
     }
 
-    /// The same of these topics, by what these listeners have said.
-    pub async fn status_of(&self, topics: &[KnownTopic], listeners: &[ListenerReport]) -> Vec<TopicStatus> {
+    /// Returns the status of some topics, given the reports of the listeners.
+    pub async fn status_of(&self, topics: &[TopicHandle], listeners: &[ListenerReport]) -> Vec<TopicStatus> {
         let mut all = Vec::with_capacity(topics.len());
-        for some in topics.chunks(AT_A_TIME) {
-            let partitions: Vec<_> = some.iter().map(KnownTopic::parts).collect();
+        for some in topics.chunks(TOPICS_PER_REQUEST) {
+            let partitions: Vec<_> = some.iter().map(TopicHandle::partition_names).collect();
             let overviews = overview::overviews(self.store(), &partitions).await;
             all.extend(
                 some.iter().zip(overviews).map(|(topic, overview)| of_topic(topic, overview, listeners)),
@@ -229,7 +232,7 @@ impl Console {
     }
 }
 
-fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[ListenerReport]) -> TopicStatus {
+fn of_topic(topic: &TopicHandle, overview: Result<Overview>, listeners: &[ListenerReport]) -> TopicStatus {
     let reports: Vec<_> = listeners.iter().filter_map(|listener| listener.topics.get(topic.name())).collect();
     let count = |name: &str| reports.iter().filter_map(|report| report.counts.get(name)).sum();
     TopicStatus {
@@ -244,7 +247,7 @@ fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[Listene
         last_5m: recent(reports.iter().filter_map(|report| report.last_5m.as_ref())),
         last_1h: recent(reports.iter().filter_map(|report| report.last_1h.as_ref())),
         destinations: destinations(topic.name(), listeners),
-        different_handlers: reports
+        handler_variants: reports
             .iter()
             .filter_map(|report| report.identity.as_ref())
             .collect::<BTreeSet<_>>()
@@ -252,19 +255,20 @@ fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[Listene
     }
 }
 
-/// The sum of what listeners have said.
-fn recent<'a>(all: impl Iterator<Item = &'a RecentAttempts>) -> Option<Recent> {
-    let (mut sum, mut lateness) = (None::<Recent>, Distribution::default());
+/// Adds up the attempts that listeners have reported.
+fn recent<'a>(all: impl Iterator<Item = &'a RecentAttempts>) -> Option<AttemptSummary> {
+    let (mut sum, mut lateness) = (None::<AttemptSummary>, Distribution::default());
     for one in all {
         let sum = sum.get_or_insert_default();
         (sum.handled, sum.failed) = (sum.handled + one.handled, sum.failed + one.failed);
         lateness.add(&one.lateness);
     }
     let late = |share| lateness.quantile(share).map(micros);
-    sum.map(|sum| Recent { late_p50_us: late(0.5), late_p99_us: late(0.99), ..sum })
+    sum.map(|sum| AttemptSummary { late_p50_us: late(0.5), late_p99_us: late(0.99), ..sum })
 }
 
-/// Each once, by what is worst of it, as it is now.
+/// Returns each destination of a topic once, with its worst state, the worst first. The time until the next call is reduced
+/// by the age of the report.
 pub(super) fn destinations(topic: &str, listeners: &[ListenerReport]) -> Vec<Destination> {
     let mut worst = BTreeMap::<String, Destination>::new();
     for listener in listeners {

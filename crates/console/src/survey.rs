@@ -1,4 +1,4 @@
-//! What attaching to others' keys would mean.
+//! A survey of existing keys: the cost of attaching to them, and advice.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,19 +17,18 @@ use crate::policy::{Policy, scan_pace};
 use crate::wire::{SurveyedKey, is_own, listeners};
 use keylapse::limits::MAX_KEY;
 
-/// Keys that are asked about at once.
-const PAGE: usize = 250;
-/// Keys that are looked at a second time.
-const WATCHED: usize = 1000;
-/// Keys whose memory is asked for: the server counts it each time.
+const KEYS_PER_REQUEST: usize = 250;
+/// How many keys are read a second time.
+const MAX_WATCHED_KEYS: usize = 1000;
+/// How many keys are measured with `MEMORY USAGE`, because the server computes it for each call.
 const WEIGHED: u64 = 10_000;
-/// Hours ahead for which it is said how many keys are due.
+/// For how many hours ahead the survey counts due keys.
 const HOURS: usize = 24;
-/// Bytes that an enrolled key costs without its value: `make demo SHOW=attach` measures it, docs/attach.md says how.
-const ENROLLED_BYTES: u64 = 360;
+/// The bytes that a tracked key costs without its value. `make demo SHOW=attach` measures it; docs/attach.md explains how.
+const BYTES_PER_TRACKED_KEY: u64 = 360;
 
-/// A look at the keys that match a pattern, about to be taken: set options, then [`run`](Self::run) it.
-#[must_use = "nothing is looked at until it is run"]
+/// A request to survey the keys that match a pattern. Set options, then [`run`](Self::run) it.
+#[must_use = "the request does nothing until it is run"]
 #[derive(Debug)]
 pub struct SurveyRequest<'a> {
     console: &'a Console,
@@ -38,74 +37,76 @@ pub struct SurveyRequest<'a> {
     watch: Duration,
 }
 
-/// What there is.
+/// The result of a survey.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Survey {
-    /// Keys in the database, of all kinds; none where the user may not ask.
+    /// All keys in the database. It is `None` without permission for `DBSIZE`.
     pub keys: Option<u64>,
-    /// Keys that match, without those of more than 4 KiB.
+    /// Keys that match the pattern and have at most 4 KiB.
     pub matching: u64,
-    /// Keys of these that have a deadline.
+    /// Matching keys that have a deadline.
     pub with_deadline: u64,
-    /// Keys that match but for their length: they would be left alone.
+    /// Keys that match the pattern but are longer than 4 KiB. An attached topic ignores them.
     pub too_long: u64,
-    /// How many of those with a deadline are of each type.
+    /// The matching keys with a deadline, counted by Redis type.
     pub types: BTreeMap<String, u64>,
-    /// How many of them are due within each hour from now: 24 hours, and all that is later.
+    /// The matching keys that are due within each of the next 24 hours. The last number counts those due later.
     pub due_by_hour: Vec<u64>,
-    /// Keys that would be enrolled: as many as the cap has room for.
-    pub enrolled: u64,
-    /// Bytes that these take, as the server reckons, by the first 10,000 of them; none where the user may not ask.
+    /// Keys that an attached topic would track, limited by the cap.
+    pub tracked: u64,
+    /// The memory of the matching keys with a deadline in bytes, as the server reports it, projected from the first 10,000.
+    /// It is `None` without permission for `MEMORY USAGE`.
     pub value_bytes: Option<u64>,
-    /// Bytes that enrolling them would take, about: without their values.
+    /// The approximate memory in bytes that tracking would take, without copies of values.
     pub memory_bytes: u64,
-    /// How long a scan of the database takes at the topic's rate, in ms; none where its size is not known.
+    /// The duration of a scan of the database at the topic's rate, in ms. It is `None` if the number of keys is not known.
     pub scan_ms: Option<u64>,
-    /// What the user may not find out.
+    /// Figures that the user has no permission to read.
     pub missing: Vec<MissingFigure>,
-    /// What became of keys that were looked at a second time.
-    pub watched: Watched,
-    /// What suits that.
+    /// Changes of keys between two looks.
+    pub watched: WatchedKeys,
+    /// Advice for the use of these keys.
     pub advice: Vec<String>,
 }
 
-/// A figure that the user may not find out.
+/// A figure that the user has no permission to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MissingFigure {
-    /// The field of [`Survey`].
+    /// The name of the field of [`Survey`].
     pub figure: &'static str,
-    /// The rule that would grant it.
+    /// The ACL rule that would grant the permission.
     pub right: &'static str,
 }
 
-/// What became of up to 1,000 keys between two looks.
+/// How up to 1,000 keys changed between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Watched {
-    /// Between the two looks, in ms.
+pub struct WatchedKeys {
+    /// The time between the two looks, in ms.
     pub after_ms: u64,
-    /// Keys that were looked at.
+    /// Keys that were read twice.
     pub keys: u64,
-    /// Keys with a later deadline.
+    /// Keys that have a later deadline.
     pub refreshed: u64,
-    /// Keys that are gone, and had a deadline that has passed.
+    /// Keys that no longer exist and whose deadline has passed.
     pub expired: u64,
-    /// Keys that are gone, and had time left.
+    /// Keys that no longer exist although their deadline has not passed.
     pub deleted: u64,
-    /// Keys without a deadline now.
+    /// Keys that no longer have a deadline.
     pub persisted: u64,
 }
 
 impl Console {
-    /// Looks at what attaching to the keys of a pattern would mean, and writes nothing: it takes a user who may only
-    /// read. Reading a key that has expired makes the server delete it, as any reading does. What another topic has a
-    /// better claim to counts, too. A key counts once more that the server names twice, as it may while its table of keys
-    /// grows or shrinks.
+    /// Prepares a survey of the keys that match a pattern, before a program attaches to them.
+    ///
+    /// A survey needs only permission to read, and writes nothing. As with any read, the server deletes a key that has
+    /// already expired. The survey also counts keys for which another topic takes precedence. `SCAN` can return a key twice
+    /// while the server's table grows or shrinks; the survey then counts it twice.
     ///
     /// # Errors
-    /// When the pattern cannot be read.
+    /// Returns an error if the pattern is not valid.
     pub fn survey(&self, pattern: &str) -> Result<SurveyRequest<'_>> {
         let pattern = Pattern::new(pattern).map_err(Error::from)?;
         let (policy, watch) = (Policy::default(), Duration::from_secs(10));
@@ -114,33 +115,35 @@ impl Console {
 }
 
 impl SurveyRequest<'_> {
-    /// How many keys of the database are gone through a second, as [`Attached::scan_rate`](keylapse::Attached::scan_rate).
+    /// Sets how many keys are scanned per second, as [`Attached::scan_rate`](keylapse::Attached::scan_rate) does.
     /// Default: 50,000.
     pub fn scan_rate(mut self, keys: u32) -> Self {
         self.policy.scan_rate = keys.max(1);
         self
     }
 
-    /// How many keys there would be room for, as [`Attached::cap`](keylapse::Attached::cap). Default: 1,000,000.
+    /// Sets how many keys the topic would track at most, as [`Attached::cap`](keylapse::Attached::cap) does.
+    /// Default: 1,000,000.
     pub fn cap(mut self, keys: usize) -> Self {
         self.policy.cap = keys;
         self
     }
 
-    /// How long after the first look up to 1,000 keys are looked at a second time. Default: 10 s; 0: not at all.
+    /// Sets the time after which up to 1,000 keys are read a second time. Zero turns the second look off.
+    /// Default: 10 s.
     pub fn watch(mut self, span: Duration) -> Self {
         self.watch = span;
         self
     }
 
-    /// Looks.
+    /// Scans the database and returns the survey.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses a command other than `DBSIZE` and `MEMORY USAGE`.
     pub async fn run(self) -> Result<Survey> {
         let store = self.console.store();
         let mut survey = Survey::begin();
-        let servers = self.console.persist(|_| store.topology().primaries()).await?;
+        let servers = self.console.retry_until_answered(|_| store.topology().primaries()).await?;
         for server in &servers {
             let size = store.database_size(server).await?;
             survey.keys = survey.keys.zip(size).map(|(keys, more)| keys + more);
@@ -148,7 +151,7 @@ impl SurveyRequest<'_> {
         let (now, mut watched) = (self.now().await?, Vec::new());
         let mut scan = KeyScan::new(self.console, &self.pattern, self.policy.scan_rate, servers);
         while let Some(keys) = scan.next().await? {
-            for keys in keys.chunks(PAGE) {
+            for keys in keys.chunks(KEYS_PER_REQUEST) {
                 let weighs = survey.value_bytes.is_some() && survey.with_deadline < WEIGHED;
                 let found = store.survey(keys, weighs).await?;
                 survey.refused(weighs, &found);
@@ -167,14 +170,14 @@ impl SurveyRequest<'_> {
         Ok(self.console.store().time_of(&ours).await?.ms())
     }
 
-    /// Looks at keys a second time.
-    async fn watch_them(&self, watched: &[(Bytes, u64)], since: u64) -> Result<Watched> {
+    /// Waits, then reads keys a second time and counts the changes.
+    async fn watch_them(&self, watched: &[(Bytes, u64)], since: u64) -> Result<WatchedKeys> {
         if self.watch.is_zero() || watched.is_empty() {
-            return Ok(Watched::default());
+            return Ok(WatchedKeys::default());
         }
         sleep(self.watch).await;
-        let mut seen = Watched { keys: watched.len() as u64, ..Watched::default() };
-        for some in watched.chunks(PAGE) {
+        let mut seen = WatchedKeys { keys: watched.len() as u64, ..WatchedKeys::default() };
+        for some in watched.chunks(KEYS_PER_REQUEST) {
             let keys: Vec<_> = some.iter().map(|(key, _)| key.clone()).collect();
             let found = self.console.store().survey(&keys, false).await?;
             let now = self.now().await?;
@@ -187,18 +190,17 @@ impl SurveyRequest<'_> {
     }
 }
 
-/// All keys of these servers, gone through once at the rate of a listener's scan: gives those that a pattern matches, step
-/// by step. Nothing is written.
+/// One scan of all keys on some servers, at the rate of a listener's scan. Each step returns the keys that match a pattern.
 struct KeyScan<'a> {
     console: &'a Console,
     pattern: &'a Pattern,
     rate: u32,
-    /// Those that are left, the present one last.
+    /// The servers that are not yet scanned, the current one last.
     servers: Vec<Server>,
     cursor: u64,
-    /// When the next step may be made.
+    /// The time of the next step.
     due: Instant,
-    /// Keys that match but for their length.
+    /// Keys that match but are too long.
     too_long: u64,
 }
 
@@ -208,7 +210,7 @@ impl<'a> KeyScan<'a> {
         Self { console, pattern, rate, servers, cursor: 0, due: Instant::now(), too_long: 0 }
     }
 
-    /// The keys that the next step finds, which may be none; nothing at the end.
+    /// Returns the matching keys of the next step, possibly none. Returns `None` at the end of the scan.
     async fn next(&mut self) -> Result<Option<Vec<Bytes>>> {
         let Some(server) = self.servers.last().cloned() else { return Ok(None) };
         sleep_until(self.due).await;
@@ -216,7 +218,10 @@ impl<'a> KeyScan<'a> {
         self.due = Instant::now() + every;
         let (store, cursor) = (self.console.store(), self.cursor);
         let prefix = glob_of_any(&[self.pattern.literal_prefix()]);
-        let found = self.console.persist(|_| store.scan(&server, cursor, &prefix, step as usize)).await?;
+        let found = self
+            .console
+            .retry_until_answered(|_| store.scan(&server, cursor, &prefix, step as usize))
+            .await?;
         self.cursor = found.0;
         if self.cursor == 0 {
             self.servers.pop();
@@ -234,7 +239,7 @@ impl<'a> KeyScan<'a> {
     }
 }
 
-impl Watched {
+impl WatchedKeys {
     fn add(&mut self, before: u64, after: &SurveyedKey, now: u64) {
         match after.deadline {
             Some(deadline) => self.refreshed += u64::from(deadline > before),
@@ -251,7 +256,7 @@ impl Survey {
         Self { due_by_hour: vec![0; HOURS + 1], keys, value_bytes, ..Self::default() }
     }
 
-    /// What is refused once is not asked for again: each time is a line in the server's log of refusals.
+    /// Stops asking for memory after the first refusal, because the server adds each refusal to its ACL log.
     fn refused(&mut self, weighs: bool, found: &[SurveyedKey]) {
         if weighs && found.iter().any(|key| key.bytes.is_none()) {
             self.value_bytes = None;
@@ -267,18 +272,18 @@ impl Survey {
             self.value_bytes = self.value_bytes.map(|all| all + found.bytes.unwrap_or(0));
             let hour = usize::try_from(deadline.saturating_sub(now) / 3_600_000).unwrap_or(HOURS);
             self.due_by_hour[hour.min(HOURS)] += 1;
-            if watched.len() < WATCHED {
+            if watched.len() < MAX_WATCHED_KEYS {
                 watched.push((key.clone(), deadline));
             }
         }
     }
 
     fn weigh(&mut self, policy: &Policy) {
-        self.enrolled = self.with_deadline.min(policy.cap as u64);
-        // By the share that was weighed.
-        let weighed = self.with_deadline.min(WEIGHED + PAGE as u64).max(1);
+        self.tracked = self.with_deadline.min(policy.cap as u64);
+        // Only the first keys were measured.
+        let weighed = self.with_deadline.min(WEIGHED + KEYS_PER_REQUEST as u64).max(1);
         self.value_bytes = self.value_bytes.map(|bytes| bytes / weighed * self.with_deadline);
-        self.memory_bytes = self.enrolled * ENROLLED_BYTES;
+        self.memory_bytes = self.tracked * BYTES_PER_TRACKED_KEY;
         self.scan_ms = self.keys.map(|keys| keys * 1000 / u64::from(policy.scan_rate.max(1)));
         let rights = [(self.keys, "keys", "+dbsize"), (self.value_bytes, "value_bytes", "+memory|usage")];
         let missing = rights.into_iter().filter(|(found, ..)| found.is_none());
@@ -286,52 +291,56 @@ impl Survey {
     }
 }
 
-/// What suits keys such as these; docs/attach-uses.md says why.
+/// Returns advice for keys like these; docs/attach-uses.md has the reasons.
 fn advice(survey: &Survey) -> Vec<String> {
     let mut advice = Vec::new();
-    let Watched { keys, refreshed, expired, deleted, .. } = survey.watched;
+    let WatchedKeys { keys, refreshed, expired, deleted, .. } = survey.watched;
     let ended = expired + deleted;
     if survey.with_deadline == 0 {
-        advice.push("no key that matches has a deadline now: nothing would be enrolled".to_owned());
+        advice.push("no matching key has a deadline now: the topic would track no keys".to_owned());
     }
-    if survey.with_deadline > survey.enrolled {
+    if survey.with_deadline > survey.tracked {
         advice.push(
-            "there is no room for all of them: raise Attached::cap, or say a narrower pattern".to_owned(),
+            "more keys have a deadline than the cap allows: raise Attached::cap, or use a narrower pattern"
+                .to_owned(),
         );
     }
     if keys > 0 && refreshed * 2 > keys {
-        advice.push("mostly refreshed, as sessions are: Ex is enough, and KExg$ would tell of each refresh; never write_back".to_owned());
+        advice.push(
+            "mostly refreshed, like sessions: Ex is enough, as KExg$ would send an event for each refresh; never use \
+             write_back"
+                .to_owned(),
+        );
     } else if ended > 0 && deleted > expired {
         advice.push(
-            "mostly deleted, as locks are: KExg$ tells deletions from expiries; without it, let the handler look at \
-             Expired::recovered, or say .recovered(Treatment::Ignore)"
+            "mostly deleted, like locks: KExg$ distinguishes deletions from expiries; without it, check \
+             Expired::recovered in the handler, or set .recovered(Treatment::Ignore)"
                 .to_owned(),
         );
     } else if ended > 0 {
-        advice.push("mostly expiring, as unpaid orders are: Ex is enough".to_owned());
+        advice.push("mostly expiring, like unpaid orders: Ex is enough".to_owned());
     } else if keys > 0 {
         advice.push(
-            "nothing happened to them while they were watched: watch for longer to tell how they are used"
+            "no key changed between the two looks: set a longer time between them to learn how keys are used"
                 .to_owned(),
         );
     }
     let soon = survey.due_by_hour.first().copied().unwrap_or_default();
     if soon > 0 && survey.scan_ms.is_some_and(|ms| ms > 60_000) {
-        advice
-            .push("a scan takes more than a minute: keys that live shorter than that want KExg$".to_owned());
+        advice.push("a scan takes more than a minute: keys with a shorter lifetime need KExg$".to_owned());
     }
     if survey.types.keys().any(|kind| kind != "string") {
         advice.push(
-            "some are no strings: their values are kept by keep_fields (hashes) or keep_dumps".to_owned(),
+            "some keys are not strings: keep_fields (hashes) or keep_dumps keeps their values".to_owned(),
         );
     }
     advice
 }
 
 impl fmt::Display for Survey {
-    /// The last line of a command, with `-` for what the user may not find out.
+    /// Writes the last line of a command, with `-` for figures that the user has no permission to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { keys, matching, with_deadline, enrolled, memory_bytes, scan_ms, .. } = self;
+        let Self { keys, matching, with_deadline, tracked: enrolled, memory_bytes, scan_ms, .. } = self;
         let or_dash =
             |figure: &Option<u64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
         let (keys, scan_ms) = (or_dash(keys), or_dash(scan_ms));

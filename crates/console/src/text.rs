@@ -1,11 +1,11 @@
-//! Bytes of others as text that a terminal, a log and a JSON string can bear, and back.
+//! Conversion of arbitrary bytes to text that is safe in a terminal, a log and a JSON string, and back.
 //!
-//! Printable ASCII stands for itself, but for the backslash, which is doubled; everything else is `\n`, `\r`, `\t` or
-//! `\xNN`. So nothing is lost, no two keys look alike, and no key can move a cursor or colour a line.
+//! Printable ASCII stays unchanged, except that a backslash is doubled. Other bytes become `\n`, `\r`, `\t` or `\xNN`.
+//! Different bytes give different texts, and no key can move the cursor or colour a line.
 
 use crate::error::{Error, Result};
 
-/// Bytes as text.
+/// Converts bytes to text.
 ///
 /// ```
 /// use keylapse_console::text::{escape, unescape};
@@ -29,16 +29,16 @@ pub fn escape(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes that a text stands for. What is not ASCII stands for its UTF-8.
+/// Converts a text back to bytes. A character outside ASCII becomes its UTF-8 bytes.
 ///
 /// # Errors
-/// Of kind [`Invalid`](keylapse::ErrorKind::Invalid) where a backslash begins nothing that [`escape`] writes.
+/// Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if a backslash starts no escape of [`escape`].
 pub fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         bytes.extend_from_slice(&rest.as_bytes()[..at]);
-        let (byte, length) = one(&rest[at + 1..]).ok_or_else(|| refusal(text))?;
+        let (byte, length) = read_escape(&rest[at + 1..]).ok_or_else(|| refusal(text))?;
         bytes.push(byte);
         rest = &rest[at + 1 + length..];
     }
@@ -46,8 +46,8 @@ pub fn unescape(text: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The byte behind a backslash, and how many characters say it.
-fn one(behind: &str) -> Option<(u8, usize)> {
+/// Reads the escape that follows a backslash. Returns its byte and its length in characters.
+fn read_escape(behind: &str) -> Option<(u8, usize)> {
     match behind.as_bytes().first()? {
         b'\\' => Some((b'\\', 1)),
         b'n' => Some((b'\n', 1)),
@@ -64,12 +64,12 @@ fn one(behind: &str) -> Option<(u8, usize)> {
 
 fn refusal(text: &str) -> Error {
     Error::invalid(format!(
-        "{} has a backslash that begins no escape: write \\\\ for a backslash, \\n, \\r, \\t or \\xNN for other bytes",
+        "{} has a backslash that starts no escape: write \\\\ for a backslash, \\n, \\r, \\t or \\xNN for other bytes",
         crate::escape::excerpt(text.as_bytes())
     ))
 }
 
-/// A text as one word of a POSIX shell.
+/// Quotes a text as one word of a POSIX shell.
 ///
 /// ```
 /// assert_eq!(keylapse_console::text::quoted("it's"), r"'it'\''s'");
@@ -82,7 +82,7 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Writes bytes into JSON as text.
+/// Serializes bytes as text, and deserializes them.
 pub(crate) mod serde_bytes {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -97,7 +97,7 @@ pub(crate) mod serde_bytes {
     }
 }
 
-/// The same of what may be missing.
+/// Serializes optional bytes as text or `null`.
 pub(crate) mod serde_maybe_bytes {
     use bytes::Bytes;
     use serde::Serializer;
@@ -110,14 +110,14 @@ pub(crate) mod serde_maybe_bytes {
     }
 }
 
-/// An id of sixteen hexadecimal digits.
+/// Parses an arming ID of sixteen hexadecimal digits.
 pub(crate) fn id_of_text(text: &str) -> Option<crate::id::ArmingId> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()?;
     crate::id::ArmingId::from_bytes(&number.to_be_bytes())
 }
 
-/// Writes an id into JSON as its sixteen digits.
+/// Serializes an arming ID as sixteen hexadecimal digits.
 pub(crate) fn id_as_text<S: serde::Serializer>(
     id: &Option<crate::id::ArmingId>,
     out: S,
@@ -128,7 +128,7 @@ pub(crate) fn id_as_text<S: serde::Serializer>(
     }
 }
 
-/// Writes why a timer has died into JSON as a word.
+/// Serializes the reason of a dead letter as a word.
 pub(crate) fn reason_as_text<S: serde::Serializer>(
     reason: &Option<crate::wire::DeadReason>,
     out: S,
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_escaped_reads_back(bytes: Vec<u8>) {
+        fn escaped_bytes_read_back(bytes: Vec<u8>) {
             let text = escape(&bytes);
             prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
             prop_assert_eq!(unescape(&text).unwrap(), bytes);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_that_begins_nothing_is_refused() {
+    fn a_backslash_that_starts_no_escape_is_refused() {
         for bad in ["\\", "a\\q", "\\x", "\\x1", "\\xg0", "\\x+1", "\\xé"] {
             assert!(unescape(bad).is_err(), "{bad}");
         }

@@ -1,5 +1,4 @@
-//! What goes through all that a topic holds: timers and dead letters as lines of JSON, and back; and whether what it keeps
-//! agrees with itself.
+//! Export and import of timers and dead letters as lines of JSON, and a check of a topic's data in Redis.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, Token};
 use crate::wire::{
-    DeadReason, FailedAttempt, History, ImportEntry, Imported, Letter, Listing, PartitionNames, Record,
-    State, portions,
+    DeadReason, FailedAttempt, History, ImportEntry, Imported, ListTarget, PartitionNames, Record, State,
+    StoredDeadLetter, portions,
 };
-use crate::{Cursor, Entry, EntryState, Filter, KnownTopic, text};
+use crate::{Cursor, Entry, EntryState, Filter, TopicHandle, text};
 use keylapse_wire::figures::is_zero;
 
-/// The version of the lines.
+/// The version of the JSON lines.
 const VERSION: u32 = 1;
-/// Entries of one page, and of one call.
-const PAGE: usize = 200;
+/// How many lines a page of an export has, and a call of an import sends.
+const LINES_PER_CALL: usize = 200;
 
-/// A timer or a dead letter, as a line of JSON. Times are milliseconds since 1970 by the server's clock.
+/// A timer or a dead letter as a line of JSON. Times are milliseconds since 1970 by the server's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -36,24 +35,24 @@ pub struct Export {
     /// The key.
     #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
-    /// The arming: 16 hexadecimal digits.
+    /// The arming ID: 16 hexadecimal digits.
     pub id: String,
     /// The first deadline.
     pub deadline_ms: u64,
-    /// When the timer is due; of a letter when it died.
+    /// The next deadline of a timer, or the time of death of a dead letter.
     pub at_ms: u64,
-    /// Why a letter died.
+    /// The reason of a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The attempt that is to come, from 1; of a letter how many it had.
+    /// The number of the next attempt, from 1. For a dead letter, the number of attempts.
     pub attempt: u32,
-    /// Leases lost.
+    /// The lost leases of a dead letter. A timer is exported with 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_leases: u8,
-    /// How often it was snoozed.
+    /// The number of snoozes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub snoozes: u16,
-    /// The failed attempts, oldest first.
+    /// The failed attempts, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailedAttempt>,
     /// The payload.
@@ -61,32 +60,33 @@ pub struct Export {
     pub payload: Bytes,
 }
 
-/// What became of lines.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ImportReport {
-    /// Lines that are there now and were not before.
+    /// Lines that the import has added.
     pub imported: u64,
-    /// Lines that were left alone: there already, taken, or ended lately.
+    /// Lines that were skipped, because their timer exists, their key has another timer, or their timer has ended lately.
     pub skipped: u64,
-    /// How many there were of each outcome.
+    /// The number of lines by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
-impl KnownTopic {
-    /// A page of the topic's timers, or of its dead letters, for somebody to keep. Running attempts are written as what
-    /// would run again; what is kept behind them, and records that cannot be read, are left out: how many, is said
-    /// besides.
+impl TopicHandle {
+    /// Exports a page of the topic's timers or dead letters. Returns the lines, the number of unreadable records, and the
+    /// position of the next page.
+    ///
+    /// A running timer is exported as a waiting one. An arming that follows a running attempt is not exported.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
+    /// Returns an error if a server cannot be reached or refuses the command.
     pub async fn export(
         &self,
         state: EntryState,
         after: Option<&Cursor>,
     ) -> Result<(Vec<Export>, u64, Option<Cursor>)> {
         let whole = Some(keylapse::limits::MAX_PAYLOAD);
-        let page = self.filtered(state, &Filter::default(), after, PAGE, whole).await?;
+        let page = self.filtered(state, &Filter::default(), after, LINES_PER_CALL, whole).await?;
         let all = page.entries.len();
         let lines: Vec<_> = page.entries.into_iter().filter_map(|entry| self.line(entry)).collect();
         let unreadable = (all - lines.len()) as u64;
@@ -94,8 +94,8 @@ impl KnownTopic {
     }
 
     fn line(&self, entry: Entry) -> Option<Export> {
-        let record = Record::decode(entry.stands.0.clone()).ok()?;
-        let state = State::decode(entry.stands.1.clone()).unwrap_or_else(|_| State::waiting(1));
+        let record = Record::decode(entry.stored.0.clone()).ok()?;
+        let state = State::decode(entry.stored.1.clone()).unwrap_or_else(|_| State::waiting(1));
         let running = entry.state == EntryState::Running;
         Some(Export {
             v: VERSION,
@@ -114,13 +114,14 @@ impl KnownTopic {
         })
     }
 
-    /// Installs what was exported, where nothing stands in its place; at most 1,000 lines. A second import of the same
-    /// changes nothing: timers are known by key and id, letters by key, id and time of death. What has ended in between
-    /// is known for ten minutes.
+    /// Imports up to 1,000 exported lines, without replacing existing timers and dead letters.
+    ///
+    /// Importing a line twice changes nothing: timers are identified by key and ID, dead letters by key, ID and time of death.
+    /// A timer that ended within the last ten minutes is not imported again.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](ErrorKind::Invalid) for lines that cannot be of this topic, and for timers of attached topics;
-    /// nothing is installed then. When a server cannot be reached or refuses.
+    /// Returns an error of kind [`Invalid`](ErrorKind::Invalid), and imports nothing, if a line does not belong to this topic
+    /// or is a timer of an attached topic. Returns an error if a server cannot be reached or refuses the command.
     pub async fn import(&self, lines: &[Export]) -> Result<ImportReport> {
         let mut by_partition = BTreeMap::<u32, Vec<ImportEntry>>::new();
         for line in lines {
@@ -129,40 +130,44 @@ impl KnownTopic {
         }
         let mut report = ImportReport::default();
         for (at, entries) in by_partition {
-            for some in once_each(entries).iter().flat_map(|some| portions(some)) {
-                report.add(&self.install(&self.parts()[at as usize], some).await?);
+            for some in split_into_calls(entries).iter().flat_map(|some| portions(some)) {
+                report.add(&self.install(&self.partition_names()[at as usize], some).await?);
             }
         }
         Ok(report)
     }
 
     async fn install(&self, at: &PartitionNames, entries: &[ImportEntry]) -> Result<Vec<Imported>> {
-        let (store, triggers) = (self.console.store(), self.config().triggers);
-        // A repeat finds what the first call has installed.
-        self.console.persist(|_| store.import(at, triggers, entries)).await
+        let (store, marker_keys) = (self.console.store(), self.config().marker_keys);
+        // A repeated call is safe: the script skips lines that the first call has imported.
+        self.console.retry_until_answered(|_| store.import(at, marker_keys, entries)).await
     }
 
     fn entry_of_line(&self, line: &Export) -> Result<ImportEntry> {
-        let refuse =
-            |why: &str| Error::new(ErrorKind::Invalid, format!("a line to import: {why}")).at_key(&line.key);
+        let refuse = |why: &str| {
+            Error::new(ErrorKind::Invalid, format!("cannot import the line: {why}")).at_key(&line.key)
+        };
         if line.v != VERSION {
-            return Err(refuse(&format!("it is of version {}, and this program reads {VERSION}", line.v)));
+            return Err(refuse(&format!("it has version {}, but this program reads {VERSION}", line.v)));
         }
         if line.topic != self.name() {
-            return Err(refuse(&format!("it is of topic {}, and not of {}", line.topic, self.name())));
+            return Err(refuse(&format!("it belongs to topic {}, not to {}", line.topic, self.name())));
         }
         self.config().check_key(self.console.namespace(), &line.key)?;
         self.config().check_payload(&line.key, &line.payload)?;
         if line.deadline_ms >= crate::time::MAX_DEADLINE_MS || line.at_ms >= crate::time::MAX_DEADLINE_MS {
-            return Err(refuse("its time is after the year 2248"));
+            return Err(refuse("a time is after the year 2248"));
         }
-        let arming = text::id_of_text(&line.id).ok_or_else(|| refuse("its id"))?;
+        let arming =
+            text::id_of_text(&line.id).ok_or_else(|| refuse("its ID does not have 16 hexadecimal digits"))?;
         let record = Record { arming, deadline: line.deadline_ms, payload: line.payload.clone() }.encode();
         match line.kind.as_str() {
             "timer" if self.is_attached() => Err(self.attached("import")),
             "timer" => Ok(timer(line, record)),
-            "letter" => letter(line, arming, record).ok_or_else(|| refuse("its reason")),
-            _ => Err(refuse("its type is neither timer nor letter")),
+            "letter" => {
+                letter(line, arming, record).ok_or_else(|| refuse("its reason is missing or unknown"))
+            }
+            _ => Err(refuse("its type is neither `timer` nor `letter`")),
         }
     }
 }
@@ -198,19 +203,19 @@ fn letter(line: &Export, arming: ArmingId, record: Bytes) -> Option<ImportEntry>
         deadline: 0,
         history: history(line),
     };
-    let letter = Letter { reason, died: line.at_ms, state: state.encode(), record }.encode();
+    let letter = StoredDeadLetter { reason, died: line.at_ms, state: state.encode(), record }.encode();
     let name = [&arming.as_bytes()[..], &line.at_ms.to_be_bytes(), &line.key].concat().into();
     Some(ImportEntry::Letter { name, letter, died: line.at_ms })
 }
 
-/// In calls that name nothing twice.
-fn once_each(entries: Vec<ImportEntry>) -> Vec<Vec<ImportEntry>> {
+/// Splits entries into calls that contain no name twice.
+fn split_into_calls(entries: Vec<ImportEntry>) -> Vec<Vec<ImportEntry>> {
     let (mut calls, mut named) = (vec![Vec::new()], std::collections::HashSet::new());
     for entry in entries {
         let name = match &entry {
             ImportEntry::Timer { key: name, .. } | ImportEntry::Letter { name, .. } => name.clone(),
         };
-        let full = calls.last().is_none_or(|call: &Vec<_>| call.len() >= PAGE);
+        let full = calls.last().is_none_or(|call: &Vec<_>| call.len() >= LINES_PER_CALL);
         if full || !named.insert(name.clone()) {
             calls.push(Vec::new());
             named = [name].into();
@@ -235,7 +240,7 @@ impl ImportReport {
         }
     }
 
-    /// With what became of others.
+    /// Adds another report.
     pub fn and(mut self, other: &Self) -> Self {
         self.imported += other.imported;
         self.skipped += other.skipped;
@@ -244,75 +249,76 @@ impl ImportReport {
     }
 }
 
-/// Names that are looked at in one step.
-const STEP: usize = 500;
-/// Faults that are named.
-const NAMED: usize = 100;
-/// Between two looks at what seems amiss: it may have been on its way.
-const AGAIN: Duration = Duration::from_millis(50);
+const NAMES_PER_STEP: usize = 500;
+/// How many faults a report lists.
+const MAX_NAMED_FAULTS: usize = 100;
+/// The pause before names are checked a second time, because a call can be between its two steps.
+const RECHECK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What was looked at, and what is amiss.
+/// The result of a check of a topic's data.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Verified {
-    /// Index entries, records, states and letters that were looked at.
-    pub looked_at: u64,
-    /// How many faults there are of each kind.
+pub struct VerifyReport {
+    /// The number of index entries, records, states and dead letters that were checked.
+    pub checked: u64,
+    /// The number of faults by [kind](Fault::kind).
     pub faults: BTreeMap<&'static str, u64>,
-    /// The first hundred of them.
-    pub named: Vec<Fault>,
+    /// The first hundred faults.
+    pub first_faults: Vec<Fault>,
 }
 
-/// Something that does not agree.
+/// An inconsistency in a topic's data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Fault {
     /// The partition.
     pub partition: u32,
-    /// What: `index_without_record`, `record_without_index`, `state_without_record`, `kept_without_timer`,
-    /// `letter_without_bytes` or `bytes_without_letter`.
-    pub what: &'static str,
-    /// The key; of a letter its name.
+    /// The kind: `index_without_record`, `record_without_index`, `state_without_record`, `queued_without_timer`,
+    /// `dead_letter_without_bytes` or `bytes_without_dead_letter`.
+    pub kind: &'static str,
+    /// The key, or the name of a dead letter.
     #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
 }
 
-impl Verified {
-    /// Whether nothing is amiss.
+impl VerifyReport {
+    /// Returns whether the check found no faults.
     pub fn is_sound(&self) -> bool {
         self.faults.is_empty()
     }
 }
 
-/// What is gone through, where each of it has to be as well, and what it is called where it is not.
-const CHECKS: [(Listing, &[&str], &str); 7] = [
-    (Listing::Due, &["rec"], "index_without_record"),
-    (Listing::Quarantine, &["rec"], "index_without_record"),
-    (Listing::Records, &["due", "quarantine"], "record_without_index"),
-    (Listing::States, &["rec"], "state_without_record"),
-    (Listing::Next, &["rec"], "kept_without_timer"),
-    (Listing::Dead, &["letters"], "letter_without_bytes"),
-    (Listing::Letters, &["dead"], "bytes_without_letter"),
+/// The collections to check, the collections that must have the same names, and the kind of fault if a name is missing.
+const CHECKS: [(ListTarget, &[&str], &str); 7] = [
+    (ListTarget::Due, &["timers"], "index_without_record"),
+    (ListTarget::Quarantine, &["timers"], "index_without_record"),
+    (ListTarget::Records, &["due", "quarantine"], "record_without_index"),
+    (ListTarget::States, &["timers"], "state_without_record"),
+    (ListTarget::Next, &["timers"], "queued_without_timer"),
+    (ListTarget::Dead, &["dead_letters"], "dead_letter_without_bytes"),
+    (ListTarget::Letters, &["dead"], "bytes_without_dead_letter"),
 ];
 
-impl KnownTopic {
-    /// Goes through all that the topic keeps, at most 500 names in a step, and looks whether index and records agree.
-    /// Nothing is written: the slow repair of listeners puts right what is amiss.
+impl TopicHandle {
+    /// Checks that the topic's indexes and records agree, and writes nothing. The slow repair of listeners corrects the
+    /// faults.
+    ///
+    /// A step checks about 500 names. After each step, `progress` receives the number of names that were checked.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses.
-    pub async fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verified> {
-        let mut verified = Verified::default();
-        for at in self.parts() {
-            for (listing, elsewhere, what) in CHECKS {
+    /// Returns an error if a server cannot be reached or refuses the command.
+    pub async fn verify(&self, mut progress: impl FnMut(u64)) -> Result<VerifyReport> {
+        let mut verified = VerifyReport::default();
+        for at in self.partition_names() {
+            for (listing, elsewhere, kind) in CHECKS {
                 let mut cursor = 0;
                 loop {
                     let (next, names) = self.names(at, listing, cursor).await?;
-                    verified.looked_at += names.len() as u64;
-                    for key in self.amiss(at, listing, elsewhere, names).await? {
-                        verified.add(Fault { partition: at.index, what, key });
+                    verified.checked += names.len() as u64;
+                    for key in self.inconsistent(at, listing, elsewhere, names).await? {
+                        verified.add(Fault { partition: at.index, kind, key });
                     }
-                    progress(verified.looked_at);
+                    progress(verified.checked);
                     if next == 0 {
                         break;
                     }
@@ -323,16 +329,22 @@ impl KnownTopic {
         Ok(verified)
     }
 
-    async fn names(&self, at: &PartitionNames, listing: Listing, cursor: u64) -> Result<(u64, Vec<Bytes>)> {
-        let store = self.console.store();
-        self.console.persist(|_| store.names_in(at, listing, cursor, STEP)).await
-    }
-
-    /// Which of these names are not elsewhere, and still here: both twice, as a timer may end between two looks.
-    async fn amiss(
+    async fn names(
         &self,
         at: &PartitionNames,
-        listing: Listing,
+        listing: ListTarget,
+        cursor: u64,
+    ) -> Result<(u64, Vec<Bytes>)> {
+        let store = self.console.store();
+        self.console.retry_until_answered(|_| store.names_in(at, listing, cursor, NAMES_PER_STEP)).await
+    }
+
+    /// Returns the names that are still in `listing` but not in `elsewhere`. Checks twice, because a timer can end between two
+    /// calls.
+    async fn inconsistent(
+        &self,
+        at: &PartitionNames,
+        listing: ListTarget,
         elsewhere: &[&str],
         mut names: Vec<Bytes>,
     ) -> Result<Vec<Bytes>> {
@@ -341,16 +353,17 @@ impl KnownTopic {
                 break;
             }
             if look > 0 {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RECHECK_PAUSE).await;
             }
-            let missing = self.lacking(at, elsewhere, &names).await?;
-            let gone = self.lacking(at, &[listing.as_str()], &missing).await?;
+            let missing = self.absent(at, elsewhere, &names).await?;
+            let gone = self.absent(at, &[listing.as_str()], &missing).await?;
             names = missing.into_iter().filter(|name| !gone.contains(name)).collect();
         }
         Ok(names)
     }
 
-    async fn lacking(&self, at: &PartitionNames, places: &[&str], names: &[Bytes]) -> Result<Vec<Bytes>> {
+    /// Returns the names that are in none of the `places`.
+    async fn absent(&self, at: &PartitionNames, places: &[&str], names: &[Bytes]) -> Result<Vec<Bytes>> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
@@ -359,11 +372,11 @@ impl KnownTopic {
     }
 }
 
-impl Verified {
+impl VerifyReport {
     fn add(&mut self, fault: Fault) {
-        *self.faults.entry(fault.what).or_default() += 1;
-        if self.named.len() < NAMED {
-            self.named.push(fault);
+        *self.faults.entry(fault.kind).or_default() += 1;
+        if self.first_faults.len() < MAX_NAMED_FAULTS {
+            self.first_faults.push(fault);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a pattern, with values for one, or with two patterns.
+//! The errors of patterns, of values for them, and of conflicting patterns.
 
 use std::error::Error;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 use crate::Pattern;
 use crate::escape::excerpt;
 
-/// A pattern that could not be compiled, or values from which its key could not be built.
+/// The error of a pattern that cannot be compiled, or of values from which no key can be built.
 ///
-/// The message is one line, with control characters escaped, and ends with what to do instead.
+/// The message is one line with control characters escaped. It ends with advice.
 ///
 /// ```
 /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -34,28 +34,27 @@ pub struct PatternError {
 }
 
 impl PatternError {
-    /// The detail completes the kind's statement; it may be empty.
+    /// Creates an error. `detail` follows the text of the kind; it may be empty.
     pub(super) fn new(pattern: &str, kind: PatternErrorKind, offset: usize, detail: String) -> Self {
         Self { pattern: pattern.into(), kind, offset, detail }
     }
 
-    /// The pattern, as it was given.
+    /// Returns the source of the pattern.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> PatternErrorKind {
         self.kind
     }
 
-    /// Where in the pattern, in bytes: the beginning of what is wrong, or of the capture that
-    /// a value was for.
+    /// Returns the byte offset in the pattern of the invalid part, or of the capture with the invalid value.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What to write instead.
+    /// Returns advice for a correction.
     pub fn hint(&self) -> &'static str {
         self.kind.texts().1
     }
@@ -77,7 +76,7 @@ impl Error for PatternError {}
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident: $statement:literal, $hint:literal;)*) => {
-        /// What is wrong with a pattern, or with values for one.
+        /// The kind of a [`PatternError`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum PatternErrorKind {
@@ -85,7 +84,7 @@ macro_rules! kinds {
         }
 
         impl PatternErrorKind {
-            /// What is wrong, and what to write instead.
+            /// Returns the text of the kind, and the advice.
             fn texts(self) -> (&'static str, &'static str) {
                 match self {
                     $(Self::$kind => ($statement, $hint),)*
@@ -95,66 +94,66 @@ macro_rules! kinds {
     };
 }
 
-// Each with what is wrong, and what to write instead.
+// Each kind has a text and advice.
 kinds! {
-    /// There is nothing in it.
+    /// The pattern is empty.
     Empty: "it is empty", "write at least one segment, such as `orders:{id}`";
-    /// It has more than 1024 bytes.
+    /// The pattern has more than 1024 bytes.
     TooLong: "it is longer than 1024 bytes", "shorten its literals and regular expressions";
-    /// It has more than 32 segments.
+    /// The pattern has more than 32 segments.
     TooManySegments: "it has more than 32 segments", "capture the remaining ones together by `{rest..}`";
-    /// It contains a newline, a NUL or another control character.
+    /// The pattern contains a newline, a NUL or another control character.
     ControlCharacter: "control character",
         "remove it, or match it by an escape in a regular expression, such as `{name:\\x00}`";
-    /// It starts or ends with `:`, or has two in a row.
+    /// The pattern starts or ends with `:`, or has two in a row.
     EmptySegment: "a segment is empty",
-        "remove the surplus ':', or write `{name}` for what stands there in a key";
-    /// A segment in the notation of another pattern language: `*`, `**`, `?`, `<name>`.
+        "remove the surplus ':', or write `{name}` to capture a segment";
+    /// A segment uses the notation of another pattern language: `*`, `**`, `?`, `<name>`.
     ForeignCapture: "not a capture",
         "write `{name}` for one segment, `{name..}` for all that remain, `{name:regex}` to match the characters \
          themselves";
-    /// A segment is partly a capture and partly something else.
+    /// A segment is partly a capture and partly text.
     CaptureBesideText: "a capture must be a whole segment",
         "write a ':' between, or one capture with a regular expression such as `{id:order-[0-9]+}`";
-    /// A `{` without its `}`.
+    /// A `{` has no `}`.
     UnclosedBrace: "a '{' is never closed",
         "write '}' at the end of the capture, `{{` for a literal brace, `\\{` for one in a \
          regular expression";
-    /// A `}` without its `{`.
+    /// A `}` has no `{`.
     UnopenedBrace: "a '}' was never opened", "write `}}` for a literal brace";
-    /// A capture without a name.
+    /// A capture has no name.
     EmptyName: "a capture has no name", "name it, such as `{id}` or `{id:[0-9]+}`";
-    /// A capture with a name that is not `[A-Za-z_][A-Za-z0-9_]*`.
+    /// The name of a capture does not match `[A-Za-z_][A-Za-z0-9_]*`.
     InvalidName: "not a name", "use ASCII letters, digits and '_', beginning with a letter or '_'";
-    /// Two captures with one name.
+    /// Two captures have the same name.
     DuplicateName: "two captures have one name", "rename one of them";
-    /// The regular expression has a syntax error.
+    /// A regular expression has a syntax error.
     InvalidRegex: "invalid regular expression",
         r"correct it; braces in it must balance, or be written `\{` and `\}`";
-    /// The regular expression takes too much memory when compiled.
+    /// A regular expression needs more than 1 MiB when compiled.
     RegexTooLarge: "the regular expression is too large when compiled",
         r"lower its repetitions, or write an ASCII class such as `[A-Za-z0-9_]` for `\w`";
-    /// The regular expression matches no segment at all.
+    /// A regular expression cannot match any segment.
     RegexMatchesNothing: "the regular expression matches no segment",
         "it sees one segment, which is never empty and never contains ':'; write `{a}:{b}` for two \
          segments, `{name..}` for all that remain";
-    /// A `{name..}` that is not the last segment.
+    /// A `{name..}` is not the last segment.
     RestNotLast: "nothing can follow a capture of all remaining segments",
         "move it to the end, or write `{name}` for one segment";
     /// [`Pattern::build`](super::Pattern::build) got fewer values than there are captures.
     MissingValue: "no value for a capture", "give one value for each";
     /// [`Pattern::build`](super::Pattern::build) got more values than there are captures.
     SurplusValue: "more values than captures", "give one value for each";
-    /// A value is empty, or a segment of it is.
+    /// A value, or a segment of a value, is empty.
     EmptyValue: "empty value or segment", "segments of a key are never empty; leave out the surplus ':'";
     /// A value for one segment contains a `:`.
     SeparatorInValue: "value with a ':'", "encode it, or write `{name..}` as the last segment of the pattern";
-    /// A value that the capture's regular expression does not match.
+    /// The regular expression of a capture does not match its value.
     ValueMismatch: "value that the regular expression does not match", "correct the value or the pattern";
 }
 
-/// Why a [`Router`](super::Router) refused a pattern: another one is equally specific, and both
-/// match some key.
+/// The error of a pattern that a [`Router`](super::Router) refuses: another pattern is equally specific, and both match some
+/// key.
 ///
 /// ```
 /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -178,18 +177,18 @@ pub struct PatternConflict {
 }
 
 impl PatternConflict {
-    /// The pattern that was there before.
+    /// Returns the pattern in the router.
     pub fn existing(&self) -> &Pattern {
         &self.existing
     }
 
-    /// The pattern that was refused.
+    /// Returns the refused pattern.
     pub fn rejected(&self) -> &Pattern {
         &self.rejected
     }
 
-    /// A key that both match. `None` if their regular expressions are too complex to be compared,
-    /// so that nobody knows whether there is one.
+    /// Returns a key that both patterns match. `None` if the regular expressions are too complex to be compared, so that a
+    /// common key is possible but not certain.
     pub fn witness(&self) -> Option<&[u8]> {
         self.witness.as_deref()
     }
@@ -210,7 +209,7 @@ impl fmt::Display for PatternConflict {
             None => f.write_str(
                 "may match a common key, \
                  as their regular expressions are too complex to be compared; \
-                 tell them apart by a literal, or by simpler expressions",
+                 distinguish them by a literal, or by simpler expressions",
             ),
         }
     }

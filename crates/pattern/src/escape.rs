@@ -1,21 +1,21 @@
-//! Bytes from outside, made fit for a log line.
+//! Escapes and shortens foreign bytes and texts for log lines, and escapes globs.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-/// How many bytes of a key a log line or message shows.
-const SHOWN: usize = 128;
+/// The most bytes of a key in a log line or message.
+const MAX_SHOWN_KEY_BYTES: usize = 128;
 
-/// How many bytes of a pattern or a value a message shows.
-const EXCERPT: usize = 160;
+/// The most bytes of a pattern or a value in a message.
+const MAX_EXCERPT_BYTES: usize = 160;
 
-/// Displays bytes with everything but printable ASCII escaped, cut to 128 bytes.
+/// Displays the first 128 bytes, with everything except printable ASCII escaped.
 #[derive(Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0[..self.0.len().min(SHOWN)];
+        let shown = &self.0[..self.0.len().min(MAX_SHOWN_KEY_BYTES)];
         write!(f, "\"{}\"", shown.escape_ascii())?;
         match self.0.len() - shown.len() {
             0 => Ok(()),
@@ -24,12 +24,12 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A text that a glob-style pattern of the server matches as it is.
+/// Escapes a text for a glob-style pattern of the server, which then matches exactly this text.
 pub fn glob(text: &str) -> String {
     text.chars().flat_map(|c| is_of_globs(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// A pattern for whatever ends with these bytes.
+/// Returns a glob-style pattern that matches everything that ends with these bytes.
 pub fn glob_ending(end: &[u8]) -> Vec<u8> {
     let literal =
         end.iter().flat_map(|byte| is_of_globs((*byte).into()).then_some(b'\\').into_iter().chain([*byte]));
@@ -40,8 +40,9 @@ fn is_of_globs(c: char) -> bool {
     matches!(c, '*' | '?' | '[' | ']' | '\\')
 }
 
-/// A pattern for whatever begins with one of these texts, and for as little else as one pattern can say: it compares
-/// byte by byte, with whatever one of them has there, to the end of the shortest.
+/// Returns a glob-style pattern that matches everything that starts with one of these texts.
+///
+/// It may match more: at each position up to the end of the shortest text, it accepts the byte of any of the texts.
 pub fn glob_of_any(prefixes: &[&str]) -> Vec<u8> {
     let shortest = prefixes.iter().map(|prefix| prefix.len()).min().unwrap_or(0);
     let mut pattern = Vec::new();
@@ -59,17 +60,17 @@ pub fn glob_of_any(prefixes: &[&str]) -> Vec<u8> {
     pattern
 }
 
-/// How many bytes of an error a log line shows.
-const ERROR: usize = 1024;
+/// The most bytes of an error in a log line.
+const MAX_ERROR_BYTES: usize = 1024;
 
-/// An error as one line of a log: what is too much is left out in the middle.
+/// Returns an error as one line of at most 1 KiB. A longer text loses its middle.
 pub fn of_error(text: &str) -> String {
-    ends(plain(&ends(text.to_owned(), ERROR), ERROR), ERROR)
+    cut_middle(escape_line(&cut_middle(text.to_owned(), MAX_ERROR_BYTES), MAX_ERROR_BYTES), MAX_ERROR_BYTES)
 }
 
-/// Both ends of a text of more than `limit` bytes. An error begins with what was tried, and ends with the root
-/// cause.
-pub fn ends(text: String, limit: usize) -> String {
+/// Removes the middle of a text of more than `limit` bytes. An error begins with the failed operation and ends with the root
+/// cause, so both ends matter.
+pub fn cut_middle(text: String, limit: usize) -> String {
     const LEFT_OUT: &str = "…";
     if text.len() <= limit {
         return text;
@@ -80,25 +81,26 @@ pub fn ends(text: String, limit: usize) -> String {
     [head, LEFT_OUT, &text[from..]].concat()
 }
 
-/// How many bytes of a program's text are kept, or up to twice as many.
-const TEXT: usize = 4 << 10;
-/// How many bytes of one are written before it is taken for one without an end.
-const WRITTEN: usize = 256 << 10;
+/// The bytes that remain of a program's text when it is shortened, which happens at twice as many.
+const MIN_KEPT_TEXT_BYTES: usize = 4 << 10;
+/// A program's text is abandoned after this many written bytes, as it may be endless.
+const MAX_WRITTEN_BYTES: usize = 256 << 10;
 
-/// Returns the text of a program's value, in at most 8 KiB: both ends of a longer text, and the beginning of one that has no end
-/// or cannot be written.
+/// Returns the text of a program's value, in at most 8 KiB.
+///
+/// A longer text loses its middle. An endless text, or one whose formatting fails, ends early.
 pub fn text_of(value: impl fmt::Display) -> String {
-    let mut text = Bounded { text: String::new(), left: WRITTEN };
+    let mut text = Bounded { text: String::new(), left: MAX_WRITTEN_BYTES };
     _ = write!(text, "{value}");
     text.text
 }
 
-/// The same with more behind it.
+/// Appends `more` to a text, in at most 8 KiB. A longer result loses its middle.
 pub fn continued(text: String, more: &str) -> String {
-    ends(text + more, 2 * TEXT)
+    cut_middle(text + more, 2 * MIN_KEPT_TEXT_BYTES)
 }
 
-/// A text that is being written.
+/// A writer that keeps both ends of a long text.
 struct Bounded {
     text: String,
     left: usize,
@@ -111,22 +113,22 @@ impl fmt::Write for Bounded {
         }
         self.left = self.left.saturating_sub(more.len().max(1));
         self.text.push_str(more);
-        if self.text.len() > 2 * TEXT {
-            self.text = ends(std::mem::take(&mut self.text), TEXT);
+        if self.text.len() > 2 * MIN_KEPT_TEXT_BYTES {
+            self.text = cut_middle(std::mem::take(&mut self.text), MIN_KEPT_TEXT_BYTES);
         }
         Ok(())
     }
 }
 
-/// Cuts a text to at most `limit` bytes, at a character's border.
+/// Cuts a text to at most `limit` bytes, at a character boundary.
 pub fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]
 }
 
-/// What a server says, as one line of at most `limit` bytes or so: it can quote
-/// what others have written there.
-pub fn plain(text: &str, limit: usize) -> String {
+/// Returns the first `limit` bytes of a foreign text as one line, with control characters escaped. The escapes may make the
+/// line longer than `limit`.
+pub fn escape_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for c in cut(text, limit).chars() {
         match c {
@@ -137,15 +139,15 @@ pub fn plain(text: &str, limit: usize) -> String {
     line
 }
 
-/// Anybody's bytes, as one line: the text in them by [`plain`], and `…` for what is too much.
+/// Returns the first 160 bytes as one line, with control characters and invalid UTF-8 escaped. A `…` marks longer bytes.
 ///
-/// Quotes and backslashes stay as they are, or regular expressions would be unreadable; it is for
-/// people, not for parsers.
+/// Quotes and backslashes are not escaped, so that regular expressions stay readable. The line is for people, not for
+/// parsers.
 pub fn excerpt(bytes: &[u8]) -> String {
-    let shown = &bytes[..bytes.len().min(EXCERPT)];
+    let shown = &bytes[..bytes.len().min(MAX_EXCERPT_BYTES)];
     let mut line = String::new();
     for chunk in shown.utf8_chunks() {
-        line += &plain(chunk.valid(), EXCERPT);
+        line += &escape_line(chunk.valid(), MAX_EXCERPT_BYTES);
         line.extend(chunk.invalid().escape_ascii().map(char::from));
     }
     if shown.len() < bytes.len() {
@@ -184,8 +186,8 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_one_line_that_no_terminal_obeys() {
-        assert_eq!(plain("it's \"ä\"\n\x1b[31m\u{202e}", 100), "it's \"ä\"\\n\\u{1b}[31m\\u{202e}");
-        assert_eq!(plain("abc", 2), "ab");
+        assert_eq!(escape_line("it's \"ä\"\n\x1b[31m\u{202e}", 100), "it's \"ä\"\\n\\u{1b}[31m\\u{202e}");
+        assert_eq!(escape_line("abc", 2), "ab");
     }
 
     #[test]
@@ -195,13 +197,14 @@ mod tests {
             let shown = of_error(&long(part));
             assert!(shown.starts_with("paying: ") && shown.ends_with(": connection refused"), "{shown}");
             assert!(
-                (ERROR - 8..=ERROR).contains(&shown.len()) && !shown.contains(char::is_control),
+                (MAX_ERROR_BYTES - 8..=MAX_ERROR_BYTES).contains(&shown.len())
+                    && !shown.contains(char::is_control),
                 "{shown}"
             );
         }
         assert_eq!(of_error("no\nbody"), "no\\nbody");
-        assert_eq!(ends("x".repeat(9), 9), "x".repeat(9));
-        assert_eq!(ends("x".repeat(20), 12), "xxx…xxxxxx");
+        assert_eq!(cut_middle("x".repeat(9), 9), "x".repeat(9));
+        assert_eq!(cut_middle("x".repeat(20), 12), "xxx…xxxxxx");
     }
 
     #[test]

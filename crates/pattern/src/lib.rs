@@ -1,9 +1,8 @@
-//! Structured key patterns: what a topic's keys look like.
+//! Patterns for the keys of a topic.
 //!
-//! A Redis key such as `app:trans:notice:1615283234` is read as *segments* separated by `:`.
-//! A [`Pattern`] says what each segment must be, names the ones worth knowing, and works both ways:
-//! it takes a key apart ([`Pattern::matches`]) and puts one together ([`Pattern::build`]).
-//! A [`Router`] finds the most specific of many patterns.
+//! A Redis key such as `app:trans:notice:1615283234` consists of *segments* separated by `:`. A [`Pattern`] constrains each
+//! segment and names some of them. [`Pattern::matches`] returns the named parts of a key, and [`Pattern::build`] builds a
+//! key from them. A [`Router`] finds the most specific of many patterns.
 //!
 //! ```
 //! # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -31,25 +30,22 @@
 //! name     = ( letter | "_" ) *( letter | digit | "_" )        ASCII; no name twice
 //! ```
 //!
-//! **Keys** are bytes. They need not be UTF-8, nothing is normalised, case matters, and newlines,
-//! NULs and the rest are bytes like any other. No segment of a matching key is ever empty: `a::b`,
-//! `a:` and the empty key match no pattern.
+//! **Keys** are bytes. They need not be UTF-8, are not normalised, and are case-sensitive. Newlines, NULs and other control
+//! characters are ordinary bytes. A segment of a matching key is never empty: `a::b`, `a:` and the empty key match no
+//! pattern.
 //!
-//! **Literals** match the UTF-8 bytes of the text and all of the segment: `images` does not take
-//! `imagesfoo`. `{{` and `}}` stand for single braces. `*` and `?` have no meaning inside a
-//! literal. A segment that is nothing but `*`, `**`, `?` or something in angle brackets is refused,
-//! because whoever writes `app:*:id` or `app:<id>` meant a capture; `{any:\*}` matches the
-//! character itself.
+//! **Literals** match a whole segment, by the UTF-8 bytes of their text: `images` does not match `imagesfoo`. `{{` and `}}`
+//! mean single braces. `*` and `?` have no meaning inside a literal. A segment that is only `*`, `**`, `?` or a text in
+//! angle brackets is refused, because `app:*:id` or `app:<id>` probably means a capture. `{any:\*}` matches the character
+//! itself.
 //!
-//! **Regular expressions** have the syntax of the [`regex`] crate, byte flavour: Unicode classes
-//! unless switched off by `(?-u)`. They see one segment at a time, hence never a `:` and never
-//! nothing; an expression that could match nothing else is refused. Their own braces must balance,
-//! as in `[0-9]{2,3}`; a single one is escaped, also inside a class: `\{[^\}]+\}`. They are limited
-//! in size (1 MiB compiled), which mostly concerns repeated Unicode classes: `\w{64}` is too large,
-//! `[A-Za-z0-9_]{64}` is tiny.
+//! **Regular expressions** have the syntax of [`regex::bytes`], with Unicode classes unless `(?-u)` turns them off. They
+//! match one segment, which never contains a `:` and is never empty. An expression that matches no segment is refused. Their
+//! braces must balance, as in `[0-9]{2,3}`; a single brace is escaped, also in a class: `\{[^\}]+\}`. The compiled
+//! expression is limited to 1 MiB, which mostly affects repeated Unicode classes: `\w{64}` is too large, `[A-Za-z0-9_]{64}`
+//! is tiny.
 //!
-//! **Control characters** may not occur anywhere in a pattern. A regular expression can match them
-//! by an escape, such as `\x00`.
+//! **Control characters** are not allowed in a pattern. A regular expression can match them with an escape such as `\x00`.
 //!
 //! | pattern | matches | does not match |
 //! | --- | --- | --- |
@@ -61,11 +57,10 @@
 //!
 //! # Which pattern wins
 //!
-//! **Compare two patterns segment by segment from the left: a literal is more specific than a
-//! regular expression, that than a plain capture, that than a rest. The first difference decides.**
-//! The order of registration never matters. Two patterns without such a difference are told apart
-//! only by what they match; if there is a key that both match, [`Router::insert`] refuses the
-//! second one and names both, and the key.
+//! **Patterns are compared segment by segment from the left. A literal is more specific than a regular expression, a regular
+//! expression than a plain capture, and a plain capture than a rest. The first difference decides.** The order of
+//! registration never matters. Two patterns without such a difference must not match a common key: [`Router::insert`]
+//! refuses the second one, and its error names both patterns and a common key.
 
 mod error;
 #[doc(hidden)]
@@ -89,10 +84,10 @@ pub use router::Router;
 use crate::escape::excerpt;
 use parse::{SEPARATOR, Segment, split};
 
-/// What the keys of a topic look like; see the [module documentation](self) for the grammar.
+/// A pattern for keys. The [module documentation](self) has the grammar.
 ///
-/// Cloning is cheap: clones share one compiled form. Two patterns are equal if their sources are,
-/// so `{a}` and `{b}` differ although they match the same keys.
+/// Cloning is cheap, as clones share the compiled form. Patterns with equal sources are equal: `{a}` and `{b}` differ,
+/// although they match the same keys.
 ///
 /// ```
 /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -104,9 +99,9 @@ use parse::{SEPARATOR, Segment, split};
 /// # Ok::<(), keylapse::pattern::PatternError>(())
 /// ```
 #[derive(Clone)]
-pub struct Pattern(Arc<Compiled>);
+pub struct Pattern(Arc<CompiledPattern>);
 
-struct Compiled {
+struct CompiledPattern {
     source: Box<str>,
     segments: Vec<Segment>,
     prefix: String,
@@ -117,8 +112,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// If the source does not follow the [grammar](self#grammar). The error carries the source,
-    /// says where in it the trouble is, and what to write instead:
+    /// The source does not follow the [grammar](self#grammar). The error has the source, the offset of the invalid part, and
+    /// advice:
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -140,16 +135,16 @@ impl Pattern {
         if !prefix.is_empty() && !segments.iter().all(Segment::is_literal) {
             prefix.push(':');
         }
-        Ok(Self(Arc::new(Compiled { source: source.into(), segments, prefix })))
+        Ok(Self(Arc::new(CompiledPattern { source: source.into(), segments, prefix })))
     }
 
-    /// The source, as it was given.
+    /// Returns the source of the pattern.
     pub fn as_str(&self) -> &str {
         &self.0.source
     }
 
-    /// The names of the captures, from left to right: the order in which [`build`](Self::build)
-    /// takes values.
+    /// Returns the names of the captures from left to right, which is also the order of the values for
+    /// [`build`](Self::build).
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -161,10 +156,10 @@ impl Pattern {
         self.segments().iter().filter(|segment| !segment.is_literal()).map(|capture| &*capture.text)
     }
 
-    /// Takes a key apart, if it matches.
+    /// Returns the captured parts of a key, or `None` if the key does not match.
     ///
-    /// The captures own a copy of the key and outlive both it and the pattern. Where the answer is
-    /// all that is needed, [`is_match`](Self::is_match) copies nothing.
+    /// The captures own a copy of the key, and borrow neither the key nor the pattern. [`is_match`](Self::is_match) copies
+    /// nothing.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -179,9 +174,7 @@ impl Pattern {
         self.is_match(key).then(|| Captures { pattern: self.clone(), key: key.into() })
     }
 
-    /// Whether a key matches, without copying anything.
-    ///
-    /// The time this takes is linear in the length of the key.
+    /// Returns whether a key matches. Copies nothing, and takes time linear in the length of the key.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -195,16 +188,14 @@ impl Pattern {
         fitting.count() == self.segments().len()
     }
 
-    /// Puts a key together from one value per capture, in the order of
-    /// [`capture_names`](Self::capture_names).
+    /// Builds a key from one value for each capture, in the order of [`capture_names`](Self::capture_names).
     ///
-    /// The key always matches the pattern and gives back the same values.
+    /// The key always matches the pattern, and [`matches`](Self::matches) returns the same values.
     ///
     /// # Errors
     ///
-    /// If there are too few or too many values, or if one of them would not come back: it is empty
-    /// or has an empty segment, it contains a `:` where only one segment fits, or the regular
-    /// expression does not match it.
+    /// There are too few or too many values, or a value is invalid: it is empty or has an empty segment, it contains a `:`
+    /// for a capture of one segment, or the regular expression does not match it.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -252,8 +243,8 @@ impl Pattern {
         Ok(key)
     }
 
-    /// What every matching key starts with: the leading literal segments and, when more follows,
-    /// the `:` after them.
+    /// Returns the prefix of every matching key: the leading literal segments, and the `:` after them if other segments
+    /// follow.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -269,9 +260,9 @@ impl Pattern {
         &self.0.prefix
     }
 
-    /// The name a topic has unless it is given another: the leading literal segments joined by `.`.
+    /// Returns the default name of a topic with this pattern: the leading literal segments joined by `.`.
     ///
-    /// `None` if the pattern begins with a capture, or if the name would hold anything but
+    /// Returns `None` if the pattern begins with a capture, or if the name would contain other characters than
     /// `A-Z a-z 0-9 _ . -`.
     ///
     /// ```
@@ -294,7 +285,7 @@ impl Pattern {
         &self.0.segments
     }
 
-    /// The segments, each with what stands at its place in a key.
+    /// Returns the segments of the pattern, each with the part of the key at its position.
     fn parts<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a Segment, &'a [u8])> {
         self.segments().iter().zip(split(key, self.segments().len()))
     }
@@ -334,10 +325,10 @@ impl Hash for Pattern {
     }
 }
 
-/// A key that matched a pattern, and the parts of it that the pattern names.
+/// A key that matches a pattern, with access to the captured parts.
 ///
-/// It owns what it needs and can be kept, sent and cloned cheaply. A capture is a segment, so its
-/// place in the key follows from its place in the pattern, and nothing else is stored.
+/// The value owns the key, and cloning is cheap. It stores only the key and the pattern, as the position of a capture
+/// follows from the pattern.
 ///
 /// ```
 /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -353,32 +344,33 @@ impl Hash for Pattern {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Captures {
     pattern: Pattern,
-    /// The pattern matches it.
+    /// A key that `pattern` matches.
     key: Arc<[u8]>,
 }
 
 impl Captures {
-    /// The whole key.
+    /// Returns the whole key.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The pattern that it matched.
+    /// Returns the pattern that matches the key.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// What the capture of this name took; `None` if the pattern has no such name.
+    /// Returns the part of the key for the capture with this name, or `None` if the pattern has no such capture.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find_map(|(its, value)| (its == name).then_some(value))
     }
 
-    /// As [`get`](Self::get); `None` also if it is not UTF-8.
+    /// Returns the part of the key for the capture with this name. `None` if there is no such capture, or the part is not
+    /// UTF-8.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(|bytes| str::from_utf8(bytes).ok())
     }
 
-    /// What the capture of this number took, counted from 0 on the left.
+    /// Returns the part of the key for a capture by its index from the left, starting at 0.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -392,8 +384,8 @@ impl Captures {
         self.iter().nth(index).map(|(_, value)| value)
     }
 
-    /// Names and what they took, from left to right. What is yielded goes back into
-    /// [`Pattern::build`] to give the same key.
+    /// Returns the names of the captures with their parts of the key, from left to right. [`Pattern::build`] returns the
+    /// same key for these parts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let parts = self.pattern.parts(&self.key);
         parts.filter(|(segment, _)| !segment.is_literal()).map(|(segment, part)| (&*segment.text, part))

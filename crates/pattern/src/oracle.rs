@@ -1,7 +1,6 @@
-//! Patterns as data, and matching written a second time: slowly, naively and without regular
-//! expressions.
+//! A second implementation of patterns for tests: simple, slow and without regular expressions.
 
-/// Ordered like the written rule: literal, regex, plain, rest.
+/// The kind of a segment, in the order of the documented rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Literal,
@@ -11,9 +10,9 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum SpecPart {
     Literal(&'static str),
-    /// A position in [`REGEXES`].
+    /// An index into [`REGEXES`].
     Regex(usize),
     Plain,
     Rest,
@@ -21,7 +20,7 @@ pub(crate) enum Part {
 
 type Predicate = fn(&[u8]) -> bool;
 
-/// Each with what it means.
+/// Regular expressions, each with an equivalent predicate.
 pub(crate) const REGEXES: [(&str, Predicate); 8] = [
     ("[0-9]+", |s| s.iter().all(u8::is_ascii_digit)),
     ("[a-c]{2,3}", |s| matches!(s.len(), 2 | 3) && s.iter().all(|b| (b'a'..=b'c').contains(b))),
@@ -60,45 +59,45 @@ pub(crate) const SEGMENTS: [&[u8]; 20] = [
     "bé".as_bytes(),
 ];
 
-/// A pattern that is sound by construction: of any parts, a rest last.
+/// A pattern that is valid by construction: any parts, with a rest only at the end.
 #[derive(Debug, Clone)]
-pub(crate) struct Spec(pub(crate) Vec<Part>);
+pub(crate) struct Spec(pub(crate) Vec<SpecPart>);
 
 impl Spec {
     pub(crate) fn source(&self) -> String {
-        let part = |(at, part): (usize, &Part)| match part {
-            Part::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
-            Part::Regex(which) => format!("{{c{at}:{}}}", REGEXES[*which].0),
-            Part::Plain => format!("{{c{at}}}"),
-            Part::Rest => format!("{{c{at}..}}"),
+        let part = |(at, part): (usize, &SpecPart)| match part {
+            SpecPart::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
+            SpecPart::Regex(which) => format!("{{c{at}:{}}}", REGEXES[*which].0),
+            SpecPart::Plain => format!("{{c{at}}}"),
+            SpecPart::Rest => format!("{{c{at}..}}"),
         };
         self.0.iter().enumerate().map(part).collect::<Vec<_>>().join(":")
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        let kind = |part: &Part| match part {
-            Part::Literal(_) => Kind::Literal,
-            Part::Regex(_) => Kind::Regex,
-            Part::Plain => Kind::Plain,
-            Part::Rest => Kind::Rest,
+        let kind = |part: &SpecPart| match part {
+            SpecPart::Literal(_) => Kind::Literal,
+            SpecPart::Regex(_) => Kind::Regex,
+            SpecPart::Plain => Kind::Plain,
+            SpecPart::Rest => Kind::Rest,
         };
         self.0.iter().map(kind).collect()
     }
 
-    /// The key with these values in it, whether it matches or not.
+    /// Returns the key with these values, which may not match.
     pub(crate) fn join(&self, values: &[Vec<u8>]) -> Vec<u8> {
         let mut values = values.iter();
-        let part = |part: &Part| match part {
-            Part::Literal(text) => text.as_bytes().to_vec(),
+        let part = |part: &SpecPart| match part {
+            SpecPart::Literal(text) => text.as_bytes().to_vec(),
             _ => values.next().expect("one value for each capture").clone(),
         };
         self.0.iter().map(part).collect::<Vec<_>>().join(&b':')
     }
 
-    /// What the captures take, or `None` if the key does not match.
+    /// Returns the values of the captures, or `None` if the key does not match.
     pub(crate) fn matches(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
         let segments: Vec<&[u8]> = key.split(|&byte| byte == b':').collect();
-        let has_rest = matches!(self.0.last(), Some(Part::Rest));
+        let has_rest = matches!(self.0.last(), Some(SpecPart::Rest));
         let fits = segments.len() == self.0.len() || has_rest && segments.len() > self.0.len();
         if !fits || segments.iter().any(|segment| segment.is_empty()) {
             return None;
@@ -106,22 +105,22 @@ impl Spec {
         let mut values = Vec::new();
         for (at, part) in self.0.iter().enumerate() {
             let accepted = match part {
-                Part::Literal(text) => segments[at] == text.as_bytes(),
-                Part::Regex(which) => REGEXES[*which].1(segments[at]),
-                Part::Plain | Part::Rest => true,
+                SpecPart::Literal(text) => segments[at] == text.as_bytes(),
+                SpecPart::Regex(which) => REGEXES[*which].1(segments[at]),
+                SpecPart::Plain | SpecPart::Rest => true,
             };
             match part {
                 _ if !accepted => return None,
-                Part::Literal(_) => {}
-                Part::Regex(_) | Part::Plain => values.push(segments[at].to_vec()),
-                Part::Rest => values.push(segments[at..].join(&b':')),
+                SpecPart::Literal(_) => {}
+                SpecPart::Regex(_) | SpecPart::Plain => values.push(segments[at].to_vec()),
+                SpecPart::Rest => values.push(segments[at..].join(&b':')),
             }
         }
         Some(values)
     }
 }
 
-/// All strings of one to four of these bytes, the shorter ones first.
+/// Returns all strings of one to four of these bytes, shorter ones first.
 pub(crate) fn short_strings(bytes: [u8; 5]) -> impl Iterator<Item = Vec<u8>> {
     let longer = move |s: &Vec<u8>| bytes.map(|byte| [&s[..], &[byte]].concat());
     let lengths = std::iter::successors(Some(vec![vec![]]), move |shorter: &Vec<Vec<u8>>| {

@@ -1,4 +1,4 @@
-//! Is there a key that two patterns of the same kinds of segments both match?
+//! Finds a key that two patterns with the same kinds of segments both match.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,29 +11,29 @@ use regex_automata::{Anchored, Input};
 use crate::Pattern;
 use crate::parse::{Kind, SEPARATOR};
 
-/// What a capture without an expression of its own accepts.
+/// The expression of a capture that has none of its own.
 pub(super) const ANYTHING: &str = r"\A(?s-u:.)+\z";
 
-/// Bounds the memory, and thereby the time, that one automaton may take: room for `\w+` six times
-/// over.
+/// The memory limit of one automaton, which also limits its time. `\w+` needs a sixth of it.
 const AUTOMATON_BYTES: usize = 1 << 20;
 
-/// The same for two of them in step.
+/// The most pairs of states of two automata, which limits the memory and time of a comparison.
 const MAX_PAIRS: usize = 1 << 16;
 
-/// The answer, for a segment as for a whole key.
+/// The result of a comparison of two segments or two patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Overlap {
-    /// There is none.
+    /// There is no common match.
     Disjoint,
-    /// There is; here is one of the shortest.
+    /// A shortest common match.
     Witness(Vec<u8>),
-    /// Finding out would take more memory than it is worth.
+    /// The comparison would exceed its limits.
     Undecided,
 }
 
 impl Pattern {
-    /// Whether a key may match both, whatever the kinds of their segments: a no is sure.
+    /// Returns false if no key matches both patterns. True does not prove a common key. The patterns may have segments of
+    /// different kinds.
     #[doc(hidden)]
     pub fn may_overlap(&self, other: &Self) -> bool {
         let (mine, theirs) = (self.segments(), other.segments());
@@ -46,7 +46,7 @@ impl Pattern {
             if !fits {
                 return false;
             }
-            // All that follows fits into the rest.
+            // A rest matches all remaining segments.
             if [mine.kind, theirs.kind].contains(&Kind::Rest) {
                 return true;
             }
@@ -54,8 +54,8 @@ impl Pattern {
         mine.len() == theirs.len()
     }
 
-    /// Segments are independent of each other, so two patterns have a common key exactly if they
-    /// have a common segment at every position.
+    /// Finds a common key of two patterns with the same kinds of segments. Segments are independent of each other, so a
+    /// common key exists exactly if a common segment exists at every position.
     pub(super) fn overlap(&self, other: &Self) -> Overlap {
         let mut parts = Vec::new();
         let mut decided = true;
@@ -63,13 +63,13 @@ impl Pattern {
             debug_assert_eq!(mine.kind, theirs.kind);
             let overlap = match (&mine.regex, &theirs.regex) {
                 (Some(mine), Some(theirs)) => common_segment(mine.as_str(), theirs.as_str()),
-                // Of any segments, one of the shortest.
+                // Both captures match any segment.
                 _ if !mine.is_literal() => Overlap::Witness(b"0".into()),
                 _ if mine.text == theirs.text => Overlap::Witness(mine.text.clone().into()),
                 _ => Overlap::Disjoint,
             };
             match overlap {
-                // Also after an undecided position: one that is disjoint settles the matter.
+                // A disjoint position decides the result, even after an undecided one.
                 Overlap::Disjoint => return Overlap::Disjoint,
                 Overlap::Witness(part) => parts.push(part),
                 Overlap::Undecided => decided = false,
@@ -79,12 +79,12 @@ impl Pattern {
     }
 }
 
-/// A shortest segment (no separator in it, and not empty) that both expressions match. They must be
+/// Finds a shortest segment (without a separator, and not empty) that both expressions match. The expressions must be
 /// anchored at both ends.
 ///
-/// Decided exactly: both become automata, which read the same bytes in step, breadth first, until
-/// both accept (the bytes read so far are then a shortest common match) or no new pair of states
-/// turns up (there is no common match).
+/// The result is exact. Both expressions become automata, which read the same bytes in a breadth-first search over pairs of
+/// states. It ends when both accept, and the bytes are a shortest common match; or when there is no new pair, and no common
+/// match exists.
 pub(super) fn common_segment(left: &str, right: &str) -> Overlap {
     match (automaton(left), automaton(right)) {
         (Some(left), Some(right)) => read_in_step(&left, &right),
@@ -95,8 +95,8 @@ pub(super) fn common_segment(left: &str, right: &str) -> Overlap {
 type Dfa = dense::DFA<Vec<u32>>;
 type Pair = (StateID, StateID);
 
-/// With its first state. `None` if it would be too large, or needs to look around in ways that
-/// automata cannot (`\b` in Unicode).
+/// Returns the automaton of an expression, and its start state. Returns `None` if it would be too large, or if the
+/// expression has an assertion that automata do not support, such as the Unicode `\b`.
 fn automaton(regex: &str) -> Option<(Dfa, StateID)> {
     let dfa = dense::Config::new()
         .accelerate(false)
@@ -115,7 +115,7 @@ fn read_in_step((left, first): &(Dfa, StateID), (right, second): &(Dfa, StateID)
     let alphabet = alphabet(left, right);
     let start = (*first, *second);
     let mut waiting = VecDeque::from([start]);
-    // Each pair with the one before it on a shortest way, and the byte between them.
+    // For each pair its predecessor on a shortest path, and the byte of the step.
     let mut reached = HashMap::new();
     while let Some(pair) = waiting.pop_front() {
         for &byte in &alphabet {
@@ -137,8 +137,8 @@ fn read_in_step((left, first): &(Dfa, StateID), (right, second): &(Dfa, StateID)
     Overlap::Disjoint
 }
 
-/// One byte of each class that both automata treat alike; the readable ones first, for the sake of
-/// the witness.
+/// Returns one byte of each class of bytes that neither automaton distinguishes. Readable bytes come first, which makes the
+/// common match readable.
 fn alphabet(left: &Dfa, right: &Dfa) -> Vec<u8> {
     let mut classes = HashSet::new();
     let readable = (b'0'..=b'9').chain(b'a'..=b'z').chain(b'!'..=b'~');
@@ -146,7 +146,7 @@ fn alphabet(left: &Dfa, right: &Dfa) -> Vec<u8> {
     bytes.filter(|&b| classes.insert((left.byte_classes().get(b), right.byte_classes().get(b)))).collect()
 }
 
-/// The bytes that lead from one pair to another; at least one.
+/// Returns the bytes on the path from one pair to another, of which there is at least one.
 fn spell(reached: &HashMap<Pair, (Pair, u8)>, start: Pair, end: Pair) -> Vec<u8> {
     let (mut at, byte) = reached[&end];
     let mut bytes = vec![byte];

@@ -1,4 +1,4 @@
-//! From the source of a pattern to its segments, and what each accepts of a key.
+//! Parses the source of a pattern into segments, which match the parts of a key.
 
 use regex::Error;
 use regex::bytes::{Regex, RegexBuilder};
@@ -10,25 +10,26 @@ use crate::overlap::{ANYTHING, Overlap, common_segment};
 const MAX_BYTES: usize = 1024;
 const MAX_SEGMENTS: usize = 32;
 
-/// Of a compiled expression, in bytes. Matching time is the product of this and the key's length.
+/// The memory limit of a compiled expression. The worst time of a match is proportional to this size and to the length of
+/// the key.
 const REGEX_BYTES: usize = 1 << 20;
 
 type Result<T> = std::result::Result<T, PatternError>;
 
 pub(super) fn parse(source: &str) -> Result<Vec<Segment>> {
-    let parser = Parser { source, at: 0, segments: Vec::new() };
+    let parser = PatternParser { source, at: 0, segments: Vec::new() };
     parser.check_source()?;
     parser.run()
 }
 
-struct Parser<'s> {
+struct PatternParser<'s> {
     source: &'s str,
-    /// Always on a character boundary.
+    /// The current byte offset, always at a character boundary.
     at: usize,
     segments: Vec<Segment>,
 }
 
-impl<'s> Parser<'s> {
+impl<'s> PatternParser<'s> {
     fn check_source(&self) -> Result<()> {
         if self.source.is_empty() {
             return Err(self.error(Fault::Empty, 0, ""));
@@ -53,7 +54,7 @@ impl<'s> Parser<'s> {
             if self.at == self.source.len() {
                 return Ok(self.segments);
             }
-            self.at += 1; // A segment ends at the end or before a ':'.
+            self.at += 1; // skips the ':', as a segment ends at the end of the source or before a ':'
         }
     }
 
@@ -84,7 +85,7 @@ impl<'s> Parser<'s> {
         Ok(Segment { kind: Kind::Literal, text, regex: None, offset })
     }
 
-    /// Passes the first brace of an escape, if it is one.
+    /// Skips the first brace of an escaped brace. Returns an error for a brace that is not escaped.
     fn first_of_two_braces(&mut self, brace: char) -> Result<()> {
         if self.remaining()[1..].starts_with(brace) {
             self.at += 1;
@@ -120,7 +121,7 @@ impl<'s> Parser<'s> {
         Ok(Segment { kind, text: name.to_owned(), regex, offset })
     }
 
-    /// What stands between the brace here and the one that closes it.
+    /// Returns the text between the brace at the current offset and its closing brace.
     fn capture_body(&self) -> Result<&'s str> {
         let (mut depth, mut escaped) = (0, false);
         let closes = |c| {
@@ -138,7 +139,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Checks the name of the capture that begins here.
+    /// Checks the name of the capture at the current offset.
     fn check_name(&self, name: &str) -> Result<()> {
         let fail = |fault| Err(self.error(fault, self.at + 1, format!("`{name}`")));
         let well_formed = !name.starts_with(|c: char| c.is_ascii_digit())
@@ -154,20 +155,20 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// An expression that stands at this offset, compiled to match whole segments.
+    /// Compiles the expression at `offset` so that it matches whole segments.
     fn regex(&self, offset: usize, regex: &str) -> Result<Regex> {
-        // The last line of the message says what is wrong; those above draw an arrow at the place.
+        // The last line of the message has the reason. The lines before it mark the position.
         let invalid = |message: String| {
             let last = message.lines().last().unwrap_or_default();
             self.error(Fault::InvalidRegex, offset, last.trim_start_matches("error: "))
         };
-        // By itself first: `a)|(b` must not become valid by being wrapped.
+        // The expression is first parsed without the wrapping, which would make `a)|(b` valid.
         syntax::parse_with(regex, &syntax::Config::new().utf8(false))
             .map_err(|error| invalid(error.to_string()))?;
         let mut anchored = RegexBuilder::new(&format!(r"\A(?:{regex})\z"));
         let anchored = anchored.size_limit(REGEX_BYTES).build().map_err(|error| match error {
             Error::CompiledTooBig(_) => self.error(Fault::RegexTooLarge, offset, ""),
-            // Such as an `(?x)` comment that swallows the end of the wrapping.
+            // A valid expression can break the wrapping, for example with an `(?x)` comment at its end.
             error => invalid(error.to_string()),
         })?;
         match common_segment(anchored.as_str(), ANYTHING) {
@@ -185,24 +186,24 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// What people write for a capture who come from globs or from another router.
+/// Returns whether the text is probably meant as a capture, in the notation of globs or of another router.
 fn is_foreign_capture(text: &str) -> bool {
     matches!(text, "*" | "**" | "?") || (text.starts_with('<') && text.ends_with('>'))
 }
 
-/// What separates segments, in patterns and in keys.
+/// The separator of segments, in patterns and in keys.
 pub(super) const SEPARATOR: u8 = b':';
 
-/// The segments of a key, the last of so many with all that follow.
+/// Splits a key into at most `count` segments. The last one contains all remaining segments.
 pub(super) fn split(key: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
     key.splitn(count, |&byte| byte == SEPARATOR)
 }
 
-/// Ordered from the most specific to the least: that is the rule by which one pattern beats another.
+/// The kind of a segment, ordered from the most specific to the least. This order decides which pattern wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Literal,
-    /// A capture of one segment that an expression matches.
+    /// A capture of one segment that a regular expression matches.
     Regex,
     /// A capture of any one segment.
     Plain,
@@ -212,11 +213,11 @@ pub(super) enum Kind {
 
 pub(super) struct Segment {
     pub(super) kind: Kind,
-    /// Of a literal its text without escapes, which is never empty; of a capture its name.
+    /// The text of a literal without escapes, which is never empty; or the name of a capture.
     pub(super) text: String,
-    /// Anchored at both ends; [`Kind::Regex`] alone has one.
+    /// The regular expression of a [`Kind::Regex`], anchored at both ends.
     pub(super) regex: Option<Regex>,
-    /// Where it begins in the pattern, for error messages.
+    /// The byte offset in the pattern, for error messages.
     pub(super) offset: usize,
 }
 
@@ -225,7 +226,7 @@ impl Segment {
         self.kind == Kind::Literal
     }
 
-    /// Why this part of a key cannot stand here, if it cannot.
+    /// Returns the reason why the segment does not match this part of a key, or `None` if it matches.
     pub(super) fn fault(&self, part: &[u8]) -> Option<Fault> {
         if self.kind != Kind::Rest && part.contains(&SEPARATOR) {
             return Some(Fault::SeparatorInValue);

@@ -1,10 +1,9 @@
-//! From a key to the most specific of many patterns.
+//! Finds the most specific of many patterns for a key.
 //!
-//! Patterns of one [`Shape`] differ only in their literals and regular expressions, so each shape
-//! keeps a hash table over the literals, and shapes are asked from the most specific to the least.
-//! The first pattern that matches is the answer: more specific shapes were asked before, and within
-//! a shape no two patterns match a common key, or the second would have been refused. A key with
-//! the literals of none costs one look-up per shape and runs no regular expression.
+//! Patterns with the same [`SegmentKinds`] differ only in their literals and regular expressions. Each list of kinds has a
+//! hash table by the literals, and a look-up goes through the lists from the most specific to the least. The first pattern
+//! that matches is the result, as no two patterns with the same kinds match a common key. A key with the literals of no
+//! pattern costs one look-up for each list of kinds, and runs no regular expression.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -15,15 +14,15 @@ use crate::error::PatternConflict;
 use crate::overlap::Overlap;
 use crate::parse::{Kind, split};
 
-/// The kinds of a pattern's segments; of two shapes, the lesser is the more specific.
+/// The kinds of a pattern's segments. The lesser of two lists is the more specific.
 ///
-/// Where one shape is the beginning of another the order is of no consequence: no key has both
-/// numbers of segments, as a rest stands only at the end.
-type Shape = Vec<Kind>;
+/// If one list is the beginning of another, their order does not matter: a rest can only be the last segment, so no key has
+/// both numbers of segments.
+type SegmentKinds = Vec<Kind>;
 
-/// Patterns with a value each; a key leads to the most specific pattern that matches it.
+/// A map from patterns to values. A look-up returns the most specific pattern that matches a key.
 ///
-/// [Which one that is](super#which-pattern-wins) never depends on the order in which they came.
+/// [The winning pattern](super#which-pattern-wins) never depends on the order of insertion.
 ///
 /// ```
 /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -46,14 +45,14 @@ type Shape = Vec<Kind>;
 #[derive(Debug, Clone)]
 pub struct Router<V> {
     routes: Vec<(Pattern, V)>,
-    /// Per shape, from the digest of the literals to positions in `routes`.
-    tables: BTreeMap<Shape, HashMap<u64, Vec<usize>>>,
-    /// Randomly keyed: keys are written by strangers.
+    /// For each list of kinds, a map from the digest of the literals to indices in `routes`.
+    tables: BTreeMap<SegmentKinds, HashMap<u64, Vec<usize>>>,
+    /// Has a random key, as untrusted programs may choose the keys.
     hasher: RandomState,
 }
 
 impl<V> Router<V> {
-    /// A router without patterns.
+    /// Creates a router without patterns.
     pub fn new() -> Self {
         Self { routes: Vec::new(), tables: BTreeMap::new(), hasher: RandomState::new() }
     }
@@ -62,9 +61,8 @@ impl<V> Router<V> {
     ///
     /// # Errors
     ///
-    /// If a pattern is there already that is equally specific and matches a common key. Whether two
-    /// regular expressions have a common match is decided exactly, except where they are too
-    /// complex to be compared, which counts as a conflict too. The router stays as it was.
+    /// The router has an equally specific pattern that matches a common key. The comparison of regular expressions is exact.
+    /// If they are too complex to be compared, this counts as a conflict. The router does not change.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -80,7 +78,8 @@ impl<V> Router<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&mut self, pattern: Pattern, value: V) -> Result<(), PatternConflict> {
-        let (shape, texts): (Shape, Vec<_>) = pattern.segments().iter().map(|s| (s.kind, &*s.text)).unzip();
+        let (shape, texts): (SegmentKinds, Vec<_>) =
+            pattern.segments().iter().map(|s| (s.kind, &*s.text)).unzip();
         let digest = self.digest(&shape, texts.join(":").as_bytes());
         let peers = self.tables.entry(shape).or_default().entry(digest).or_default();
         for &peer in &*peers {
@@ -97,7 +96,7 @@ impl<V> Router<V> {
         Ok(())
     }
 
-    /// The most specific pattern that matches the key, and its value.
+    /// Returns the most specific pattern that matches the key, and its value.
     ///
     /// ```
     /// # mod keylapse { pub use keylapse_pattern as pattern; }
@@ -113,14 +112,14 @@ impl<V> Router<V> {
     pub fn route(&self, key: &[u8]) -> Option<(&Pattern, &V)> {
         self.tables.iter().find_map(|(shape, table)| {
             let mut peers = table.get(&self.digest(shape, key))?.iter().map(|&at| &self.routes[at]);
-            // The digest may coincide for other literals, so the pattern has the last word.
+            // Different literals may have the same digest, so the pattern itself decides.
             let (pattern, value) = peers.find(|(pattern, _)| pattern.is_match(key))?;
             Some((pattern, value))
         })
     }
 
-    /// Of those segments of a key that are literals in this shape: a pattern's own texts, as a key,
-    /// give the digest of all keys that it matches.
+    /// Returns the digest of the segments of a key that are literals in `shape`. The texts of a pattern's segments, joined
+    /// as a key, have the digest of all keys that the pattern matches.
     pub(super) fn digest(&self, shape: &[Kind], key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         for (kind, part) in shape.iter().zip(split(key, shape.len())) {
@@ -131,17 +130,17 @@ impl<V> Router<V> {
         hasher.finish()
     }
 
-    /// All patterns with their values, in the order of insertion.
+    /// Returns all patterns with their values, in the order of insertion.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Pattern, &V)> {
         self.routes.iter().map(|(pattern, value)| (pattern, value))
     }
 
-    /// How many patterns there are.
+    /// Returns the number of patterns.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the router has no patterns.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }

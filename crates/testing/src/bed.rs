@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse_testserver::{Calls, Intervention, Reply, Request};
+use keylapse_testserver::{CallRecorder, CommandRequest, Intervention, RedisReply};
 use tokio::time::Instant;
 
-use super::ledger::Ledger;
-use super::ledger::Run;
-use super::listening::{Crash, Recorder};
-use super::listening::{Life, Listening};
+use super::activity::ActivitySignal;
 use super::notifications::Notifications;
-use super::pulse::Pulse;
+use super::run_log::HandlerRun;
+use super::run_log::RunLog;
+use super::running_listener::{CrashSignal, Recorder};
+use super::running_listener::{ListenerAbortHandle, RunningListener};
 use keylapse::Client;
 use keylapse::Result;
 use keylapse::Schedule;
@@ -37,14 +37,14 @@ use keylapse_wire::{DEFAULT_ANSWER_WITHIN, Store, scripts};
 ///
 /// See the [crate](crate) for an example.
 pub struct TestBed {
-    pub(super) server: keylapse_testserver::Server,
+    pub(super) server: keylapse_testserver::TestServer,
     client: Client,
     notifications: Notifications,
-    calls: Arc<OnceLock<Calls>>,
-    pub(super) ledger: Ledger,
-    pub(super) pulse: Arc<Pulse>,
+    calls: Arc<OnceLock<CallRecorder>>,
+    pub(super) run_log: RunLog,
+    pub(super) activity: Arc<ActivitySignal>,
     pub(super) panics_expected: bool,
-    lives: Mutex<Vec<Life>>,
+    lives: Mutex<Vec<ListenerAbortHandle>>,
 }
 
 impl TestBed {
@@ -70,7 +70,7 @@ impl TestBed {
             tokio::runtime::Handle::try_current().is_ok() && clock_is_paused(),
             "a TestBed needs tokio's paused clock: write #[tokio::test(start_paused = true)]"
         );
-        Self::with_server(keylapse_testserver::Server::builder().start(start).build(), true)
+        Self::with_server(keylapse_testserver::TestServer::builder().start(start).build(), true)
     }
 
     /// An empty bed in real time, which passes by itself: for what has a clock of its own, such as clients in
@@ -85,7 +85,7 @@ impl TestBed {
             tokio::runtime::Handle::try_current().is_ok() && !clock_is_paused(),
             "a TestBed in real time needs a clock that runs: write #[tokio::test] without start_paused"
         );
-        Self::with_server(keylapse_testserver::Server::new(), false)
+        Self::with_server(keylapse_testserver::TestServer::new(), false)
     }
 
     /// Opens the bed's server to clients of any kind, on a free port of 127.0.0.1 and until the bed is gone: its
@@ -98,17 +98,17 @@ impl TestBed {
         Ok(format!("redis://{}/", self.server.listen().await?))
     }
 
-    fn with_server(server: keylapse_testserver::Server, virtual_time: bool) -> Self {
+    fn with_server(server: keylapse_testserver::TestServer, virtual_time: bool) -> Self {
         server.command(["CONFIG", "SET", "notify-keyspace-events", "KExg$"]);
-        let pulse = Arc::<Pulse>::default();
-        let calls = Arc::<OnceLock<Calls>>::default();
+        let pulse = Arc::<ActivitySignal>::default();
+        let calls = Arc::<OnceLock<CallRecorder>>::default();
         let (beating, counting) = (pulse.clone(), calls.clone());
         server.intercept(move |request| {
             let calls = counting.get();
             let intervention = calls.map_or(Intervention::Execute, |calls| calls.arrived(request));
             match intervention {
-                Intervention::Execute if is_look(request) => beating.look(),
-                _ => beating.beat(),
+                Intervention::Execute if is_periodic_poll(request) => beating.record_poll(),
+                _ => beating.record_activity(),
             }
             intervention
         });
@@ -118,15 +118,15 @@ impl TestBed {
         let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
         let nowhere = Target::of(Endpoints::One(endpoint));
         let client = <Client as ClientInside>::of_store(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
-        let client = client.streams(move || std::future::ready(Ok(streams.connect())));
+        let client = client.connect_with(move || std::future::ready(Ok(streams.connect())));
         let client = if virtual_time { client.in_virtual_time(pulse.clone()) } else { client };
         Self {
             server,
             client,
             notifications,
             calls,
-            ledger: Ledger::new(pulse.clone()),
-            pulse,
+            run_log: RunLog::new(pulse.clone()),
+            activity: pulse,
             panics_expected: false,
             lives: Mutex::default(),
         }
@@ -152,16 +152,16 @@ impl TestBed {
     pub async fn listen<S>(
         &self,
         build: impl FnOnce(ListenerBuilder) -> ListenerBuilder<S>,
-    ) -> Result<Listening> {
-        let crash = Arc::<Crash>::default();
-        let recorder = Recorder { ledger: self.ledger.clone(), crash: crash.clone() };
+    ) -> Result<RunningListener> {
+        let crash = Arc::<CrashSignal>::default();
+        let recorder = Recorder { run_log: self.run_log.clone(), crash: crash.clone() };
         let builder = build(Listener::builder(self.client.clone()));
         let builder = inside::around_attempts(builder, move |topic, lapse, attempt| {
-            recorder.clone().around(topic, lapse, attempt)
+            recorder.clone().wrap_attempt(topic, lapse, attempt)
         });
-        let listening = Listening::start(builder.build()?, crash);
-        lock(&self.lives).push(listening.life.clone());
-        self.pulse.calm().await;
+        let listening = RunningListener::start(builder.build()?, crash);
+        lock(&self.lives).push(listening.abort_handle.clone());
+        self.activity.run_until_idle().await;
         Ok(listening)
     }
 
@@ -183,10 +183,10 @@ impl TestBed {
     /// # Panics
     /// If the server refuses it.
     #[track_caller]
-    pub fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> Reply {
+    pub fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> RedisReply {
         let reply = self.server.command(command);
-        self.pulse.beat();
-        assert!(!matches!(reply, Reply::Error(_)), "the server refuses the command: {reply}");
+        self.activity.record_activity();
+        assert!(!matches!(reply, RedisReply::Error(_)), "the server refuses the command: {reply}");
         reply
     }
 
@@ -207,14 +207,14 @@ impl TestBed {
     /// Returns which calls have been made since this was first asked, and which of them are to fail: for tests of the
     /// library itself.
     #[doc(hidden)]
-    pub fn calls(&self) -> &Calls {
+    pub fn calls(&self) -> &CallRecorder {
         let scripts = scripts::all().map(|script| (script.name, &script.text));
-        self.calls.get_or_init(|| Calls::of_scripts(&self.server, scripts))
+        self.calls.get_or_init(|| CallRecorder::of_scripts(&self.server, scripts))
     }
 
     /// Returns the bed's server, for clients that reach it in other ways.
     #[doc(hidden)]
-    pub fn server(&self) -> keylapse_testserver::Server {
+    pub fn server(&self) -> keylapse_testserver::TestServer {
         self.server.clone()
     }
 
@@ -225,24 +225,24 @@ impl TestBed {
 
     /// How much time has passed since the bed was made.
     pub fn elapsed(&self) -> Duration {
-        self.ledger.began().elapsed()
+        self.run_log.began().elapsed()
     }
 
     /// All runs of a topic's handler, in the order in which they began.
-    pub fn runs<T>(&self, topic: &Topic<T>) -> Vec<Run> {
-        self.ledger.runs().iter().filter(|run| run.topic == topic.name()).cloned().collect()
+    pub fn runs<T>(&self, topic: &Topic<T>) -> Vec<HandlerRun> {
+        self.run_log.runs().iter().filter(|run| run.topic == topic.name()).cloned().collect()
     }
 
     /// All runs of all handlers, in the order in which they began.
-    pub fn all_runs(&self) -> Vec<Run> {
-        self.ledger.runs().to_vec()
+    pub fn all_runs(&self) -> Vec<HandlerRun> {
+        self.run_log.runs().to_vec()
     }
 }
 
 impl Drop for TestBed {
     fn drop(&mut self) {
         // Another bed in the same test must not find their handlers running.
-        lock(&self.lives).iter().for_each(Life::end);
+        lock(&self.lives).iter().for_each(ListenerAbortHandle::abort);
         if !std::thread::panicking() {
             self.surface_panics(&"the end of the test");
         }
@@ -259,11 +259,11 @@ impl fmt::Debug for TestBed {
 }
 
 /// Whether listeners make this call over and over, to look for news. What it leads to, if anything, is none of them.
-fn is_look(request: &Request<'_>) -> bool {
-    use scripts::{CANARY, CHECKS, PEEK, REPAIR, REPORT, SCANNER};
+fn is_periodic_poll(request: &CommandRequest<'_>) -> bool {
+    use scripts::{CANARY, PEEK, REPAIR, SAVE_REPORT, TAKE_CHECKS, TAKE_DUTY};
     let text = |at: usize| request.args.get(at).map(|arg| &arg[..]).unwrap_or_default();
     match text(0) {
-        b"EVALSHA" => [&CANARY, &PEEK, &REPAIR, &REPORT, &CHECKS, &SCANNER]
+        b"EVALSHA" => [&CANARY, &PEEK, &REPAIR, &SAVE_REPORT, &TAKE_CHECKS, &TAKE_DUTY]
             .iter()
             .any(|look| look.sha.as_bytes() == text(1)),
         b"EXISTS" => text(1).windows(8).any(|part| part == b"{canary/"),

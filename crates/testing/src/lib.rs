@@ -47,17 +47,19 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bed;
-mod ledger;
-mod listening;
 mod notifications;
-mod pulse;
+mod run_log;
+mod running_listener;
 mod servers;
 mod waits;
 
 pub use bed::TestBed;
-pub use keylapse_testserver::Reply;
-pub use ledger::{End, Run};
-pub use listening::Listening;
+pub use keylapse_testserver::RedisReply;
 pub use notifications::Notifications;
-pub use servers::{Cluster, ClusterBuilder, Node, SentinelGroup, SentinelGroupBuilder, Server, SlotMove};
+pub use run_log::{HandlerRun, RunEnd};
+pub use running_listener::RunningListener;
+pub use servers::{
+    LocalCluster, LocalClusterBuilder, LocalNode, LocalServer, SentinelGroup, SentinelGroupBuilder, SlotMove,
+};

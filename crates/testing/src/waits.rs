@@ -4,10 +4,10 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use keylapse_testserver::{Reply, Server};
+use keylapse_testserver::{RedisReply, TestServer};
 
 use crate::bed::TestBed;
-use crate::ledger::{End, Run};
+use crate::run_log::{HandlerRun, RunEnd};
 use keylapse::Topic;
 use keylapse::inside;
 use keylapse::timers::KeyArgs;
@@ -16,10 +16,10 @@ use keylapse_connection::escape::Escaped;
 /// How long, in virtual time, something is waited for: longer than
 /// [`Backoff::payment_notice`](keylapse::Backoff::payment_notice) goes on (a day), and
 /// no more than seconds of real time.
-const PATIENCE: Duration = Duration::from_secs(2 * 86_400);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
 
 /// How much may pass at a time: beyond, nobody would see the end.
-const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);
+const MAX_ADVANCE: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 impl TestBed {
     /// Lets this much time pass, in whole milliseconds rounded up, moment by moment:
@@ -32,15 +32,15 @@ impl TestBed {
     /// # Panics
     /// If a handler has panicked: see [`TestBed`]. For more than ten years.
     #[track_caller]
-    pub fn pass(&self, time: Duration) -> impl Future<Output = ()> {
+    pub fn advance(&self, time: Duration) -> impl Future<Output = ()> {
         let caller = Location::caller();
         assert!(
-            time <= LONGEST,
+            time <= MAX_ADVANCE,
             "more than ten years cannot pass in a test, and {time:?} was asked for, at {caller}"
         );
         async move {
             tokio::time::sleep(time).await;
-            self.pulse.calm().await;
+            self.activity.run_until_idle().await;
             self.surface_panics(caller);
         }
     }
@@ -51,12 +51,12 @@ impl TestBed {
     /// # Panics
     /// If none does within two days, or the key is not of the topic.
     #[track_caller]
-    pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = Run> {
+    pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = HandlerRun> {
         let key = inside::key_of(&self.schedule(), topic, &key).unwrap_or_else(|error| panic!("{error}"));
         let name = topic.name().to_owned();
         let what = format!("an attempt of {} to end", Escaped(&key));
         self.until_some(what, Location::caller(), move |runs| {
-            let ended = |run: &&Run| run.topic == name && run.key == key && run.end.is_some();
+            let ended = |run: &&HandlerRun| run.topic == name && run.key == key && run.end.is_some();
             runs.iter().rev().find(ended).cloned()
         })
     }
@@ -67,8 +67,8 @@ impl TestBed {
     /// # Panics
     /// If it does not hold within two days.
     #[track_caller]
-    pub fn until(&self, mut done: impl FnMut(&[Run]) -> bool) -> impl Future<Output = ()> {
-        let done = move |runs: &[Run]| done(runs).then_some(());
+    pub fn until(&self, mut done: impl FnMut(&[HandlerRun]) -> bool) -> impl Future<Output = ()> {
+        let done = move |runs: &[HandlerRun]| done(runs).then_some(());
         self.until_some("a condition to hold".to_owned(), Location::caller(), done)
     }
 
@@ -80,7 +80,7 @@ impl TestBed {
     #[track_caller]
     pub fn until_finished(&self) -> impl Future<Output = ()> {
         let server = self.server.clone();
-        let finished = move |_: &[Run]| (timers(&server) == 0).then_some(());
+        let finished = move |_: &[HandlerRun]| (timers(&server) == 0).then_some(());
         self.until_some("all timers to be finished".to_owned(), Location::caller(), finished)
     }
 
@@ -88,12 +88,12 @@ impl TestBed {
         &self,
         what: String,
         caller: &Location<'_>,
-        mut done: impl FnMut(&[Run]) -> Option<T>,
+        mut done: impl FnMut(&[HandlerRun]) -> Option<T>,
     ) -> T {
         // A panic is the answer to everything.
-        let answer = || if self.must_surface() { Some(None) } else { done(&self.ledger.runs()).map(Some) };
-        let answer = tokio::time::timeout(PATIENCE, self.pulse.until(answer)).await;
-        self.pulse.calm().await;
+        let answer = || if self.must_surface() { Some(None) } else { done(&self.run_log.runs()).map(Some) };
+        let answer = tokio::time::timeout(WAIT_TIMEOUT, self.activity.wait_for(answer)).await;
+        self.activity.run_until_idle().await;
         self.surface_panics(caller);
         answer.ok().flatten().unwrap_or_else(|| {
             let runs = self.all_runs();
@@ -102,7 +102,7 @@ impl TestBed {
     }
 
     fn must_surface(&self) -> bool {
-        !self.panics_expected && self.ledger.has_panic()
+        !self.panics_expected && self.run_log.has_panic()
     }
 
     /// Fails the test if a handler has panicked, once.
@@ -110,8 +110,8 @@ impl TestBed {
         if !self.must_surface() {
             return;
         }
-        let Some(run) = self.ledger.take_panic() else { return };
-        let Some(End::Panicked(message)) = &run.end else { return };
+        let Some(run) = self.run_log.take_panic() else { return };
+        let Some(RunEnd::Panicked(message)) = &run.end else { return };
         let (topic, key, attempt) = (&run.topic, Escaped(&run.key), run.attempt);
         panic!(
             "the handler of {topic} panicked at attempt {attempt} of {key}: {message} (noticed at {at}; \
@@ -121,11 +121,15 @@ impl TestBed {
 }
 
 /// How many timers there are, over all topics.
-fn timers(server: &Server) -> i64 {
-    let Reply::Array(records) = server.command(["KEYS", "keylapse:{*}:rec"]) else { return 0 };
-    let count = |name: Reply| match name {
-        Reply::Bulk(name) => server.command([&b"HLEN"[..], &name]),
-        _ => Reply::Nil,
+fn timers(server: &TestServer) -> i64 {
+    let RedisReply::Array(records) = server.command(["KEYS", "keylapse:{*}:timers"]) else { return 0 };
+    let count = |name: RedisReply| match name {
+        RedisReply::Bulk(name) => server.command([&b"HLEN"[..], &name]),
+        _ => RedisReply::Nil,
     };
-    records.into_iter().map(count).map(|reply| if let Reply::Int(count) = reply { count } else { 0 }).sum()
+    records
+        .into_iter()
+        .map(count)
+        .map(|reply| if let RedisReply::Int(count) = reply { count } else { 0 })
+        .sum()
 }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::clock::Clock;
+use crate::clock::TestClock;
 use crate::engine::Engine;
-use crate::keyspace::{Keyspace, Lateness};
+use crate::keyspace::{ExpiryLateness, Keyspace};
 use crate::random::Random;
-use crate::server::Server;
+use crate::server::TestServer;
 use crate::state::State;
 
 /// How late a real server with few keys finds those that nobody reads, about.
@@ -50,12 +50,12 @@ impl Builder {
 
     /// Makes the server.
     #[must_use]
-    pub fn build(self) -> Server {
-        let clock = Clock::starting_at(self.start.unwrap_or_else(SystemTime::now));
+    pub fn build(self) -> TestServer {
+        let clock = TestClock::starting_at(self.start.unwrap_or_else(SystemTime::now));
         let most_micros = u64::try_from(self.expires_within.as_micros()).unwrap_or(u64::MAX);
-        let lateness = Lateness { most_micros, random: self.seed.map(Random::new) };
+        let lateness = ExpiryLateness { most_micros, random: self.seed.map(Random::new) };
         let random = Random::new(self.seed.unwrap_or_default());
         let state = State::new(Keyspace::new(lateness), random, clock.micros());
-        Server::over(Engine::new(state, clock), clock)
+        TestServer::over(Engine::new(state, clock), clock)
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// A message that is on its way to a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Message {
+pub struct PubSubMessage {
     /// Which connection: what `CLIENT ID` answers there.
     pub connection: u64,
     /// Where it was published, also if the connection has subscribed to a pattern.
@@ -39,12 +39,12 @@ impl Passage {
 ///
 /// What is sent after a late message overtakes it. Where a connection has subscribed to patterns it waits behind it,
 /// answers as well, as on a slow line: whoever hears of each change of a key may rely on the order.
-pub trait Carrier: fmt::Debug + Send + Sync {
+pub trait MessageCarrier: fmt::Debug + Send + Sync {
     /// Returns how this message gets to its connection.
-    fn take(&self, message: &Message) -> Passage;
+    fn take(&self, message: &PubSubMessage) -> Passage;
 
     /// A message has arrived, once for each time.
-    fn arrived(&self, _message: &Message) {}
+    fn arrived(&self, _message: &PubSubMessage) {}
 
     /// Returns whether connections may subscribe; one that may not is closed without an answer.
     fn admits(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::resp::Protocol;
 
 /// Who sends a command.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientSession {
     pub(crate) id: u64,
     pub(crate) name: Bytes,
     pub(crate) protocol: Protocol,
@@ -25,7 +25,7 @@ pub(crate) struct Transaction {
     pub(crate) broken: bool,
 }
 
-impl Client {
+impl ClientSession {
     pub(crate) fn new(id: u64, user: Option<String>) -> Self {
         Self { id, name: Bytes::new(), protocol: Protocol::Resp2, user, transaction: None, leaves: false }
     }

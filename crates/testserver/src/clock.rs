@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 /// A wall clock that runs with tokio's, paused or not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct TestClock {
     start: Duration,
     origin: Instant,
 }
 
-impl Clock {
+impl TestClock {
     pub(crate) fn starting_at(start: SystemTime) -> Self {
         Self { start: start.duration_since(UNIX_EPOCH).unwrap_or_default(), origin: Instant::now() }
     }

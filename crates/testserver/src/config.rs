@@ -1,18 +1,18 @@
 //! Settings that CONFIG knows.
 
-use crate::events::Flags;
-use crate::reply::Refusal;
+use crate::events::EventFlags;
+use crate::reply::ErrorReply;
 
 /// The settings that have a meaning here, and others that are only kept.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) events: Flags,
+    pub(crate) events: EventFlags,
     pub(crate) max_memory: u64,
     kept: Vec<(&'static str, String)>,
 }
 
 /// What is kept without a meaning, as a server has it that keeps nothing on disk.
-const KEPT: [(&str, &str); 12] = [
+const INERT_SETTINGS: [(&str, &str); 12] = [
     ("maxmemory-policy", "noeviction"),
     ("appendonly", "no"),
     ("appendfsync", "everysec"),
@@ -40,8 +40,8 @@ const POLICIES: [&str; 8] = [
 
 impl Default for Config {
     fn default() -> Self {
-        let kept = KEPT.map(|(name, value)| (name, value.to_owned())).into();
-        Self { events: Flags::default(), max_memory: 0, kept }
+        let kept = INERT_SETTINGS.map(|(name, value)| (name, value.to_owned())).into();
+        Self { events: EventFlags::default(), max_memory: 0, kept }
     }
 }
 
@@ -57,11 +57,11 @@ impl Config {
         self.all().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), ErrorReply> {
         match name.to_ascii_lowercase().as_str() {
             "notify-keyspace-events" => {
                 let why = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
-                self.events = Flags::parse(value).ok_or_else(|| failed(name, why))?;
+                self.events = EventFlags::parse(value).ok_or_else(|| failed(name, why))?;
             }
             "maxmemory" => {
                 let bytes = memory(value).ok_or_else(|| failed(name, "argument must be a memory value"))?;
@@ -82,7 +82,7 @@ impl Config {
     }
 }
 
-pub(crate) fn failed(name: &str, why: &str) -> Refusal {
+pub(crate) fn failed(name: &str, why: &str) -> ErrorReply {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}").into()
 }
 

@@ -5,24 +5,24 @@ use std::sync::Weak;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::client::Client;
-use crate::intercept::{Intervention, Request};
-use crate::outbox::Outbox;
-use crate::reply::Reply;
-use crate::resp::{Invalid, Parser, Protocol};
-use crate::server::{Server, Shared};
+use crate::client::ClientSession;
+use crate::intercept::{CommandRequest, Intervention};
+use crate::outbox::ConnectionOutbox;
+use crate::reply::RedisReply;
+use crate::resp::{Invalid, Protocol, RespParser};
+use crate::server::{SharedServer, TestServer};
 
 /// Serves a stream in a task of its own, until it ends or the server does.
-pub(crate) fn serve(server: &Server, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+pub(crate) fn serve(server: &TestServer, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
     server.0.expire_in_background(server);
-    let outbox = Outbox::default();
+    let outbox = ConnectionOutbox::default();
     let client = server.0.open(outbox.clone());
     tokio::spawn(converse(std::sync::Arc::downgrade(&server.0), client, outbox, stream));
 }
 
 /// Takes connections until the server is gone.
 pub(crate) async fn accept(
-    server: Weak<Shared>,
+    server: Weak<SharedServer>,
     listener: TcpListener,
     gone: tokio::sync::watch::Receiver<()>,
 ) {
@@ -32,7 +32,7 @@ pub(crate) async fn accept(
             accepted = listener.accept() => accepted,
             _ = gone.changed() => return,
         };
-        let Some(server) = server.upgrade().map(Server) else { return };
+        let Some(server) = server.upgrade().map(TestServer) else { return };
         if let Ok((stream, _)) = accepted {
             // Without it small answers wait for one another.
             let _ = stream.set_nodelay(true);
@@ -42,9 +42,9 @@ pub(crate) async fn accept(
 }
 
 async fn converse(
-    server: Weak<Shared>,
-    client: Client,
-    outbox: Outbox,
+    server: Weak<SharedServer>,
+    client: ClientSession,
+    outbox: ConnectionOutbox,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
 ) {
     let id = client.id;
@@ -66,7 +66,10 @@ async fn converse(
     }
 }
 
-pub(crate) async fn write(outbox: &Outbox, writer: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+pub(crate) async fn write(
+    outbox: &ConnectionOutbox,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
     while let Some(bytes) = outbox.next().await {
         writer.write_all(&bytes).await?;
         writer.flush().await?;
@@ -75,12 +78,12 @@ pub(crate) async fn write(outbox: &Outbox, writer: &mut (impl AsyncWrite + Unpin
 }
 
 async fn read(
-    server: &Weak<Shared>,
-    mut client: Client,
-    outbox: &Outbox,
+    server: &Weak<SharedServer>,
+    mut client: ClientSession,
+    outbox: &ConnectionOutbox,
     reader: &mut (impl AsyncRead + Unpin),
 ) {
-    let mut parser = Parser::default();
+    let mut parser = RespParser::default();
     loop {
         match reader.read_buf(parser.buffer()).await {
             Ok(0) | Err(_) => return,
@@ -94,13 +97,18 @@ async fn read(
 }
 
 /// Answers the commands that have arrived; nothing once the connection is to end.
-fn answer_all(server: &Shared, client: &mut Client, outbox: &Outbox, parser: &mut Parser) -> Option<()> {
+fn answer_all(
+    server: &SharedServer,
+    client: &mut ClientSession,
+    outbox: &ConnectionOutbox,
+    parser: &mut RespParser,
+) -> Option<()> {
     loop {
         let args = match parser.next() {
             Ok(Some(args)) => args,
             Ok(None) => return Some(()),
             Err(Invalid(text)) => {
-                outbox.send(&Reply::Error(format!("ERR {text}")), Protocol::Resp2);
+                outbox.send(&RedisReply::Error(format!("ERR {text}")), Protocol::Resp2);
                 return None;
             }
         };
@@ -110,10 +118,10 @@ fn answer_all(server: &Shared, client: &mut Client, outbox: &Outbox, parser: &mu
         if outbox.is_hung() {
             continue;
         }
-        let request = Request { connection: client.id, args: &args };
+        let request = CommandRequest { connection: client.id, args: &args };
         match server.hook().map_or(Intervention::Execute, |hook| hook(&request)) {
             Intervention::Execute => _ = server.execute(client, &args, Some(outbox)),
-            Intervention::Refuse(text) => outbox.send(&Reply::Error(text), client.protocol),
+            Intervention::Refuse(text) => outbox.send(&RedisReply::Error(text), client.protocol),
             Intervention::Unanswered => {
                 server.execute(client, &args, None);
                 return None;

@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::value::{Fields, List, Members, Stream, Value, Zset};
+use crate::value::{HashFields, List, Members, StoredValue, Stream, Zset};
 
 const VERSION: u16 = 10;
 const TEXT: u8 = 0;
@@ -18,33 +18,33 @@ const STREAM: u8 = 240;
 /// Version and checksum.
 const FOOTER: usize = 10;
 
-pub(crate) fn write(value: &Value) -> Bytes {
+pub(crate) fn write(value: &StoredValue) -> Bytes {
     let mut out = BytesMut::new();
     match value {
-        Value::Text(text) => {
+        StoredValue::Text(text) => {
             out.put_u8(TEXT);
             put(&mut out, text);
         }
-        Value::List(List(items)) => {
+        StoredValue::List(List(items)) => {
             head(&mut out, LIST, items.len());
             items.iter().for_each(|item| put(&mut out, item));
         }
-        Value::Set(members) => {
+        StoredValue::Set(members) => {
             head(&mut out, SET, members.len());
             members.iter().for_each(|member| put(&mut out, member));
         }
-        Value::Hash(fields) => {
+        StoredValue::Hash(fields) => {
             head(&mut out, HASH, fields.len());
             fields.iter().for_each(|(field, value)| [field, value].iter().for_each(|one| put(&mut out, one)));
         }
-        Value::Zset(zset) => {
+        StoredValue::Zset(zset) => {
             head(&mut out, ZSET, zset.len());
             for (member, score) in zset.iter() {
                 put(&mut out, member);
                 out.put_f64_le(score);
             }
         }
-        Value::Stream(stream) => {
+        StoredValue::Stream(stream) => {
             head(&mut out, STREAM, stream.len());
             for (ms, number) in stream.ids() {
                 out.put_u64(ms);
@@ -88,15 +88,15 @@ pub(crate) fn is_whole(dump: &[u8]) -> bool {
 }
 
 /// The value, unless its form is not known here.
-pub(crate) fn read(dump: &[u8]) -> Option<Value> {
+pub(crate) fn read(dump: &[u8]) -> Option<StoredValue> {
     let mut body = dump.get(..dump.len().checked_sub(FOOTER)?)?;
     let kind = byte(&mut body)?;
     if kind == TEXT {
-        return Some(Value::Text(take(&mut body)?));
+        return Some(StoredValue::Text(take(&mut body)?));
     }
     let count = read_length(&mut body)?;
     let value = match kind {
-        LIST => Value::List(List((0..count).map(|_| take(&mut body)).collect::<Option<_>>()?)),
+        LIST => StoredValue::List(List((0..count).map(|_| take(&mut body)).collect::<Option<_>>()?)),
         SET => read_set(&mut body, count)?,
         HASH => read_hash(&mut body, count)?,
         ZSET => read_zset(&mut body, count)?,
@@ -106,38 +106,38 @@ pub(crate) fn read(dump: &[u8]) -> Option<Value> {
     (!value.is_empty()).then_some(value)
 }
 
-fn read_set(body: &mut &[u8], count: usize) -> Option<Value> {
+fn read_set(body: &mut &[u8], count: usize) -> Option<StoredValue> {
     let mut members = Members::default();
     for _ in 0..count {
         members.add(&take(body)?);
     }
-    Some(Value::Set(members))
+    Some(StoredValue::Set(members))
 }
 
-fn read_hash(body: &mut &[u8], count: usize) -> Option<Value> {
-    let mut fields = Fields::default();
+fn read_hash(body: &mut &[u8], count: usize) -> Option<StoredValue> {
+    let mut fields = HashFields::default();
     for _ in 0..count {
         fields.set(&take(body)?, take(body)?);
     }
-    Some(Value::Hash(fields))
+    Some(StoredValue::Hash(fields))
 }
 
-fn read_zset(body: &mut &[u8], count: usize) -> Option<Value> {
+fn read_zset(body: &mut &[u8], count: usize) -> Option<StoredValue> {
     let mut zset = Zset::default();
     for _ in 0..count {
         let member = take(body)?;
         let score = body.try_get_f64_le().ok().filter(|score| !score.is_nan())?;
         zset.set(&member, score);
     }
-    Some(Value::Zset(zset))
+    Some(StoredValue::Zset(zset))
 }
 
-fn read_stream(body: &mut &[u8], count: usize) -> Option<Value> {
+fn read_stream(body: &mut &[u8], count: usize) -> Option<StoredValue> {
     let mut stream = Stream::default();
     for _ in 0..count {
         stream.add((body.try_get_u64().ok()?, body.try_get_u64().ok()?));
     }
-    Some(Value::Stream(stream))
+    Some(StoredValue::Stream(stream))
 }
 
 fn byte(body: &mut &[u8]) -> Option<u8> {
@@ -183,12 +183,14 @@ mod tests {
     #[test]
     fn values_come_back() {
         let mut zset = Zset::default();
-        let mut fields = Fields::default();
+        let mut fields = HashFields::default();
         for n in 0..300 {
             zset.set(&Bytes::from(n.to_string()), f64::from(n) / 3.0);
             fields.set(&Bytes::from(n.to_string()), vec![7; n as usize].into());
         }
-        for value in [Value::Zset(zset), Value::Hash(fields), Value::Text(vec![0; 20_000].into())] {
+        for value in
+            [StoredValue::Zset(zset), StoredValue::Hash(fields), StoredValue::Text(vec![0; 20_000].into())]
+        {
             let dump = write(&value);
             assert!(is_whole(&dump));
             assert_eq!(read(&dump).map(|value| write(&value)), Some(dump));

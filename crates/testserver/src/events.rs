@@ -2,10 +2,10 @@
 
 /// A class of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Class(u16);
+pub(crate) struct EventClass(u16);
 
 /// One letter of the setting.
-const LETTERS: [(char, u16); 13] = [
+const FLAG_LETTERS: [(char, u16); 13] = [
     ('g', 1),
     ('$', 1 << 1),
     ('l', 1 << 2),
@@ -21,9 +21,9 @@ const LETTERS: [(char, u16); 13] = [
     ('E', 1 << 12),
 ];
 const MISSES: u16 = 1 << 13;
-const ALL: u16 = (1 << 10) - 1;
+const ALL_CLASSES: u16 = (1 << 10) - 1;
 
-impl Class {
+impl EventClass {
     pub(crate) const GENERIC: Self = Self(1);
     pub(crate) const TEXT: Self = Self(1 << 1);
     pub(crate) const LIST: Self = Self(1 << 2);
@@ -37,15 +37,15 @@ impl Class {
 
 /// The classes and channels that are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flags(u16);
+pub(crate) struct EventFlags(u16);
 
-impl Flags {
+impl EventFlags {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         text.chars().try_fold(Self::default(), |flags, letter| {
             let bits = match letter {
-                'A' => ALL,
+                'A' => ALL_CLASSES,
                 'm' => MISSES,
-                _ => LETTERS.iter().find(|(known, _)| *known == letter)?.1,
+                _ => FLAG_LETTERS.iter().find(|(known, _)| *known == letter)?.1,
             };
             Some(Self(flags.0 | bits))
         })
@@ -53,16 +53,16 @@ impl Flags {
 
     /// In the server's own order, in which `A` hides `n`.
     pub(crate) fn print(self) -> String {
-        let (classes, channels) = LETTERS.split_at(11);
+        let (classes, channels) = FLAG_LETTERS.split_at(11);
         let on = |letters: &[(char, u16)]| -> String {
             letters.iter().filter(|(_, bit)| self.0 & bit != 0).map(|(letter, _)| letter).collect()
         };
-        let classes = if self.0 & ALL == ALL { "A".to_owned() } else { on(classes) };
+        let classes = if self.0 & ALL_CLASSES == ALL_CLASSES { "A".to_owned() } else { on(classes) };
         let misses = if self.0 & MISSES != 0 { "m" } else { "" };
         format!("{classes}{}{misses}", on(channels))
     }
 
-    pub(crate) fn has(self, class: Class) -> bool {
+    pub(crate) fn has(self, class: EventClass) -> bool {
         self.0 & class.0 != 0
     }
 
@@ -86,8 +86,8 @@ mod tests {
         for (set, shown) in
             [("Ex", "xE"), ("KEA", "AKE"), ("gKx$", "g$xK"), ("KEAnm", "AKEm"), ("", ""), ("nEg", "gnE")]
         {
-            assert_eq!(Flags::parse(set).map(Flags::print).as_deref(), Some(shown));
+            assert_eq!(EventFlags::parse(set).map(EventFlags::print).as_deref(), Some(shown));
         }
-        assert_eq!(Flags::parse("q"), None);
+        assert_eq!(EventFlags::parse("q"), None);
     }
 }

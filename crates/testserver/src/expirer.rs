@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use crate::server::Shared;
+use crate::server::SharedServer;
 
 /// Runs until the server is gone. Without anything to expire it waits for nothing but news, so that a
 /// paused clock stands still.
-pub(crate) async fn run(server: Weak<Shared>, changed: Arc<Notify>) {
+pub(crate) async fn run(server: Weak<SharedServer>, changed: Arc<Notify>) {
     loop {
         let Some(next) = expire(&server) else { return };
         let news = changed.notified();
@@ -24,7 +24,7 @@ pub(crate) async fn run(server: Weak<Shared>, changed: Arc<Notify>) {
 }
 
 /// Expires what is due, and says when there is more; nothing once the server is gone.
-fn expire(server: &Weak<Shared>) -> Option<Option<tokio::time::Instant>> {
+fn expire(server: &Weak<SharedServer>) -> Option<Option<tokio::time::Instant>> {
     let server = server.upgrade()?;
     let mut engine = server.engine();
     let next = engine.tick().keys.next_found();

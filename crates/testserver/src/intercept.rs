@@ -5,14 +5,14 @@ use bytes::Bytes;
 /// A command that has arrived on a connection.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Request<'a> {
+pub struct CommandRequest<'a> {
     /// Which connection: what `CLIENT ID` answers there.
     pub connection: u64,
     /// Its words, the name first.
     pub args: &'a [Bytes],
 }
 
-impl Request<'_> {
+impl CommandRequest<'_> {
     /// Whether it is this command, in any case.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
@@ -36,4 +36,4 @@ pub enum Intervention {
 }
 
 /// Decides what becomes of each command.
-pub(crate) type Hook = dyn Fn(&Request<'_>) -> Intervention + Send + Sync;
+pub(crate) type Hook = dyn Fn(&CommandRequest<'_>) -> Intervention + Send + Sync;

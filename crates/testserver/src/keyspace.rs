@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::random::Random;
-use crate::value::{OVERHEAD, ScanMap, Value};
+use crate::value::{ELEMENT_OVERHEAD_BYTES, ScanMap, StoredValue};
 
 /// A key's value, and when it expires.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) value: Value,
+    pub(crate) value: StoredValue,
     /// In ms since 1970.
     expires: Option<u64>,
     /// When the server finds it by itself, in µs since 1970.
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(value: Value) -> Self {
+    pub(crate) fn new(value: StoredValue) -> Self {
         Self { value, expires: None, found: 0 }
     }
 
@@ -29,13 +29,13 @@ impl Entry {
 
 /// How late the server finds what nobody reads.
 #[derive(Debug)]
-pub(crate) struct Lateness {
+pub(crate) struct ExpiryLateness {
     pub(crate) most_micros: u64,
     /// Without it each is as late as it may be.
     pub(crate) random: Option<Random>,
 }
 
-impl Lateness {
+impl ExpiryLateness {
     fn next(&mut self) -> u64 {
         match &mut self.random {
             Some(random) => random.up_to(self.most_micros),
@@ -50,11 +50,11 @@ pub(crate) struct Keyspace {
     entries: ScanMap<Entry>,
     /// What the server is to find by itself, by when.
     schedule: BTreeSet<(u64, Bytes)>,
-    lateness: Lateness,
+    lateness: ExpiryLateness,
 }
 
 impl Keyspace {
-    pub(crate) fn new(lateness: Lateness) -> Self {
+    pub(crate) fn new(lateness: ExpiryLateness) -> Self {
         Self { entries: ScanMap::default(), schedule: BTreeSet::new(), lateness }
     }
 
@@ -63,12 +63,12 @@ impl Keyspace {
     }
 
     /// The value may be changed; the expiry has a function of its own.
-    pub(crate) fn value_mut(&mut self, key: &Bytes) -> Option<&mut Value> {
+    pub(crate) fn value_mut(&mut self, key: &Bytes) -> Option<&mut StoredValue> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
     /// Puts a value in the place of whatever there was, without an expiry. Whether there was nothing.
-    pub(crate) fn put(&mut self, key: &Bytes, value: Value) -> bool {
+    pub(crate) fn put(&mut self, key: &Bytes, value: StoredValue) -> bool {
         let old = self.entries.insert(key, Entry::new(value));
         self.unschedule(key, old.as_ref());
         old.is_none()
@@ -141,6 +141,6 @@ impl Keyspace {
 
     /// About how many bytes all of it takes.
     pub(crate) fn size(&self) -> usize {
-        self.iter().map(|(key, entry)| key.len() + entry.value.size() + 2 * OVERHEAD).sum()
+        self.iter().map(|(key, entry)| key.len() + entry.value.size() + 2 * ELEMENT_OVERHEAD_BYTES).sum()
     }
 }

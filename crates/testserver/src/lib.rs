@@ -56,9 +56,9 @@ mod value;
 
 pub use builder::Builder;
 pub use bytes::Bytes;
-pub use calls::{Calls, Fault};
-pub use carrier::{Carrier, Message, Passage};
-pub use intercept::{Intervention, Request};
-pub use relay::{Relayed, relay};
-pub use reply::Reply;
-pub use server::Server;
+pub use calls::{CallFault, CallRecorder};
+pub use carrier::{MessageCarrier, Passage, PubSubMessage};
+pub use intercept::{CommandRequest, Intervention};
+pub use relay::{RelayedConnection, relay};
+pub use reply::RedisReply;
+pub use server::TestServer;

@@ -7,25 +7,25 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::carrier::{Carrier, Message};
-use crate::reply::Reply;
+use crate::carrier::{MessageCarrier, PubSubMessage};
+use crate::reply::RedisReply;
 use crate::resp::{Protocol, encode};
 
 /// A client that leaves more than this unread is cut off, as the server does.
-const MOST: usize = 64 * 1024 * 1024;
+const MAX_UNREAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// Replies and pushes of one connection, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outbox(Arc<Inner>);
+pub(crate) struct ConnectionOutbox(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    queue: Mutex<Queue>,
+    queue: Mutex<OutboxQueue>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct OutboxQueue {
     bytes: BytesMut,
     /// What arrives later: by time, then in order.
     later: BTreeMap<(Instant, i64), Late>,
@@ -43,11 +43,11 @@ struct Late {
     bytes: Bytes,
     times: usize,
     /// None: an answer.
-    carried: Option<(Arc<dyn Carrier>, Message)>,
+    carried: Option<(Arc<dyn MessageCarrier>, PubSubMessage)>,
 }
 
-impl Outbox {
-    pub(crate) fn send(&self, reply: &Reply, protocol: Protocol) {
+impl ConnectionOutbox {
+    pub(crate) fn send(&self, reply: &RedisReply, protocol: Protocol) {
         let mut queue = self.lock();
         if !queue.is_open() {
             return;
@@ -75,7 +75,7 @@ impl Outbox {
     }
 
     /// Sends a message as its carrier says.
-    pub(crate) fn carry(&self, carrier: &Arc<dyn Carrier>, message: Message, bytes: Bytes) {
+    pub(crate) fn carry(&self, carrier: &Arc<dyn MessageCarrier>, message: PubSubMessage, bytes: Bytes) {
         let passage = carrier.take(&message);
         let mut queue = self.lock();
         if !queue.is_open() || passage.times == 0 {
@@ -93,8 +93,8 @@ impl Outbox {
         self.sent(queue);
     }
 
-    fn sent(&self, mut queue: MutexGuard<'_, Queue>) {
-        queue.closed |= queue.bytes.len() > MOST;
+    fn sent(&self, mut queue: MutexGuard<'_, OutboxQueue>) {
+        queue.closed |= queue.bytes.len() > MAX_UNREAD_BYTES;
         drop(queue);
         self.0.changed.notify_one();
     }
@@ -152,12 +152,12 @@ impl Outbox {
         (queue.closed.then_some(None), arrives)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, OutboxQueue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl OutboxQueue {
     fn is_open(&self) -> bool {
         !self.closed && !self.hung
     }
@@ -202,7 +202,7 @@ impl Late {
     }
 }
 
-pub(crate) fn encoded(reply: &Reply, protocol: Protocol) -> Bytes {
+pub(crate) fn encoded(reply: &RedisReply, protocol: Protocol) -> Bytes {
     let mut bytes = BytesMut::new();
     encode(reply, protocol, &mut bytes);
     bytes.freeze()

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::carrier::{Carrier, Message};
+use crate::carrier::{MessageCarrier, PubSubMessage};
 use crate::glob;
-use crate::outbox::{Outbox, encoded};
-use crate::reply::Reply;
+use crate::outbox::{ConnectionOutbox, encoded};
+use crate::reply::RedisReply;
 use crate::resp::Protocol;
 
 /// What a subscription names.
@@ -21,8 +21,8 @@ pub(crate) enum Kind {
 
 /// A connection, as those see it who publish.
 #[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) outbox: Outbox,
+pub(crate) struct PubSubConnection {
+    pub(crate) outbox: ConnectionOutbox,
     pub(crate) protocol: Protocol,
     pub(crate) user: String,
     topics: BTreeSet<(Kind, Bytes)>,
@@ -32,14 +32,19 @@ pub(crate) struct Line {
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
     /// None: messages arrive at once.
-    pub(crate) carrier: Option<Arc<dyn Carrier>>,
-    lines: BTreeMap<u64, Line>,
+    pub(crate) carrier: Option<Arc<dyn MessageCarrier>>,
+    lines: BTreeMap<u64, PubSubConnection>,
     topics: BTreeMap<(Kind, Bytes), BTreeSet<u64>>,
 }
 
 impl PubSub {
-    pub(crate) fn open(&mut self, id: u64, outbox: Outbox, user: &str) {
-        let line = Line { outbox, protocol: Protocol::Resp2, user: user.to_owned(), topics: BTreeSet::new() };
+    pub(crate) fn open(&mut self, id: u64, outbox: ConnectionOutbox, user: &str) {
+        let line = PubSubConnection {
+            outbox,
+            protocol: Protocol::Resp2,
+            user: user.to_owned(),
+            topics: BTreeSet::new(),
+        };
         self.lines.insert(id, line);
     }
 
@@ -48,11 +53,11 @@ impl PubSub {
         self.lines.remove(&id);
     }
 
-    pub(crate) fn line_mut(&mut self, id: u64) -> Option<&mut Line> {
+    pub(crate) fn connection_mut(&mut self, id: u64) -> Option<&mut PubSubConnection> {
         self.lines.get_mut(&id)
     }
 
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, &Line)> {
+    pub(crate) fn connections(&self) -> impl Iterator<Item = (u64, &PubSubConnection)> {
         self.lines.iter().map(|(id, line)| (*id, line))
     }
 
@@ -101,7 +106,7 @@ impl PubSub {
     }
 
     pub(crate) fn is_subscriber(&self, id: u64) -> bool {
-        self.lines.get(&id).is_some_and(Line::is_subscriber)
+        self.lines.get(&id).is_some_and(PubSubConnection::is_subscriber)
     }
 
     /// Hands a message to all that hear it; how many.
@@ -114,7 +119,7 @@ impl PubSub {
         self.publish_by(None, channel, message)
     }
 
-    fn publish_by(&self, carrier: Option<&Arc<dyn Carrier>>, channel: &[u8], message: &[u8]) -> usize {
+    fn publish_by(&self, carrier: Option<&Arc<dyn MessageCarrier>>, channel: &[u8], message: &[u8]) -> usize {
         let mut heard = 0;
         if let Some(ids) = self.topics.get(&(Kind::Channel, Bytes::copy_from_slice(channel))) {
             heard += self.send(carrier, ids, &[b"message", channel, message]);
@@ -132,13 +137,13 @@ impl PubSub {
     }
 
     /// The last two parts are the channel and what is said there.
-    fn send(&self, carrier: Option<&Arc<dyn Carrier>>, ids: &BTreeSet<u64>, parts: &[&[u8]]) -> usize {
-        let push = Reply::Push(parts.iter().map(Reply::bulk).collect());
+    fn send(&self, carrier: Option<&Arc<dyn MessageCarrier>>, ids: &BTreeSet<u64>, parts: &[&[u8]]) -> usize {
+        let push = RedisReply::Push(parts.iter().map(RedisReply::bulk).collect());
         for (id, line) in ids.iter().filter_map(|id| Some((*id, self.lines.get(id)?))) {
             match (carrier, parts) {
                 (Some(carrier), [.., channel, payload]) => {
                     let [channel, payload] = [channel, payload].map(|part| Bytes::copy_from_slice(part));
-                    let message = Message { connection: id, channel, payload };
+                    let message = PubSubMessage { connection: id, channel, payload };
                     line.outbox.carry(carrier, message, encoded(&push, line.protocol));
                 }
                 _ => line.outbox.send(&push, line.protocol),
@@ -148,7 +153,7 @@ impl PubSub {
     }
 }
 
-impl Line {
+impl PubSubConnection {
     pub(crate) fn is_subscriber(&self) -> bool {
         !self.topics.is_empty()
     }

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 
-use crate::carrier::{Carrier, Message};
+use crate::carrier::{MessageCarrier, PubSubMessage};
 use crate::connection::write;
-use crate::outbox::{Outbox, encoded};
-use crate::reply::Reply;
+use crate::outbox::{ConnectionOutbox, encoded};
+use crate::reply::RedisReply;
 use crate::resp::{Protocol, whole};
 
 /// What fits into the stream before it is read.
-const PIPE: usize = 64 * 1024;
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A connection that is relayed.
 #[derive(Clone, Debug, Default)]
-pub struct Relayed(Arc<Inner>);
+pub struct RelayedConnection(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    outbox: Outbox,
+    outbox: ConnectionOutbox,
     /// Whether it has subscribed to something, and whether in RESP3.
     subscribed: AtomicBool,
     rich: AtomicBool,
@@ -32,12 +32,16 @@ struct Inner {
 ///
 /// # Panics
 /// Outside a tokio runtime.
-pub fn relay<S>(far: S, connection: u64, carrier: Arc<dyn Carrier>) -> (DuplexStream, Relayed)
+pub fn relay<S>(
+    far: S,
+    connection: u64,
+    carrier: Arc<dyn MessageCarrier>,
+) -> (DuplexStream, RelayedConnection)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (near, ours) = tokio::io::duplex(PIPE);
-    let relayed = Relayed::default();
+    let (near, ours) = tokio::io::duplex(STREAM_BUFFER_BYTES);
+    let relayed = RelayedConnection::default();
     let line = relayed.clone();
     tokio::spawn(async move {
         let (mut from_server, mut to_server) = tokio::io::split(far);
@@ -54,14 +58,14 @@ where
     (near, relayed)
 }
 
-impl Relayed {
+impl RelayedConnection {
     /// Sends a message that the carrier is not asked about, if the connection has subscribed to something.
     pub fn push(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) {
         if self.0.subscribed.load(Ordering::Relaxed) {
             let protocol =
                 if self.0.rich.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 };
             let parts = [b"message", channel.as_ref(), payload.as_ref()];
-            let push = Reply::Push(parts.iter().map(Reply::bulk).collect());
+            let push = RedisReply::Push(parts.iter().map(RedisReply::bulk).collect());
             self.0.outbox.send_bytes(encoded(&push, protocol));
         }
     }
@@ -80,7 +84,12 @@ impl Relayed {
     }
 
     /// Reads what the server sends, to the end.
-    async fn read(&self, server: &mut (impl AsyncRead + Unpin), connection: u64, carrier: &Arc<dyn Carrier>) {
+    async fn read(
+        &self,
+        server: &mut (impl AsyncRead + Unpin),
+        connection: u64,
+        carrier: &Arc<dyn MessageCarrier>,
+    ) {
         let mut buffer = BytesMut::new();
         while server.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
             while let Some((length, words)) = whole(&buffer) {
@@ -90,10 +99,11 @@ impl Relayed {
         }
     }
 
-    fn pass(&self, bytes: Bytes, words: &[Bytes], connection: u64, carrier: &Arc<dyn Carrier>) {
+    fn pass(&self, bytes: Bytes, words: &[Bytes], connection: u64, carrier: &Arc<dyn MessageCarrier>) {
         match words {
             [kind, .., channel, payload] if matches!(&kind[..], b"message" | b"pmessage" | b"smessage") => {
-                let message = Message { connection, channel: channel.clone(), payload: payload.clone() };
+                let message =
+                    PubSubMessage { connection, channel: channel.clone(), payload: payload.clone() };
                 return self.0.outbox.carry(carrier, message, bytes);
             }
             [kind, ..] if matches!(&kind[..], b"subscribe" | b"psubscribe" | b"ssubscribe") => {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// An answer. Connections in RESP2 see the kinds that only RESP3 has as those that stand for them there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Reply {
+pub enum RedisReply {
     /// Nothing.
     Nil,
     /// A whole number.
@@ -18,13 +18,13 @@ pub enum Reply {
     /// Bytes.
     Bulk(Bytes),
     /// A sequence.
-    Array(Vec<Reply>),
+    Array(Vec<RedisReply>),
     /// Pairs; in RESP2 a flat sequence.
-    Map(Vec<(Reply, Reply)>),
+    Map(Vec<(RedisReply, RedisReply)>),
     /// Members without an order; in RESP2 a sequence.
-    Set(Vec<Reply>),
+    Set(Vec<RedisReply>),
     /// A message that answers no command, or confirms a subscription; in RESP2 a sequence.
-    Push(Vec<Reply>),
+    Push(Vec<RedisReply>),
     /// A float; in RESP2 bytes.
     Double(f64),
     /// True or false; in RESP2 1 or 0.
@@ -35,7 +35,7 @@ pub enum Reply {
     Error(String),
 }
 
-impl Reply {
+impl RedisReply {
     /// `OK`.
     pub(crate) const OK: Self = Self::Status(Cow::Borrowed("OK"));
 
@@ -63,7 +63,7 @@ impl Reply {
     }
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for RedisReply {
     /// As `redis-cli` shows it, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +86,7 @@ impl fmt::Display for Reply {
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, items: &[Reply]) -> fmt::Result {
+fn list(f: &mut fmt::Formatter<'_>, items: &[RedisReply]) -> fmt::Result {
     f.write_str("[")?;
     for (at, item) in items.iter().enumerate() {
         write!(f, "{}{item}", if at > 0 { ", " } else { "" })?;
@@ -96,12 +96,12 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[Reply]) -> fmt::Result {
 
 /// An error on its way to become a [`Reply::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) Cow<'static, str>);
+pub(crate) struct ErrorReply(pub(crate) Cow<'static, str>);
 
 /// What a command's function returns.
-pub(crate) type Answer = Result<Reply, Refusal>;
+pub(crate) type CommandResult = Result<RedisReply, ErrorReply>;
 
-impl Refusal {
+impl ErrorReply {
     pub(crate) const fn of(text: &'static str) -> Self {
         Self(Cow::Borrowed(text))
     }
@@ -117,14 +117,14 @@ impl Refusal {
         Self::of("OOM command not allowed when used memory > 'maxmemory'.");
 }
 
-impl From<String> for Refusal {
+impl From<String> for ErrorReply {
     fn from(text: String) -> Self {
         Self(Cow::Owned(text))
     }
 }
 
-impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
+impl From<ErrorReply> for RedisReply {
+    fn from(refusal: ErrorReply) -> Self {
         Self::Error(refusal.0.into_owned())
     }
 }
@@ -135,9 +135,14 @@ mod tests {
 
     #[test]
     fn a_reply_is_shown_in_one_line() {
-        let pair = (Reply::bulk("a\n"), Reply::Double(0.5));
-        let reply = Reply::Array(vec![Reply::Nil, Reply::Int(1), Reply::Map(vec![pair]), Reply::OK]);
+        let pair = (RedisReply::bulk("a\n"), RedisReply::Double(0.5));
+        let reply = RedisReply::Array(vec![
+            RedisReply::Nil,
+            RedisReply::Int(1),
+            RedisReply::Map(vec![pair]),
+            RedisReply::OK,
+        ]);
         assert_eq!(reply.to_string(), "[(nil), 1, {\"a\\n\": 0.5}, OK]");
-        assert_eq!(Reply::from(Refusal::SYNTAX).to_string(), "(ERR syntax error)");
+        assert_eq!(RedisReply::from(ErrorReply::SYNTAX).to_string(), "(ERR syntax error)");
     }
 }

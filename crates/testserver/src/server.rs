@@ -12,26 +12,26 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::builder::Builder;
-use crate::carrier::Carrier;
-use crate::client::Client;
-use crate::clock::Clock;
+use crate::carrier::MessageCarrier;
+use crate::client::ClientSession;
+use crate::clock::TestClock;
 use crate::connection;
 use crate::engine::Engine;
 use crate::expirer;
-use crate::intercept::{Hook, Intervention, Request};
-use crate::outbox::Outbox;
-use crate::reply::Reply;
+use crate::intercept::{CommandRequest, Hook, Intervention};
+use crate::outbox::ConnectionOutbox;
+use crate::reply::RedisReply;
 
 /// What fits into a connection before it is read.
-const PIPE: usize = 64 * 1024;
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A server in this process. Each clone is the same server; it ends with the last.
 #[derive(Clone)]
-pub struct Server(pub(crate) Arc<Shared>);
+pub struct TestServer(pub(crate) Arc<SharedServer>);
 
-pub(crate) struct Shared {
+pub(crate) struct SharedServer {
     engine: Mutex<Engine>,
-    clock: Clock,
+    clock: TestClock,
     hook: RwLock<Option<Arc<Hook>>>,
     /// Tells the task that expires keys that there is an earlier one, or no server any more.
     pub(crate) changed: Arc<Notify>,
@@ -42,19 +42,19 @@ pub(crate) struct Shared {
     next_id: AtomicU64,
 }
 
-impl Default for Server {
+impl Default for TestServer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for TestServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl TestServer {
     /// An empty server, whose time is now.
     #[must_use]
     pub fn new() -> Self {
@@ -66,8 +66,8 @@ impl Server {
         Builder::default()
     }
 
-    pub(crate) fn over(engine: Engine, clock: Clock) -> Self {
-        Self(Arc::new(Shared {
+    pub(crate) fn over(engine: Engine, clock: TestClock) -> Self {
+        Self(Arc::new(SharedServer {
             engine: Mutex::new(engine),
             clock,
             hook: RwLock::new(None),
@@ -90,7 +90,7 @@ impl Server {
     /// Outside a tokio runtime.
     #[must_use]
     pub fn connect(&self) -> DuplexStream {
-        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let (ours, theirs) = tokio::io::duplex(STREAM_BUFFER_BYTES);
         connection::serve(self, ours);
         theirs
     }
@@ -107,12 +107,12 @@ impl Server {
     }
 
     /// Executes a command at once, as a client of its own that may do everything.
-    pub fn command(&self, args: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Reply {
+    pub fn command(&self, args: impl IntoIterator<Item = impl AsRef<[u8]>>) -> RedisReply {
         let args: Vec<Bytes> = args.into_iter().map(|arg| Bytes::copy_from_slice(arg.as_ref())).collect();
         if args.is_empty() {
-            return Reply::Error("ERR a command has at least a name".to_owned());
+            return RedisReply::Error("ERR a command has at least a name".to_owned());
         }
-        let mut client = Client::new(0, Some(crate::acl::INTERNAL.to_owned()));
+        let mut client = ClientSession::new(0, Some(crate::acl::INTERNAL.to_owned()));
         client.protocol = crate::resp::Protocol::Resp3;
         self.0.expire_in_background(self);
         self.0.execute(&mut client, &args, None)
@@ -120,7 +120,7 @@ impl Server {
 
     /// From now on asks this before each command that arrives on a connection; commands of
     /// [`command`](Self::command) are not asked about. There is one such function at a time.
-    pub fn intercept(&self, hook: impl Fn(&Request<'_>) -> Intervention + Send + Sync + 'static) {
+    pub fn intercept(&self, hook: impl Fn(&CommandRequest<'_>) -> Intervention + Send + Sync + 'static) {
         *self.0.hook.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// From now on has messages carried so to the connections that have subscribed. There is one carrier at a time.
-    pub fn carry_by(&self, carrier: Arc<dyn Carrier>) {
+    pub fn carry_by(&self, carrier: Arc<dyn MessageCarrier>) {
         self.0.engine().state().pubsub.carrier = Some(carrier);
     }
 
@@ -152,17 +152,17 @@ impl Server {
     fn disconnect(&self, chosen: impl Fn(bool) -> bool) {
         let engine = self.0.engine();
         let state = engine.state();
-        let lines = state.pubsub.lines().filter(|(_, line)| chosen(line.is_subscriber()));
+        let lines = state.pubsub.connections().filter(|(_, line)| chosen(line.is_subscriber()));
         lines.for_each(|(_, line)| line.outbox.close());
     }
 }
 
-impl Shared {
+impl SharedServer {
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn clock(&self) -> Clock {
+    pub(crate) fn clock(&self) -> TestClock {
         self.clock
     }
 
@@ -171,7 +171,7 @@ impl Shared {
     }
 
     /// Starts the task that expires keys, once there is a runtime.
-    pub(crate) fn expire_in_background(&self, server: &Server) {
+    pub(crate) fn expire_in_background(&self, server: &TestServer) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if !self.expiring.swap(true, Ordering::Relaxed) {
             runtime.spawn(expirer::run(Arc::downgrade(&server.0), self.changed.clone()));
@@ -179,18 +179,23 @@ impl Shared {
     }
 
     /// A client for a new connection.
-    pub(crate) fn open(&self, outbox: Outbox) -> Client {
+    pub(crate) fn open(&self, outbox: ConnectionOutbox) -> ClientSession {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let engine = self.engine();
         let mut state = engine.state();
         let user = state.acl.first_user();
         state.pubsub.open(id, outbox, user.as_deref().unwrap_or_default());
-        Client::new(id, user)
+        ClientSession::new(id, user)
     }
 
     /// The answer to a command. With an outbox it goes there before anybody else's command is executed,
     /// so that an answer stands before all that is published later.
-    pub(crate) fn execute(&self, client: &mut Client, args: &[Bytes], outbox: Option<&Outbox>) -> Reply {
+    pub(crate) fn execute(
+        &self,
+        client: &mut ClientSession,
+        args: &[Bytes],
+        outbox: Option<&ConnectionOutbox>,
+    ) -> RedisReply {
         let mut engine = self.engine();
         let before = engine.state().keys.next_found();
         let reply = engine.serve(client, args);
@@ -206,10 +211,10 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedServer {
     fn drop(&mut self) {
         self.changed.notify_one();
         let state = self.engine.get_mut().unwrap_or_else(PoisonError::into_inner).state();
-        state.pubsub.lines().for_each(|(_, line)| line.outbox.close());
+        state.pubsub.connections().for_each(|(_, line)| line.outbox.close());
     }
 }

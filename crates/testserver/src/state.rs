@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::acl::Acl;
 use crate::config::Config;
-use crate::events::Class;
+use crate::events::EventClass;
 use crate::keyspace::{Entry, Keyspace};
 use crate::pubsub::PubSub;
 use crate::random::Random;
-use crate::reply::Refusal;
-use crate::value::{Typed, Value};
+use crate::reply::ErrorReply;
+use crate::value::{StoredValue, Typed};
 
 /// What an empty server takes.
 const BASE_MEMORY: usize = 1024 * 1024;
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Publishes a change of a key, as far as that is switched on.
-    pub(crate) fn notify(&mut self, class: Class, event: &str, key: &Bytes) {
+    pub(crate) fn notify(&mut self, class: EventClass, event: &str, key: &Bytes) {
         self.watches.changed(key);
         let flags = self.config.events;
         if !flags.has(class) {
@@ -85,7 +85,7 @@ impl State {
     fn expire(&mut self, key: &Bytes) {
         self.keys.remove(key);
         self.expired += 1;
-        self.notify(Class::EXPIRED, "expired", key);
+        self.notify(EventClass::EXPIRED, "expired", key);
     }
 
     /// Expires what the server finds by itself at this time.
@@ -99,27 +99,27 @@ impl State {
         if self.has(key) { self.keys.get(key) } else { None }
     }
 
-    pub(crate) fn value(&mut self, key: &Bytes) -> Option<&mut Value> {
+    pub(crate) fn value(&mut self, key: &Bytes) -> Option<&mut StoredValue> {
         if self.has(key) { self.keys.value_mut(key) } else { None }
     }
 
     /// The value, if there is one; it must be of this type.
-    pub(crate) fn get<T: Typed>(&mut self, key: &Bytes) -> Result<Option<&mut T>, Refusal> {
-        self.value(key).map(|value| T::of(value).ok_or(Refusal::WRONG_TYPE)).transpose()
+    pub(crate) fn get<T: Typed>(&mut self, key: &Bytes) -> Result<Option<&mut T>, ErrorReply> {
+        self.value(key).map(|value| T::of(value).ok_or(ErrorReply::WRONG_TYPE)).transpose()
     }
 
     /// The value; an empty one is created where there is none.
-    pub(crate) fn get_or_create<T: Typed>(&mut self, key: &Bytes) -> Result<&mut T, Refusal> {
+    pub(crate) fn get_or_create<T: Typed>(&mut self, key: &Bytes) -> Result<&mut T, ErrorReply> {
         if !self.has(key) {
             self.put(key, T::empty());
         }
-        self.keys.value_mut(key).and_then(T::of).ok_or(Refusal::WRONG_TYPE)
+        self.keys.value_mut(key).and_then(T::of).ok_or(ErrorReply::WRONG_TYPE)
     }
 
     /// Puts a value in place of whatever there was, without an expiry.
-    pub(crate) fn put(&mut self, key: &Bytes, value: Value) {
+    pub(crate) fn put(&mut self, key: &Bytes, value: StoredValue) {
         if self.keys.put(key, value) {
-            self.notify(Class::NEW, "new", key);
+            self.notify(EventClass::NEW, "new", key);
         }
     }
 
@@ -128,7 +128,7 @@ impl State {
         let there = self.has(key);
         if there {
             self.keys.remove(key);
-            self.notify(Class::GENERIC, "del", key);
+            self.notify(EventClass::GENERIC, "del", key);
         }
         there
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse_testserver::{Carrier, Message, Passage, Server, relay};
+use keylapse_testserver::{MessageCarrier, Passage, PubSubMessage, TestServer, relay};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -20,8 +20,8 @@ struct Obedient {
     taken: Mutex<Vec<String>>,
 }
 
-impl Carrier for Obedient {
-    fn take(&self, message: &Message) -> Passage {
+impl MessageCarrier for Obedient {
+    fn take(&self, message: &PubSubMessage) -> Passage {
         let text = String::from_utf8_lossy(&message.payload).into_owned();
         let passage = match text.as_str() {
             "lost" => Passage::NONE,
@@ -36,7 +36,7 @@ impl Carrier for Obedient {
         passage
     }
 
-    fn arrived(&self, _: &Message) {
+    fn arrived(&self, _: &PubSubMessage) {
         self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -46,8 +46,10 @@ impl Carrier for Obedient {
 }
 
 /// A server, a client of it, what is pushed to the client, and who carries that: here, or in a relay.
-async fn scene(relayed: bool) -> (Server, MultiplexedConnection, UnboundedReceiver<PushInfo>, Arc<Obedient>) {
-    let (server, carrier) = (Server::new(), Arc::<Obedient>::default());
+async fn scene(
+    relayed: bool,
+) -> (TestServer, MultiplexedConnection, UnboundedReceiver<PushInfo>, Arc<Obedient>) {
+    let (server, carrier) = (TestServer::new(), Arc::<Obedient>::default());
     let stream = if relayed {
         relay(server.connect(), 7, carrier.clone()).0
     } else {
@@ -60,7 +62,7 @@ async fn scene(relayed: bool) -> (Server, MultiplexedConnection, UnboundedReceiv
     (server, connection, pushed, carrier)
 }
 
-fn say(server: &Server, payloads: &[&str]) {
+fn say(server: &TestServer, payloads: &[&str]) {
     payloads.iter().for_each(|payload| _ = server.command(["PUBLISH", "a", payload]));
 }
 

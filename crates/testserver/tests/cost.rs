@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use keylapse_testserver::Server;
+use keylapse_testserver::TestServer;
 
 fn measure(what: &str, mut call: impl FnMut()) {
     const CALLS: u32 = 20_000;
@@ -15,7 +15,7 @@ fn measure(what: &str, mut call: impl FnMut()) {
 #[test]
 #[ignore = "measures, and proves nothing"]
 fn what_calls_cost() {
-    let server = Server::new();
+    let server = TestServer::new();
     measure("SET with an expiry", || _ = server.command(["SET", "a", "1", "PX", "100000"]));
     measure("GET", || _ = server.command(["GET", "a"]));
     for (what, text) in [
@@ -32,7 +32,7 @@ fn what_calls_cost() {
 #[tokio::test]
 #[ignore = "measures, and proves nothing"]
 async fn what_a_round_trip_costs() {
-    let server = Server::new();
+    let server = TestServer::new();
     let info = redis::RedisConnectionInfo::default();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let stream = server.connect();

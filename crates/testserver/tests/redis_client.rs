@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylapse_testserver::{Intervention, Reply, Server};
+use keylapse_testserver::{Intervention, RedisReply, TestServer};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisResult, Value};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
 /// A connection in RESP3, and what is pushed on it.
-async fn connect(server: &Server) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
+async fn connect(server: &TestServer) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
     connect_over(server.connect()).await
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn message(push: &PushInfo) -> Option<(String, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn fifteen_minutes_pass_at_once_and_the_expiry_is_heard_before_the_answer() {
-    let server = Server::builder().expires_within(Duration::from_secs(3600)).build();
+    let server = TestServer::builder().expires_within(Duration::from_secs(3600)).build();
     server.command(["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
     let (mut connection, mut pushed) = connect(&server).await;
     connection.subscribe("__keyevent@0__:expired").await.unwrap();
@@ -64,7 +64,8 @@ async fn fifteen_minutes_pass_at_once_and_the_expiry_is_heard_before_the_answer(
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_reads_expires_a_little_late_and_then_the_clock_stands_still() {
-    let server = Server::builder().start(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).build();
+    let server =
+        TestServer::builder().start(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).build();
     server.command(["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
     let (mut connection, mut pushed) = connect(&server).await;
     connection.subscribe("__keyevent@0__:expired").await.unwrap();
@@ -74,12 +75,12 @@ async fn what_nobody_reads_expires_a_little_late_and_then_the_clock_stands_still
     assert_eq!(message(&push).unwrap().1, "a");
     let late = server.now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(late.as_millis(), 1_700_000_000_600);
-    assert_eq!(server.command(["DBSIZE"]), Reply::Int(0));
+    assert_eq!(server.command(["DBSIZE"]), RedisReply::Int(0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn scripts_are_loaded_and_publish_to_shards() {
-    let server = Server::new();
+    let server = TestServer::new();
     let (mut connection, mut pushed) = connect(&server).await;
     redis::cmd("SSUBSCRIBE").arg("a").arg("b").exec_async(&mut connection).await.unwrap();
     let script = redis::Script::new("redis.call('SPUBLISH', KEYS[1], ARGV[1]) return {KEYS[1], #ARGV, 1.9}");
@@ -92,12 +93,12 @@ async fn scripts_are_loaded_and_publish_to_shards() {
 
 #[tokio::test]
 async fn a_port_serves_clients_of_any_kind_until_the_server_is_gone() {
-    let server = Server::new();
+    let server = TestServer::new();
     let address = server.listen().await.unwrap();
     let client = redis::Client::open(format!("redis://{address}/")).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     assert_eq!(ask(&mut connection, "SET a 1").await, Ok("OK".to_owned()));
-    assert_eq!(server.command(["GET", "a"]), Reply::Bulk("1".into()));
+    assert_eq!(server.command(["GET", "a"]), RedisReply::Bulk("1".into()));
     drop(server);
     assert!(ask::<String>(&mut connection, "GET a").await.is_err());
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -106,7 +107,7 @@ async fn a_port_serves_clients_of_any_kind_until_the_server_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn commands_can_be_refused_lost_and_left_hanging() {
-    let server = Server::new();
+    let server = TestServer::new();
     server.intercept(|request| match request.args.get(1).map(|arg| &arg[..]) {
         Some(b"refused") => Intervention::Refuse("LOADING Redis is loading the dataset in memory".into()),
         Some(b"lost") => Intervention::Unanswered,

@@ -35,12 +35,12 @@ const BOUNDS: [u64; 21] = [
 
 /// Times, counted in buckets.
 #[derive(Debug, Default)]
-pub struct Times {
+pub struct DurationHistogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
-impl Times {
+impl DurationHistogram {
     /// Counts one.
     pub fn add(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn times_fall_into_their_buckets_and_quantiles_are_their_bounds() {
-        let times = Times::default();
+        let times = DurationHistogram::default();
         for (micros, count) in [(0, 1), (100, 1), (101, 1), (900, 6), (u64::MAX, 1)] {
             (0..count).for_each(|_| times.add(Duration::from_micros(micros)));
         }

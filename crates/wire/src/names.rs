@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use crate::connection::{SLOTS, hash_tag, slot_of};
+use crate::connection::{CLUSTER_SLOTS, hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 
@@ -14,7 +14,7 @@ use crate::escape::Escaped;
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
 /// The version of the wire format that this library speaks.
-pub const WIRE_VERSION: u32 = 4;
+pub const WIRE_VERSION: u32 = 5;
 
 /// What stands in the place of the version while a topic is destroyed.
 pub(super) const DESTROYING: &str = "destroying";
@@ -31,19 +31,19 @@ pub const NAMES: [(&str, &str); 18] = [
     ("meta", "hash"),
     ("due", "zset"),
     ("quarantine", "zset"),
-    ("rec", "hash"),
-    ("run", "hash"),
-    ("next", "hash"),
+    ("timers", "hash"),
+    ("timer_states", "hash"),
+    ("queued", "hash"),
     ("tombstones", "zset"),
     ("dead", "zset"),
-    ("letters", "hash"),
-    ("slots", "hash"),
-    ("watch", "hash"),
+    ("dead_letters", "hash"),
+    ("claimers", "hash"),
+    ("tracked", "hash"),
     ("values", "hash"),
     ("checks", "zset"),
-    ("history", "hash"),
-    ("history_old", "hash"),
-    ("scanner", "hash"),
+    ("expiry_history", "hash"),
+    ("expiry_history_old", "hash"),
+    ("duties", "hash"),
     ("journal", "zset"),
     ("tried", "zset"),
 ];
@@ -62,7 +62,7 @@ pub struct Names {
     /// Which partition of the topic, from 0.
     pub index: u32,
     /// How many partitions the topic has.
-    pub of: u32,
+    pub partitions: u32,
     /// Whether other programs write the topic's keys.
     pub attached: bool,
     /// The channel of its wake-ups and fences.
@@ -80,7 +80,7 @@ impl PartitionNames {
             namespace: namespace.to_owned(),
             topic: topic.to_owned(),
             index,
-            of,
+            partitions: of,
             attached,
             slot: slot_of(name("wake").as_bytes()),
             wake: name("wake"),
@@ -205,7 +205,7 @@ pub fn tag_of(slot: u16) -> u32 {
 
 /// About 170,000 numbers have to be tried until each slot has one, which takes a few milliseconds, once.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut tags = vec![None; usize::from(SLOTS)];
+    let mut tags = vec![None; usize::from(CLUSTER_SLOTS)];
     let mut missing = tags.len();
     for number in 0_u32.. {
         let tag = &mut tags[usize::from(slot_of(format!("canary/{number}").as_bytes()))];
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn each_slot_has_a_canary_that_lies_in_it() {
-        for slot in 0..SLOTS {
+        for slot in 0..CLUSTER_SLOTS {
             assert_eq!(slot_of(canary("keylapse", tag_of(slot)).as_bytes()), slot);
         }
         assert_eq!(tag_of(slot_of(b"canary/0")), 0, "a server that is alone uses the first");

@@ -8,12 +8,12 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::escape::ends;
+use crate::escape::cut_middle;
 use crate::time::{system_time, unix_ms};
 
 /// What an outcome is called, and where it counts.
 #[derive(Debug)]
-pub struct Row {
+pub struct EndingInfo {
     /// Its word: in metrics, histories, the journal and the tail.
     pub word: &'static str,
     /// What settle.lua calls it; none where that is not told so.
@@ -30,7 +30,7 @@ pub struct Row {
     pub goes_on: bool,
 }
 
-impl Row {
+impl EndingInfo {
     const NONE: Self =
         Self { word: "", lua: None, code: None, shown: "", attempt: None, settled: None, goes_on: false };
 }
@@ -49,11 +49,11 @@ macro_rules! outcomes {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Its names.
-            pub fn row(self) -> &'static Row {
+            pub fn row(self) -> &'static EndingInfo {
                 match self {
                     $(Self::$name => {
                         #[allow(clippy::needless_update)] // one may have all fields
-                        const ROW: Row = Row { $($field: $value,)* ..Row::NONE };
+                        const ROW: EndingInfo = EndingInfo { $($field: $value,)* ..EndingInfo::NONE };
                         &ROW
                     })*
                 }
@@ -108,7 +108,7 @@ outcomes! {
     /// The timer was not this listener's any more when the attempt ended.
     Lost { word: "lost", attempt: Some(&["fenced"]) }
     /// Its attempt failed, and an arming that was kept for later took its place.
-    GaveWay {
+    ReplacedByQueued {
         word: "gave_way", code: Some(b'G'), shown: "failed; the arming behind it {next}",
         settled: Some("superseded")
     }
@@ -250,7 +250,7 @@ pub struct History(pub Vec<FailedAttempt>);
 impl History {
     /// Adds an attempt and forgets the oldest beyond ten.
     pub fn push(&mut self, mut failed: FailedAttempt) {
-        failed.error = ends(failed.error, ERROR_LENGTH);
+        failed.error = cut_middle(failed.error, ERROR_LENGTH);
         self.0.push(failed);
         let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
         self.0.drain(..excess);

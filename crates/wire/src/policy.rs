@@ -23,16 +23,16 @@ const TOUCH_FIELDS: usize = 1000;
 
 /// What of a value is copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capture {
+pub struct CopySpec {
     /// Up to how many bytes; 0: nothing.
     pub cap: usize,
     /// Whether values that are not strings are copied, as DUMP writes them.
     pub dumps: bool,
     /// Which fields of hashes are copied one by one.
-    pub fields: Fields,
+    pub fields: FieldSelection,
 }
 
-impl Capture {
+impl CopySpec {
     /// How many keys are touched at once.
     pub fn keys_in_touch(&self) -> usize {
         let keys = fit(TOUCH_FIELDS, TOUCH_KEYS, Some(self.fields.count()));
@@ -43,7 +43,7 @@ impl Capture {
 /// Fields of a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fields {
+pub enum FieldSelection {
     /// None: a hash is no more than any other type.
     #[default]
     None,
@@ -63,9 +63,9 @@ fn read_names<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[String]>, D::Er
 }
 
 /// A call that reads keys names these, too.
-const MOST_FIELDS: usize = 1000;
+const MAX_NAMED_FIELDS: usize = 1000;
 
-impl Fields {
+impl FieldSelection {
     /// These, whatever their order.
     pub fn named(names: impl Iterator<Item = String>) -> Self {
         Self::Named(names.collect::<BTreeSet<_>>().into_iter().collect())
@@ -84,14 +84,15 @@ impl Fields {
     fn can_be(&self) -> bool {
         match self {
             Self::Named(names) => {
-                (1..=MOST_FIELDS).contains(&names.len()) && names.iter().all(|name| name.len() <= MAX_KEY)
+                (1..=MAX_NAMED_FIELDS).contains(&names.len())
+                    && names.iter().all(|name| name.len() <= MAX_KEY)
             }
             Self::None | Self::All => true,
         }
     }
 }
 
-/// What becomes of a key whose end leaves a choice: `unenrolled`,
+/// What becomes of a key whose end leaves a choice: `untracked`,
 /// `vanished` and `recovered` take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -104,42 +105,42 @@ pub enum Treatment {
 
 /// How a key is written back for its retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteBack(#[doc(hidden)] pub Counting);
+pub struct WriteBack(#[doc(hidden)] pub WriteBackValue);
 
 /// Where the number of the attempt to come stands in a key that is written back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Counting {
+pub enum WriteBackValue {
     /// No key is written back.
     #[default]
     #[serde(rename = "no")]
     Never,
     /// Nowhere: the value is as it was.
     #[serde(rename = "unchanged")]
-    Nowhere,
+    Unchanged,
     /// In this field of a JSON object.
     #[serde(rename = "counting_in")]
-    In(String),
+    AttemptInField(String),
     /// It is the value.
     #[serde(rename = "counting")]
-    Alone,
+    AttemptOnly,
 }
 
 impl WriteBack {
     /// The value as it was.
     pub fn unchanged() -> Self {
-        Self(Counting::Nowhere)
+        Self(WriteBackValue::Unchanged)
     }
 
     /// The value as it was, but for this field of it: where the value is a JSON object, the number of the
     /// attempt to come stands there, as consumers that retry by hand expect it.
     pub fn counting_in(field: impl Into<String>) -> Self {
-        Self(Counting::In(field.into()))
+        Self(WriteBackValue::AttemptInField(field.into()))
     }
 
     /// The number of the attempt to come, and nothing else: for keys whose value is such a count, as in
     /// `SET notice:42 1 EX 15`. It needs no `keep_values`.
     pub fn counting() -> Self {
-        Self(Counting::Alone)
+        Self(WriteBackValue::AttemptOnly)
     }
 }
 
@@ -183,7 +184,7 @@ pub struct TopicPolicy {
     /// The version of the text. One of another version, or with more in it, was written by a newer program.
     pub v: u32,
     /// What becomes of expiries of keys whose deadlines had not been read.
-    pub unenrolled: Treatment,
+    pub untracked: Treatment,
     /// What becomes of keys that are gone at their deadlines, and did not expire.
     pub vanished: Treatment,
     /// What becomes of keys that are gone where something may have been missed.
@@ -193,22 +194,22 @@ pub struct TopicPolicy {
     /// Whether values that are not strings are copied, as DUMP writes them.
     pub dumps: bool,
     /// Which fields of hashes are copied one by one.
-    pub fields: Fields,
+    pub fields: FieldSelection,
     /// How keys are written back for their retries.
-    pub write_back: Counting,
+    pub write_back: WriteBackValue,
 }
 
 impl Default for TopicPolicy {
     fn default() -> Self {
         Self {
             v: Self::VERSION,
-            unenrolled: Treatment::Fire,
+            untracked: Treatment::Fire,
             vanished: Treatment::Ignore,
             recovered: Treatment::Fire,
             values: 0,
             dumps: false,
-            fields: Fields::None,
-            write_back: Counting::Never,
+            fields: FieldSelection::None,
+            write_back: WriteBackValue::Never,
         }
     }
 }
@@ -269,14 +270,14 @@ pub fn scan_pace(rate: u32) -> (u32, Duration) {
 
 impl Policy {
     /// What of a value is copied.
-    pub fn capture(&self) -> Capture {
+    pub fn capture(&self) -> CopySpec {
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;
-        Capture { cap: *values, dumps: *dumps, fields: fields.clone() }
+        CopySpec { cap: *values, dumps: *dumps, fields: fields.clone() }
     }
 
     /// Whether keys are written back for their retries.
     pub(crate) fn restores(&self) -> bool {
-        self.topic.write_back != Counting::Never
+        self.topic.write_back != WriteBackValue::Never
     }
 
     /// How many keys each of so many partitions remembers.
@@ -300,18 +301,22 @@ impl Policy {
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;
         let keeps_values = *values > 0;
         // What is written back for a retry is made of the value that the key had.
-        let restores_values = self.restores() && self.topic.write_back != Counting::Alone;
-        let counts_in_more = matches!(&self.topic.write_back, Counting::In(field) if field.len() > MAX_KEY);
+        let restores_values = self.restores() && self.topic.write_back != WriteBackValue::AttemptOnly;
+        let counts_in_more =
+            matches!(&self.topic.write_back, WriteBackValue::AttemptInField(field) if field.len() > MAX_KEY);
         let rules = [
             (*values <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
             (keeps_values || !dumps, "keep_dumps needs a cap: say keep_values, too"),
-            (keeps_values || *fields == Fields::None, "keep_fields needs a cap: say keep_values, too"),
+            (
+                keeps_values || *fields == FieldSelection::None,
+                "keep_fields needs a cap: say keep_values, too",
+            ),
             (
                 fields.can_be(),
                 "keep_fields takes 1 to 1,000 names of at most 4 KiB; keep_all_fields takes all",
             ),
             (
-                *fields == Fields::None || !self.restores(),
+                *fields == FieldSelection::None || !self.restores(),
                 "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
             ),
             (!counts_in_more, "write_back counts in a field whose name has at most 4 KiB"),
@@ -331,13 +336,13 @@ mod tests {
 
     fn odd() -> TopicPolicy {
         TopicPolicy {
-            unenrolled: Treatment::Ignore,
+            untracked: Treatment::Ignore,
             vanished: Treatment::Fire,
             recovered: Treatment::Ignore,
             values: 4096,
             dumps: true,
-            fields: Fields::named(["b c", "a"].map(str::to_owned).into_iter()),
-            write_back: Counting::In("at\"tempt".into()),
+            fields: FieldSelection::named(["b c", "a"].map(str::to_owned).into_iter()),
+            write_back: WriteBackValue::AttemptInField("at\"tempt".into()),
             ..TopicPolicy::default()
         }
     }
@@ -345,15 +350,16 @@ mod tests {
     /// As programs of each version have written it.
     #[test]
     fn each_setting_has_its_word_and_is_read_again() {
-        let with = |write_back: Counting, fields: Fields| TopicPolicy { write_back, fields, ..odd() };
+        let with =
+            |write_back: WriteBackValue, fields: FieldSelection| TopicPolicy { write_back, fields, ..odd() };
         for (policy, fields, back) in [
             (odd(), r#"{"named":["a","b c"]}"#, r#"{"counting_in":"at\"tempt"}"#),
-            (with(Counting::Never, Fields::None), r#""none""#, r#""no""#),
-            (with(Counting::Nowhere, Fields::All), r#""all""#, r#""unchanged""#),
-            (with(Counting::Alone, Fields::None), r#""none""#, r#""counting""#),
+            (with(WriteBackValue::Never, FieldSelection::None), r#""none""#, r#""no""#),
+            (with(WriteBackValue::Unchanged, FieldSelection::All), r#""all""#, r#""unchanged""#),
+            (with(WriteBackValue::AttemptOnly, FieldSelection::None), r#""none""#, r#""counting""#),
         ] {
             let text = format!(
-                r#"{{"dumps":true,"fields":{fields},"recovered":"ignore","unenrolled":"ignore","v":1,"values":4096,"vanished":"fire","write_back":{back}}}"#
+                r#"{{"dumps":true,"fields":{fields},"recovered":"ignore","untracked":"ignore","v":1,"values":4096,"vanished":"fire","write_back":{back}}}"#
             );
             assert_eq!(policy.text(), text);
             assert_eq!(TopicPolicy::read(text.as_bytes()).expect("it can be read"), policy);
@@ -373,7 +379,7 @@ mod tests {
         assert_eq!(plain.differences(&plain), "");
         let other = TopicPolicy { values: 8, ..plain.clone() };
         assert_eq!(plain.differences(&other), "values is 0 here and 8 there");
-        for setting in ["unenrolled", "vanished", "recovered", "values", "dumps", "fields", "write_back"] {
+        for setting in ["untracked", "vanished", "recovered", "values", "dumps", "fields", "write_back"] {
             assert!(plain.differences(&odd).contains(&format!("{setting} is ")), "{setting}");
         }
     }
@@ -384,7 +390,7 @@ mod tests {
         for (from, to, says) in [
             ("\"v\":1", "\"v\":2", "version 2"),
             ("{", "{\"moon\":1,", "moon"),
-            ("\"unenrolled\":\"ignore\"", "\"unenrolled\":\"ask\"", "ask"),
+            ("\"untracked\":\"ignore\"", "\"untracked\":\"ask\"", "ask"),
             ("\"values\":4096", "\"values\":9000000000", "larger"),
             ("[\"a\",\"b c\"]", "[]", "fields"),
             ("{", "", "line 1"),

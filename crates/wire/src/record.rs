@@ -178,7 +178,7 @@ impl State {
 
 /// A dead letter as it stands in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct StoredDeadLetter {
     /// Why it died.
     pub reason: DeadReason,
     /// When, in ms since 1970.
@@ -189,7 +189,7 @@ pub struct Letter {
     pub record: Bytes,
 }
 
-impl Letter {
+impl StoredDeadLetter {
     /// A letter for bytes that are none.
     pub fn unreadable(bytes: Bytes) -> Self {
         Self { reason: DeadReason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
@@ -247,15 +247,15 @@ mod tests {
 
         #[test]
         fn letters_read_back(reason: u8, died: u64, state in any_bytes(), record in any_bytes()) {
-            let letter = Letter { reason: DeadReason::from_code(reason), died, state, record };
-            prop_assert_eq!(Letter::decode(letter.encode()), Ok(letter));
+            let letter = StoredDeadLetter { reason: DeadReason::from_code(reason), died, state, record };
+            prop_assert_eq!(StoredDeadLetter::decode(letter.encode()), Ok(letter));
         }
 
         #[test]
         fn no_bytes_make_a_decoder_panic(bytes in any_bytes()) {
             let _ = Record::decode(bytes.clone());
             let _ = State::decode(bytes.clone());
-            let _ = Letter::decode(bytes.clone());
+            let _ = StoredDeadLetter::decode(bytes.clone());
             let _ = History::decode(&bytes);
         }
     }
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(Record::decode(Bytes::copy_from_slice(bad)), Err(Unreadable), "{bad:?}");
         }
         let cut = Bytes::from_static(b"\x01u\0\0\0\0\0\0\0\0\0\0\0\x09abc");
-        assert_eq!(Letter::decode(cut), Err(Unreadable));
+        assert_eq!(StoredDeadLetter::decode(cut), Err(Unreadable));
     }
 
     #[test]
@@ -293,7 +293,12 @@ mod tests {
         let bytes = b"\x01\x01\x09\x09\x09\x09\x09\x09\x09\x09\0\0\0\x03\x04\0\x05\0\0\0\0\0\0\0\x06";
         assert_eq!(held.encode(), bytes.as_slice());
         assert_eq!((bytes.len(), record.encode().len()), (STATE_HEAD, RECORD_HEAD + 1));
-        let letter = Letter { reason: DeadReason::Permanent, died: 2, state: "s".into(), record: "r".into() };
+        let letter = StoredDeadLetter {
+            reason: DeadReason::Permanent,
+            died: 2,
+            state: "s".into(),
+            record: "r".into(),
+        };
         assert_eq!(letter.encode(), b"\x01p\0\0\0\0\0\0\0\x02\0\0\0\x01sr".as_slice());
     }
 
@@ -305,9 +310,9 @@ mod tests {
         let state = State::waiting(1).encode();
         assert!(State::decode(state.clone()).is_ok());
         assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable));
-        let letter = Letter::unreadable(Bytes::new()).encode();
-        assert!(Letter::decode(letter.clone()).is_ok());
-        assert_eq!(Letter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable));
+        let letter = StoredDeadLetter::unreadable(Bytes::new()).encode();
+        assert!(StoredDeadLetter::decode(letter.clone()).is_ok());
+        assert_eq!(StoredDeadLetter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable));
     }
 
     #[test]

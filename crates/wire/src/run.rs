@@ -15,7 +15,7 @@ use crate::time::ServerTime;
 use crate::{PartitionNames, Store};
 
 /// A call of a script, ready for its own arguments.
-pub(super) struct Call<'a> {
+pub(super) struct ScriptCall<'a> {
     store: &'a Store,
     script: &'static Script,
     /// The partition that it is about, where it is about one.
@@ -27,17 +27,17 @@ pub(super) struct Call<'a> {
 
 impl Store {
     /// A call of a partition script: the keys that its header names, and the prelude's arguments.
-    pub(super) fn call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
+    pub(super) fn call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> ScriptCall<'a> {
         let mut call = self.bare_call(script, at);
-        call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
+        call.arg(WIRE_VERSION).arg(at.partitions).arg(&at.wake);
         call
     }
 
     /// The same without these arguments.
-    pub(super) fn bare_call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
+    pub(super) fn bare_call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> ScriptCall<'a> {
         let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
-        let command = script_call(self.variant(script), &keys);
-        Call { at: Some(at), ..self.call_of(script, at.slot, command) }
+        let command = script_call(self.clocked_script(script), &keys);
+        ScriptCall { at: Some(at), ..self.call_of(script, at.slot, command) }
     }
 
     /// A call of any other script. Its keys lie in one slot.
@@ -45,14 +45,14 @@ impl Store {
         &self,
         script: &'static Script,
         keys: &[K],
-    ) -> Call<'_> {
+    ) -> ScriptCall<'_> {
         let slot = keys.first().map_or(0, |key| self.0.topology.slot_of(key.as_ref()));
-        self.call_of(script, slot, script_call(self.variant(script), keys))
+        self.call_of(script, slot, script_call(self.clocked_script(script), keys))
     }
 
     /// A call of which all is there already.
-    pub(super) fn call_of(&self, script: &'static Script, slot: u16, command: Cmd) -> Call<'_> {
-        Call { store: self, script, at: None, slot, command }
+    pub(super) fn call_of(&self, script: &'static Script, slot: u16, command: Cmd) -> ScriptCall<'_> {
+        ScriptCall { store: self, script, at: None, slot, command }
     }
 
     /// Sends one command about this key.
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// Asks about a partition without a script, in one request.
-    pub(super) async fn ask(
+    pub(super) async fn query_partition(
         &self,
         at: &PartitionNames,
         doing: &'static str,
@@ -107,12 +107,12 @@ impl Store {
         })
     }
 
-    fn variant<'a>(&'a self, script: &'a Script) -> &'a Script {
+    fn clocked_script<'a>(&'a self, script: &'a Script) -> &'a Script {
         self.0.clocked.get(script.name).unwrap_or(script)
     }
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
         self.command.arg(arg);
         self
@@ -124,9 +124,9 @@ impl Call<'_> {
         let mut answer = self.run_once().await;
         let Some(at) = self.at else { return answer };
         if let Some(error) = answer.as_ref().err().filter(|error| error.code() == Some("NOMETA")) {
-            self.store.make_again(at, error).await?;
-            self.store.list_anew(at).await;
-            self.store.journal_anew(at).await;
+            self.store.recreate_partition(at, error).await?;
+            self.store.register_again(at).await;
+            self.store.restore_journal_limits(at).await;
             answer = self.run_once().await;
         }
         self.store.named(at, answer).await
@@ -180,17 +180,17 @@ impl Call<'_> {
     /// Runs the script there. NOSCRIPT means that nothing was executed: then its text goes along, and the server keeps it.
     /// Not by SCRIPT LOAD, which is one more request, and which some proxies refuse.
     pub(super) async fn run_on(&self, server: &Server) -> Result<Value> {
-        let (name, script) = (self.script.name, self.store.variant(self.script));
+        let (name, script) = (self.script.name, self.store.clocked_script(self.script));
         let mut command = Cow::Borrowed(&self.command);
         let mut answer = server.call(name, &command).await;
         // Who may only read the keys may do so in a script that promises no more.
         if self.script.reads_only && code_of(&answer) == Some("NOPERM") {
-            command = Cow::Owned(behind("EVALSHA_RO", &script.sha, &self.command));
+            command = Cow::Owned(rewrite_call("EVALSHA_RO", &script.sha, &self.command));
             answer = server.call(name, &command).await;
         }
         if code_of(&answer) == Some("NOSCRIPT") {
             let by = if matches!(command, Cow::Owned(_)) { "EVAL_RO" } else { "EVAL" };
-            answer = server.call(name, &behind(by, &script.text, &self.command)).await;
+            answer = server.call(name, &rewrite_call(by, &script.text, &self.command)).await;
         }
         answer
     }
@@ -205,11 +205,11 @@ pub fn script_call(script: &Script, keys: &[impl ToRedisArgs]) -> Cmd {
 
 /// The same call by the script's text: for a server that does not have it, and then keeps it.
 pub fn call_by_text(script: &Script, command: &Cmd) -> Cmd {
-    behind("EVAL", &script.text, command)
+    rewrite_call("EVAL", &script.text, command)
 }
 
 /// The same call by another command, and by what names the script there: its hash or its text.
-fn behind(by: &str, script: &str, command: &Cmd) -> Cmd {
+fn rewrite_call(by: &str, script: &str, command: &Cmd) -> Cmd {
     let mut eval = cmd(by);
     eval.arg(script);
     for arg in command.args_iter().skip(2) {

@@ -53,33 +53,33 @@ scripts! {
     /// Move a waiting timer.
     RESCHEDULE = "reschedule";
     /// Read one timer.
-    LOOK = "look";
+    GET_TIMER = "get_timer";
     /// The head of each index.
     PEEK = "peek";
     /// More is due than one listener can run.
-    LEFT = "left";
+    WAKE_FOLLOWERS = "wake_followers";
     /// Stop and start claims.
     PAUSE = "pause";
     /// Bring a dead letter back.
     REPLAY = "replay";
     /// Forget a dead letter.
-    DROP = "drop";
+    DELETE_DEAD_LETTER = "delete_dead_letter";
     /// One step of the slow repair.
     REPAIR = "repair";
     /// Create a partition's meta.
     INIT = "init";
     /// Have a partition tell what it starts and ends.
-    TAIL = "tail";
+    RENEW_WATCH = "renew_watch";
     /// How much of what has ended it keeps.
-    JOURNAL = "journal";
+    SET_JOURNAL_LIMITS = "set_journal_limits";
     /// Close a partition for its topic's end, or open it again.
-    CLOSE = "close";
+    CLOSE_PARTITION = "close_partition";
     /// Remove what a closed partition holds.
     DESTROY = "destroy";
     /// Take a partition through a change of the number of partitions.
-    RESHAPE = "reshape";
+    REPARTITION_STEP = "repartition_step";
     /// Name what a partition holds.
-    LIST = "list";
+    LIST_NAMES = "list_names";
     /// Operators: how a partition is.
     OVERVIEW = "overview";
     /// Operators: what a partition holds, page by page.
@@ -87,41 +87,41 @@ scripts! {
     /// Operators: bring back what was exported.
     IMPORT = "import";
     /// Read what is to move to another partition.
-    TAKE = "take";
+    MOVE_READ = "move_read";
     /// Write what moves there.
-    PUT = "put";
+    MOVE_WRITE = "move_write";
     /// Remove what has moved.
-    SHED = "shed";
+    MOVE_DELETE = "move_delete";
     /// Set trigger keys where they lie elsewhere than the index.
-    TRIGGER = "trigger";
+    SET_MARKER = "set_marker";
     /// Put something into a list or stream that is not ours, once.
     FORWARD = "forward";
     /// Delete a trigger key of an ended arming.
-    UNTRIGGER = "untrigger";
+    DELETE_MARKER = "delete_marker";
     /// A listener says how it is.
-    REPORT = "report";
+    SAVE_REPORT = "save_report";
     /// What listeners have said.
-    REPORTS = "reports";
+    LIST_REPORTS = "list_reports";
     /// Make the next canary.
     CANARY = "canary";
     /// Attached keys: expiries were heard.
-    NOTE = "note";
+    RECORD_EXPIRIES = "record_expiries";
     /// Attached keys: deadlines were read.
-    ENROL = "enrol";
+    TRACK_KEYS = "track_keys";
     /// Attached keys: which have to be looked at.
-    CHECKS = "checks";
+    TAKE_CHECKS = "take_checks";
     /// Attached keys: what checks have found.
-    JUDGE = "judge";
+    APPLY_CHECKS = "apply_checks";
     /// Attached keys: how they are treated.
-    POLICY = "policy";
+    SYNC_POLICY = "sync_policy";
     /// Attached keys: who scans.
-    SCANNER = "scanner";
+    TAKE_DUTY = "take_duty";
     /// Attached keys: read them.
-    TOUCH = "touch";
+    READ_KEYS = "read_keys";
     /// Attached keys: write one back.
     WRITE_BACK = "write_back";
     /// Attached keys: one that was written back has expired.
-    RETURNED = "returned";
+    WRITE_BACK_EXPIRED = "write_back_expired";
 }
 
 impl Script {
@@ -157,11 +157,11 @@ fn text_of(part: &str) -> Cow<'static, str> {
     match part {
         "prelude" => source(part, include_str!("scripts/prelude.lua")),
         "timers" => source(part, include_str!("scripts/timers.lua")),
-        "chronicle" => source(part, include_str!("scripts/chronicle.lua")),
-        "triggers" => source(part, include_str!("scripts/triggers.lua")),
-        "succession" => source(part, include_str!("scripts/succession.lua")),
-        "letters" => source(part, include_str!("scripts/letters.lua")),
-        "history" => source(part, include_str!("scripts/history.lua")),
+        "tail_journal" => source(part, include_str!("scripts/tail_journal.lua")),
+        "markers" => source(part, include_str!("scripts/markers.lua")),
+        "queued_timers" => source(part, include_str!("scripts/queued_timers.lua")),
+        "dead_letters" => source(part, include_str!("scripts/dead_letters.lua")),
+        "expiry_history" => source(part, include_str!("scripts/expiry_history.lua")),
         other => unreachable!("a script names an unknown part {other:?}"),
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::policy::{Capture, Fields};
+    use crate::policy::{CopySpec, FieldSelection};
     use crate::record::{CYCLES, OWN};
     use crate::time::MAX_DEADLINE_MS;
     use crate::{DEAD_AT, DUMP, FIELDS, QUARANTINE_AT, STRING, TOO_LARGE, touch_steps};
@@ -231,9 +231,9 @@ mod tests {
         assert_eq!(constant(&CLAIM, "QUARANTINE_AT"), u64::from(QUARANTINE_AT));
         assert_eq!(constant(&CLAIM, "DEAD_AT"), u64::from(DEAD_AT));
         assert_eq!(constant(&ARM, "MAX_DEADLINE"), MAX_DEADLINE_MS);
-        assert_eq!(constant(&JUDGE, "CYCLES"), u64::from(CYCLES));
+        assert_eq!(constant(&APPLY_CHECKS, "CYCLES"), u64::from(CYCLES));
         assert_eq!(constant(&CLAIM, "OWN"), u64::from(OWN));
-        assert_eq!(constant(&CHECKS, "SIZE"), constant(&ENROL, "HEAD"));
+        assert_eq!(constant(&TAKE_CHECKS, "SIZE"), constant(&TRACK_KEYS, "HEAD"));
     }
 
     #[test]
@@ -245,17 +245,17 @@ mod tests {
             (FIELDS, "return '\\5' .. body"),
         ] {
             assert!(line.contains(&format!("'\\{kind}'")));
-            assert!(TOUCH.text.contains(line), "touch.lua has no {line:?}");
+            assert!(READ_KEYS.text.contains(line), "read_keys.lua has no {line:?}");
         }
     }
 
-    /// A right that is refused is named by trying the commands of touch.lua one by one.
+    /// A right that is refused is named by trying the commands of read_keys.lua one by one.
     #[test]
     fn the_commands_that_are_tried_are_those_of_the_script() {
-        let all = Capture { cap: 1, dumps: true, fields: Fields::All };
+        let all = CopySpec { cap: 1, dumps: true, fields: FieldSelection::All };
         let tried = touch_steps(b"key", &all).0.into_iter().map(str::to_ascii_uppercase);
         let tried: BTreeSet<_> = tried.chain(["TIME".to_owned()]).collect();
-        let code = TOUCH.text.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let code = READ_KEYS.text.lines().filter(|line| !line.trim_start().starts_with("--"));
         let quoted = code.flat_map(|line| line.split('\'').skip(1).step_by(2));
         let is_command = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
         let called: BTreeSet<_> = quoted.filter(is_command).map(str::to_owned).collect();

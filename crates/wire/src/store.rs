@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use keylapse_connection::{cmd, from_redis_value};
 
-use crate::connection::{Address, Endpoint, Home, Server, Target, Topology};
+use crate::connection::{Address, ConnectionRuntime, Endpoint, Server, Target, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::log::{LogThrottle, debug, error, info, warn};
@@ -43,7 +43,7 @@ pub(super) struct Inner {
     /// The topics that were registered, to list them anew when they were destroyed.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
     /// The partitions of a listener's topics that are known to be there.
-    pub(super) made: Mutex<HashMap<String, Made>>,
+    pub(super) made: Mutex<HashMap<String, KnownPartitions>>,
     /// Which of them keep a journal.
     pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
     /// The servers' settings, as they were seen last.
@@ -54,7 +54,7 @@ pub(super) struct Inner {
 
 /// The partitions of a topic that are known to be there.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct KnownPartitions {
     partitions: HashSet<u32>,
     /// Limits the warning that one was gone.
     gone: LogThrottle,
@@ -107,11 +107,11 @@ impl Store {
 
     /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
     /// costs lateness, and so it is said in the log as well.
-    pub(super) fn told(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
-        Ok(reply.maybe_text()?.map(|reason| self.untold(at, &reason)))
+    pub(super) fn read_wake_up_error(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
+        Ok(reply.maybe_text()?.map(|reason| self.wake_up_error(at, &reason)))
     }
 
-    pub(super) fn untold(&self, at: &PartitionNames, reason: &str) -> Error {
+    pub(super) fn wake_up_error(&self, at: &PartitionNames, reason: &str) -> Error {
         // "unknown command", and to a script "Unknown Redis command called".
         let (kind, advice) = if reason.to_ascii_lowercase().contains("unknown") {
             (ErrorKind::Unsupported, "the server has no sharded pub/sub".to_owned())
@@ -135,19 +135,19 @@ impl Store {
     }
 
     /// A partition is there.
-    pub(super) fn note_made(&self, at: &PartitionNames) {
+    pub(super) fn mark_partition_seen(&self, at: &PartitionNames) {
         if let Some(made) = lock(&self.0.made).get_mut(&at.topic) {
             made.partitions.insert(at.index);
         }
     }
 
     /// Set if it was there.
-    pub(super) fn knows(&self, at: &PartitionNames) -> bool {
+    pub(super) fn was_partition_seen(&self, at: &PartitionNames) -> bool {
         lock(&self.0.made).get(&at.topic).is_some_and(|made| made.partitions.contains(&at.index))
     }
 
     /// A partition had to be made again.
-    pub(super) fn say_gone(&self, at: &PartitionNames, error: &Error) {
+    pub(super) fn warn_partition_recreated(&self, at: &PartitionNames, error: &Error) {
         let is_news = lock(&self.0.made).get(&at.topic).is_some_and(|made| made.gone.is_new(error));
         if is_news {
             warn!(
@@ -164,8 +164,8 @@ impl Store {
     }
 
     /// Where its connections live.
-    pub fn home(&self) -> Home {
-        self.target().access.home
+    pub fn home(&self) -> ConnectionRuntime {
+        self.target().options.runtime
     }
 
     /// Returns its servers, and which holds which slot.
@@ -198,7 +198,7 @@ impl Store {
 
     async fn check_settings_of(&self, server: &Server, manage_notifications: bool) -> Result<()> {
         let Some(settings) = read_settings(server).await? else { return Ok(()) };
-        let address = server.present();
+        let address = server.last_address();
         let seen = lock(&self.0.settings).insert(address.endpoint(), settings.clone());
         let should_log = seen.as_ref() != Some(&settings);
         if should_log {
@@ -237,7 +237,7 @@ async fn read_settings(server: &Server) -> Result<Option<Settings>> {
 async fn add_flags(server: &Server, flags: &str, missing: &str) -> Result<()> {
     let set = cmd("CONFIG").arg("SET").arg(FLAGS).arg(format!("{flags}{missing}")).clone();
     server.call("switching expired events on", &set).await?;
-    info!(server = %server.present(), flags, added = missing, "expired events switched on, as asked");
+    info!(server = %server.last_address(), flags, added = missing, "expired events switched on, as asked");
     Ok(())
 }
 
@@ -332,7 +332,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::Permission => Ok(None),
             said => {
                 let said: String = from_redis_value(said?).unwrap_or_default();
-                Ok(Some(keys_of(&said, server.present().db())))
+                Ok(Some(keys_of(&said, server.last_address().db())))
             }
         }
     }

@@ -131,14 +131,14 @@ impl ServerTime {
 /// The stamp was taken before it arrived, so stamp plus elapsed time is a
 /// *lower* bound of the server's now: whoever waits by it is never early.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct ClockReading {
     /// The time of the server.
     pub stamp: ServerTime,
     /// When its answer arrived.
     pub arrived: Instant,
 }
 
-impl Reading {
+impl ClockReading {
     /// Of an answer that has just arrived.
     pub fn now(stamp: ServerTime) -> Self {
         Self { stamp, arrived: Instant::now() }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_reading_never_runs_ahead_of_the_stamp() {
-        let reading = Reading::now(ServerTime::new(10, 500));
+        let reading = ClockReading::now(ServerTime::new(10, 500));
         assert_eq!(reading.when(10_000), reading.arrived);
         assert_eq!(reading.when(10_001), reading.arrived + Duration::from_micros(500));
         assert_eq!(reading.at(reading.arrived), ServerTime::new(10, 500));
@@ -213,7 +213,7 @@ mod tests {
     fn a_second_that_is_counted_twice_makes_a_client_wait_and_never_early() {
         let (before, after) = (ServerTime::new(10, 999_999), ServerTime::new(10, 0));
         let arrived = Instant::now();
-        let [before, after] = [before, after].map(|stamp| Reading { stamp, arrived });
+        let [before, after] = [before, after].map(|stamp| ClockReading { stamp, arrived });
         assert!(after.when(11_000) > before.when(11_000));
         assert_eq!(after.when(11_000), arrived + Duration::from_secs(1));
         assert!(after.at(arrived) < before.at(arrived));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_reading_of_the_last_stamp_there_is_stays_there() {
-        let reading = Reading::now(ServerTime::new(u64::MAX, u64::MAX));
+        let reading = ClockReading::now(ServerTime::new(u64::MAX, u64::MAX));
         assert_eq!(reading.at(reading.arrived + Duration::from_secs(1)), reading.stamp);
         assert_eq!(reading.when(u64::MAX), reading.arrived);
     }

@@ -10,7 +10,7 @@ use crate::stage::World;
 /// The payload is the text of the message. What fails comes again after 1 s, then after 10 s.
 pub fn messages() -> keylapse::Result<Topic<String>> {
     let ladder = Backoff::table([1, 10].map(Duration::from_secs));
-    Ok(Topic::new("message:{id}")?.triggers(false).retry(ladder))
+    Ok(Topic::new("message:{id}")?.marker_keys(false).retry(ladder))
 }
 
 /// Sends a message, to be handled when it is due.

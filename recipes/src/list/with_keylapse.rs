@@ -10,7 +10,7 @@ use crate::stage::World;
 /// dead letter; the sales behind it do not wait for that.
 pub fn sales() -> keylapse::Result<Topic<String>> {
     let ladder = Backoff::table([1, 10, 60].map(Duration::from_secs));
-    Ok(Topic::new("sold:{sale}")?.triggers(false).retry(ladder).lease(Duration::from_secs(2)))
+    Ok(Topic::new("sold:{sale}")?.marker_keys(false).retry(ladder).lease(Duration::from_secs(2)))
 }
 
 /// Queues a mail to the seller, behind all that were queued before.

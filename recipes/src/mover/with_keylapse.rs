@@ -32,7 +32,7 @@ static PUSH: LazyLock<Script> = LazyLock::new(|| {
 /// again each second, for 18 hours.
 pub fn orders() -> keylapse::Result<Topic<String>> {
     let ladder = Backoff::table([1, 10, 60].map(Duration::from_secs));
-    Ok(Topic::new("order:delayed:{order}")?.triggers(false).retry(ladder).max_snoozes(u16::MAX))
+    Ok(Topic::new("order:delayed:{order}")?.marker_keys(false).retry(ladder).max_snoozes(u16::MAX))
 }
 
 /// Puts an order aside until it is due.

@@ -11,7 +11,7 @@ use crate::stage::World;
 /// claimed when it died runs elsewhere when its lease is over.
 pub fn orders() -> keylapse::Result<Topic<()>> {
     let ladder = Backoff::table([Duration::from_secs(1), Duration::from_secs(2)]);
-    Ok(Topic::new("order:unpaid:{order}")?.triggers(false).retry(ladder).lease(Duration::from_secs(2)))
+    Ok(Topic::new("order:unpaid:{order}")?.marker_keys(false).retry(ladder).lease(Duration::from_secs(2)))
 }
 
 /// Gives an order until `due` to be paid.

@@ -18,10 +18,10 @@ async fn a_device_is_lost_thirty_seconds_after_its_last_beat() -> keylapse::Resu
     bed.listen(|listener| listener.state(world).on(topic, heartbeat::lost)).await?;
     for _ in 0..3 {
         heartbeat::beat(&bed.schedule(), "pump").await?;
-        bed.pass(29 * SECOND).await;
+        bed.advance(29 * SECOND).await;
     }
     assert_eq!(notes.jobs(Event::Done), [""; 0]);
-    bed.pass(SECOND).await;
+    bed.advance(SECOND).await;
     assert_eq!(notes.jobs(Event::Done), ["pump"]);
     Ok(())
 }
@@ -32,7 +32,7 @@ async fn a_session_that_has_expired_is_handled_with_its_value() -> keylapse::Res
     let (topic, world) = (session::sessions()?, notes.world(&[]));
     bed.listen(|listener| listener.state(world).attach(topic, session::ended)).await?;
     bed.command(["SET", "session:7", r#"{"user":"ada"}"#, "EX", "1800"]);
-    bed.pass(1801 * SECOND).await;
+    bed.advance(1801 * SECOND).await;
     assert_eq!(notes.jobs(Event::Done), ["ada"]);
     Ok(())
 }
@@ -48,12 +48,12 @@ async fn jobs_are_pulled_and_what_has_no_verdict_comes_again() -> keylapse::Resu
         let job = jobs.next().await.expect("a job");
         assert_eq!((job.lapse.attempt(), job.lapse.payload()), (attempt, &42));
         // Longer than a lease: it is renewed.
-        bed.pass(40 * SECOND).await;
+        bed.advance(40 * SECOND).await;
         assert!(job.lapse.has_lease());
         if let Some(verdict) = verdict {
             assert!(job.verdict.send(verdict).is_ok(), "the handler waits");
         }
-        bed.pass(SECOND).await;
+        bed.advance(SECOND).await;
     }
     bed.until_finished().await;
     assert_eq!(bed.runs(&topic).len(), 3);

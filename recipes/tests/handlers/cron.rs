@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use keylapse_testing::{Listening, TestBed};
+use keylapse_testing::{RunningListener, TestBed};
 use recipes::cron::with_keylapse::{Plan, arm_next, begin, run, runs, slots};
 use recipes::stage::ledger::Event;
 
@@ -67,7 +67,7 @@ async fn start(
     plan: &Plan,
     notes: &Notes,
     failures: &[(&str, usize)],
-) -> keylapse::Result<Listening> {
+) -> keylapse::Result<RunningListener> {
     begin(&bed.schedule()).await?;
     let (slots, runs, state) = (slots()?, runs()?, (bed.schedule(), plan.clone(), notes.world(failures)));
     bed.listen(|listener| listener.state(state).on(slots, arm_next).on(runs, run)).await
@@ -85,7 +85,7 @@ async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result
     // 2 July 2026, two o'clock; its backup fails for as long as the topic retries.
     let bad = "1782957600";
     start(&bed, &plan, &notes, &[(bad, usize::MAX)]).await?;
-    bed.pass(72 * HOUR).await;
+    bed.advance(72 * HOUR).await;
     assert_eq!(notes.jobs(Event::Done), ["1783044000", "1783130400"]);
     assert!(notes.jobs(Event::Failed).iter().all(|job| job == bad) && notes.jobs(Event::Failed).len() > 1);
     Ok(())
@@ -96,13 +96,13 @@ async fn nights_without_a_listener_are_made_up_for_once_or_skipped() -> keylapse
     for (skip_after, made_up) in [(HOUR, vec![]), (Duration::MAX, vec!["1782957600"])] {
         let (bed, notes, plan) = bed(skip_after);
         let listening = start(&bed, &plan, &notes, &[]).await?;
-        bed.pass(HOUR).await;
+        bed.advance(HOUR).await;
         listening.stop().await?;
-        bed.pass(3 * 24 * HOUR).await;
+        bed.advance(3 * 24 * HOUR).await;
         start(&bed, &plan, &notes, &[]).await?;
-        bed.pass(Duration::from_secs(1)).await;
+        bed.advance(Duration::from_secs(1)).await;
         assert_eq!(notes.jobs(Event::Done), made_up);
-        bed.pass(14 * HOUR).await;
+        bed.advance(14 * HOUR).await;
         assert_eq!(notes.jobs(Event::Done).last().map(String::as_str), Some("1783216800"));
     }
     Ok(())
@@ -116,7 +116,7 @@ async fn each_slot_runs_once_and_under_its_own_id_whatever_the_clocks_of_program
     for _ in 0..34 {
         let listening = start(&bed, &plan, &notes, &[]).await?;
         start(&bed, &plan, &notes, &[]).await?;
-        bed.pass(Duration::from_millis(930)).await;
+        bed.advance(Duration::from_millis(930)).await;
         listening.stop().await?;
     }
     let slots: Vec<_> = (1_782_907_201..=1_782_907_231).map(|slot: u64| slot.to_string()).collect();
@@ -130,10 +130,10 @@ async fn each_slot_runs_once_and_under_its_own_id_whatever_the_clocks_of_program
 async fn a_program_that_dies_while_it_arms_leaves_no_gap() -> keylapse::Result<()> {
     let (bed, notes, plan) = bed(HOUR);
     start(&bed, &plan, &notes, &[]).await?;
-    bed.pass(HOUR).await;
+    bed.advance(HOUR).await;
     // As it was before the slot was armed.
     let _ = bed.schedule().arm(&slots()?, "backup", Duration::ZERO, &SystemTime::UNIX_EPOCH).await?;
-    bed.pass(72 * HOUR).await;
+    bed.advance(72 * HOUR).await;
     assert_eq!(notes.jobs(Event::Done), ["1782957600", "1783044000", "1783130400"]);
     Ok(())
 }

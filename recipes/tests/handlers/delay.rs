@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use keylapse::{Done, Lapse};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 use recipes::delay::with_keylapse::{handle, messages, send};
 use recipes::stage::World;
 use recipes::stage::ledger::Event;
@@ -16,9 +16,9 @@ async fn a_message_is_handled_when_it_is_due_and_not_before() -> keylapse::Resul
     let world = notes.world(&[]);
     bed.listen(|listener| listener.state(world).on(topic, handle)).await?;
     send(&bed.schedule(), "1", bed.now() + 5 * SECOND, "hello").await?;
-    bed.pass(5 * SECOND - Duration::from_millis(1)).await;
+    bed.advance(5 * SECOND - Duration::from_millis(1)).await;
     assert_eq!(notes.jobs(Event::Began), [""; 0]);
-    bed.pass(Duration::from_millis(1)).await;
+    bed.advance(Duration::from_millis(1)).await;
     assert_eq!(notes.jobs(Event::Done), ["1"]);
     Ok(())
 }
@@ -28,12 +28,12 @@ async fn a_message_of_the_past_is_due_at_once_and_one_of_next_year_waits() -> ke
     let (bed, notes, topic) = (TestBed::new(), Notes::new(), messages()?);
     let (world, year) = (notes.world(&[]), 365 * 86_400 * SECOND);
     send(&bed.schedule(), "far", bed.now() + year, "hello").await?;
-    bed.pass(year - 2 * SECOND).await; // nobody listens, or this test would take a minute
+    bed.advance(year - 2 * SECOND).await; // nobody listens, or this test would take a minute
     send(&bed.schedule(), "late", bed.now() - year, "hello").await?;
     bed.listen(|listener| listener.state(world).on(topic, handle)).await?;
-    bed.pass(SECOND).await;
+    bed.advance(SECOND).await;
     assert_eq!(notes.jobs(Event::Began), ["late"]);
-    bed.pass(SECOND).await;
+    bed.advance(SECOND).await;
     assert_eq!(notes.jobs(Event::Done), ["late", "far"]);
     Ok(())
 }
@@ -52,13 +52,13 @@ async fn a_panic_and_an_error_are_of_their_message_alone() -> keylapse::Result<(
     for id in ["1", "2", "3", "4"] {
         send(&bed.schedule(), id, bed.now() + 5 * SECOND, "hello").await?;
     }
-    bed.pass(5 * SECOND).await;
+    bed.advance(5 * SECOND).await;
     assert_eq!(
         (notes.jobs(Event::Failed), notes.jobs(Event::Done)),
         (vec!["1".into()], vec!["3".into(), "4".into()])
     );
-    assert!(bed.runs(&topic).iter().any(|run| matches!(run.end, Some(End::Panicked(_)))));
-    bed.pass(SECOND).await;
+    assert!(bed.runs(&topic).iter().any(|run| matches!(run.end, Some(RunEnd::Panicked(_)))));
+    bed.advance(SECOND).await;
     assert_eq!(notes.jobs(Event::Done), ["3", "4", "1", "2"]);
     Ok(())
 }
@@ -74,7 +74,7 @@ async fn a_shut_down_hands_back_at_once_and_uses_up_no_attempt() -> keylapse::Re
     });
     let slow = slow.await?;
     send(&bed.schedule(), "1", bed.now() + SECOND, "hello").await?;
-    bed.pass(2 * SECOND).await;
+    bed.advance(2 * SECOND).await;
     let _prompt = prompt.await?;
     slow.stop().await?;
     bed.until_finished().await;

@@ -15,7 +15,7 @@ async fn one_at_a_time_is_first_in_first_out_also_within_a_millisecond() -> keyl
     let order = ["3", "20", "1", "900", "12", "2"];
     for (number, sale) in order.iter().enumerate() {
         sold(&bed.schedule(), sale, "Anna").await?;
-        bed.pass(Duration::from_millis(u64::from(number == 2))).await;
+        bed.advance(Duration::from_millis(u64::from(number == 2))).await;
     }
     assert_eq!(bed.elapsed(), Duration::from_millis(1), "three in each of two milliseconds");
     bed.listen(|listener| listener.concurrency(1).state(world).on(topic, mail)).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use keylapse::dead_letters::DeadReason;
 use keylapse::{Outcome, Topic};
 use keylapse_support::eventually;
-use keylapse_testing::{End, Run, TestBed};
+use keylapse_testing::{HandlerRun, RunEnd, TestBed};
 use recipes::lock::with_keylapse::{App, ask, handle, statements};
 use recipes::stage::ledger::Event;
 use redis::AsyncCommands;
@@ -42,8 +42,8 @@ impl Bank {
     }
 }
 
-fn is_snoozed(end: Option<&End>) -> bool {
-    matches!(end, Some(End::Returned(Outcome::Snooze(_))))
+fn is_snoozed(end: Option<&RunEnd>) -> bool {
+    matches!(end, Some(RunEnd::Returned(Outcome::Snooze(_))))
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_lock_that_is_never_free_makes_a_dead_letter() -> anyhow::Result<()> {
 async fn a_job_that_fails_gives_the_lock_back() -> anyhow::Result<()> {
     let mut bank = Bank::new(&[("1", 1)]).await?;
     bank.listen(statements()?).await?;
-    bank.bed.until(|runs| runs.iter().any(Run::is_failed)).await;
+    bank.bed.until(|runs| runs.iter().any(HandlerRun::is_failed)).await;
     assert!(bank.has("lock:gold", None).await? && bank.has("account:gold:statement", None).await?);
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn a_holder_whose_lock_was_taken_by_another_cannot_write() -> anyhow::Resu
     bank.bed.until_finished().await;
     let runs = bank.bed.runs(&statements()?);
     assert!(
-        matches!(&runs[..], [Run { end: Some(End::Failed(error)), .. }] if error.contains("FENCED")),
+        matches!(&runs[..], [HandlerRun { end: Some(RunEnd::Failed(error)), .. }] if error.contains("FENCED")),
         "{runs:?}"
     );
     assert!(bank.has("account:gold:statement", None).await? && bank.has("lock:gold", Some("another")).await?);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
 use keylapse::{ErrorKind, Priority, Topic};
-use keylapse_testing::{End, TestBed};
+use keylapse_testing::{RunEnd, TestBed};
 use recipes::mail::with_keylapse::{Mail, deliver, mails, send};
 use recipes::stage::ledger::Event;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn a_mail_is_sent_when_it_is_due_and_again_if_that_failed() -> keylapse::R
     bed.listen(|listener| listener.state(world).on(topic, deliver)).await?;
     let due = bed.now() + Duration::from_secs(3600);
     send(&bed.schedule(), "1", &Mail::News { to: to() }, due).await?;
-    bed.pass(Duration::from_secs(3600)).await;
+    bed.advance(Duration::from_secs(3600)).await;
     assert_eq!((notes.jobs(Event::Failed).len(), notes.jobs(Event::Done).len()), (1, 0));
     bed.until_finished().await;
     assert_eq!(notes.jobs(Event::Done), ["1"]);
@@ -50,7 +50,7 @@ async fn each_priority_has_its_part_of_the_places() -> keylapse::Result<()> {
         listener.concurrency(4).state(world).on(high, deliver).on(normal, deliver).on(low, deliver)
     })
     .await?;
-    bed.pass(Duration::from_millis(2550)).await;
+    bed.advance(Duration::from_millis(2550)).await;
     let done = notes.jobs(Event::Done);
     let count = |name: &str| done.iter().filter(|job| job.starts_with(name)).count();
     let counts = [count("High"), count("Normal"), count("Low")];
@@ -79,7 +79,7 @@ async fn what_this_program_cannot_read_is_put_off_and_then_a_dead_letter_as_it_w
     for (number, wrong) in wrong.iter().enumerate() {
         schedule.arm(&others, number, Duration::ZERO, wrong).await.map(drop)?;
     }
-    bed.pass(Duration::from_secs(1800)).await;
+    bed.advance(Duration::from_secs(1800)).await;
     assert_eq!(schedule.dead_letter_counts(&others).await?.0, 0, "a newer program may come");
     bed.until_finished().await;
     let mut letters = schedule.dead_letters(&others).page(10).await?;
@@ -109,6 +109,6 @@ async fn strict_priorities_of_one_topic_are_accepted() -> keylapse::Result<()> {
     send(&bed.schedule(), "1", &Mail::News { to: to() }, bed.now()).await?;
     bed.until_finished().await;
     let runs = bed.runs(&topic);
-    assert!(matches!(runs[0].end, Some(End::Returned(_))) && notes.jobs(Event::Done) == ["1"], "{runs:?}");
+    assert!(matches!(runs[0].end, Some(RunEnd::Returned(_))) && notes.jobs(Event::Done) == ["1"], "{runs:?}");
     Ok(())
 }

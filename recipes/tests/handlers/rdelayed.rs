@@ -23,13 +23,13 @@ async fn listening(failures: &[(&str, usize)]) -> keylapse::Result<(TestBed, Not
 async fn the_interval_grows_from_ten_seconds_to_a_day() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
-    bed.pass(FIRST - MOMENT).await;
+    bed.advance(FIRST - MOMENT).await;
     assert!(notes.jobs(Event::Done).is_empty(), "not early");
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1"]);
-    bed.pass(Duration::from_secs(60) - MOMENT).await;
+    bed.advance(Duration::from_secs(60) - MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1"], "a minute after the first");
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1", "rust.2"]);
     bed.until_finished().await;
     let runs = bed.runs(&cards()?);
@@ -42,9 +42,9 @@ async fn the_interval_grows_from_ten_seconds_to_a_day() -> keylapse::Result<()> 
 async fn a_round_that_fails_comes_again_after_growing_intervals_and_then_goes_on() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[("rust.1", 3)]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
-    bed.pass(FIRST + Duration::from_secs(1 + 10 + 60)).await;
+    bed.advance(FIRST + Duration::from_secs(1 + 10 + 60)).await;
     assert_eq!((notes.jobs(Event::Failed).len(), notes.jobs(Event::Done)), (3, vec!["rust.1".to_owned()]));
-    bed.pass(Duration::from_secs(60)).await;
+    bed.advance(Duration::from_secs(60)).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1", "rust.2"]);
     Ok(())
 }
@@ -75,11 +75,11 @@ async fn a_card_that_is_forgotten_is_not_asked() -> keylapse::Result<()> {
 async fn a_card_without_an_interval_is_asked_at_once_and_then_each_time_later() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[]).await?;
     learn(&bed.schedule(), "now", Duration::ZERO).await?;
-    bed.pass(Duration::from_secs(1)).await;
+    bed.advance(Duration::from_secs(1)).await;
     assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2"]);
-    bed.pass(Duration::from_secs(6) - MOMENT).await;
+    bed.advance(Duration::from_secs(6) - MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2"]);
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2", "now.3"]);
     Ok(())
 }
@@ -90,11 +90,11 @@ async fn a_year_is_waited_for_and_more_than_ten_are_refused() -> keylapse::Resul
     let refused = learn(&bed.schedule(), "never", 11 * YEAR).await.expect_err("over ten years");
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     learn(&bed.schedule(), "next-year", YEAR).await?;
-    bed.pass(YEAR - MOMENT).await;
+    bed.advance(YEAR - MOMENT).await;
     let (topic, app) = (cards()?, App { schedule: bed.schedule(), world: notes.world(&[]) });
     bed.listen(|listener| listener.state(app).on(topic, ask)).await?;
     assert!(notes.jobs(Event::Done).is_empty(), "not early");
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["next-year.1"]);
     Ok(())
 }
@@ -108,7 +108,7 @@ async fn cards_that_are_thrown_away_are_not_asked_and_others_can_be_learned() ->
     let console = Console::new(bed.client());
     assert_eq!(destroy(&console).await?, 2);
     learn(&bed.schedule(), "redis", FIRST).await?;
-    bed.pass(FIRST * 2).await;
+    bed.advance(FIRST * 2).await;
     assert_eq!(notes.jobs(Event::Done), ["redis.1"]);
     assert_eq!(destroy(&console).await?, 1, "its next round");
     assert_eq!(destroy(&console).await?, 0);

@@ -22,11 +22,11 @@ async fn an_order_is_closed_after_five_seconds_unless_it_is_paid() -> keylapse::
     let due = bed.now() + UNPAID;
     place(&bed.schedule(), &[("1".to_owned(), due), ("2".to_owned(), due)]).await?;
     assert!(pay(&bed.schedule(), "1").await?, "in time");
-    bed.pass(UNPAID - MOMENT).await;
+    bed.advance(UNPAID - MOMENT).await;
     assert!(notes.jobs(Event::Done).is_empty(), "not early");
     assert!(!pay(&bed.schedule(), "2").await?, "a listener has it in hand");
     assert!(!pay(&bed.schedule(), "3").await?, "there is no such order");
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     place(&bed.schedule(), &[("4".to_owned(), bed.now())]).await?;
     bed.until_finished().await;
     assert_eq!(notes.jobs(Event::Done), ["4"]);
@@ -38,9 +38,9 @@ async fn an_order_is_closed_after_five_seconds_unless_it_is_paid() -> keylapse::
 async fn what_is_left_of_a_red_packet_is_paid_back_after_a_day() -> keylapse::Result<()> {
     let (bed, notes) = served(&[]).await?;
     send(&bed.schedule(), "42", 888).await?;
-    bed.pass(UNOPENED - MOMENT).await;
+    bed.advance(UNOPENED - MOMENT).await;
     assert!(notes.jobs(Event::Done).is_empty(), "not early");
-    bed.pass(MOMENT).await;
+    bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["42:888"]);
     Ok(())
 }
@@ -51,7 +51,7 @@ async fn a_thousand_orders_that_fall_due_together_are_all_closed_then() -> keyla
     let due = bed.now() + UNPAID;
     let placed: Vec<_> = (0..1000).map(|order| (order.to_string(), due)).collect();
     place(&bed.schedule(), &placed).await?;
-    bed.pass(UNPAID).await;
+    bed.advance(UNPAID).await;
     let late = bed.runs(&orders()?).iter().map(|run| run.lateness).max();
     assert_eq!((notes.jobs(Event::Done).len(), late), (1000, Some(Duration::ZERO)));
     Ok(())
@@ -72,7 +72,7 @@ async fn an_order_that_cannot_be_a_key_is_refused_and_the_others_are_placed() ->
     let due = bed.now() + UNPAID;
     let placed = ["1", "2:3", "4"].map(|order| (order.to_owned(), due));
     assert!(place(&bed.schedule(), &placed).await.is_err(), "a colon separates segments");
-    bed.pass(UNPAID).await;
+    bed.advance(UNPAID).await;
     let mut closed = notes.jobs(Event::Done);
     closed.sort(); // they are of two partitions
     assert_eq!(closed, ["1", "4"]);

@@ -12,9 +12,9 @@ async fn an_order_is_closed_when_its_time_is_over_and_again_if_that_failed() -> 
     let (topic, world) = (orders()?, notes.world(&[("42", 1)]));
     bed.listen(|listener| listener.state(world).on(topic, close)).await?;
     place(&bed.schedule(), "42", bed.now() + Duration::from_secs(900)).await?;
-    bed.pass(Duration::from_secs(900)).await;
+    bed.advance(Duration::from_secs(900)).await;
     assert_eq!((notes.jobs(Event::Failed), notes.jobs(Event::Done)), (vec!["42".to_owned()], vec![]));
-    bed.pass(Duration::from_secs(1)).await;
+    bed.advance(Duration::from_secs(1)).await;
     assert_eq!(notes.jobs(Event::Done), ["42"]);
     assert_eq!(bed.runs(&orders()?).iter().map(|run| run.attempt).collect::<Vec<_>>(), [1, 2]);
     Ok(())

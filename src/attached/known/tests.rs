@@ -15,7 +15,7 @@ fn at(seconds: u64) -> u64 {
     NOW + 1000 * seconds
 }
 
-/// Entered, written and confirmed.
+/// Adds an entry and confirms it.
 fn known(deadlines: &KnownDeadlines, key: &[u8], deadline: u64) {
     deadlines.confirm(deadlines.pend(key, deadline, stamp(NOW)).expect("there is room"));
 }
@@ -36,9 +36,9 @@ async fn a_deadline_counts_from_its_writing_until_shortly_before_it() {
     ] {
         assert_eq!(deadlines.covers(b"a", read, stamp(now)), covered, "{read} at {now}");
     }
-    deadlines.doubt();
-    assert!(!deadlines.covers(b"a", at(20), stamp(NOW)), "anything may have happened");
-    assert!(!deadlines.is_new(b"a"), "its value is in the index all the same, mostly");
+    deadlines.invalidate_all();
+    assert!(!deadlines.covers(b"a", at(20), stamp(NOW)), "all entries are invalid");
+    assert!(!deadlines.is_new(b"a"), "the index mostly still has its value");
     known(&deadlines, b"a", at(10));
     assert!(deadlines.covers(b"a", at(20), stamp(NOW)));
 }
@@ -47,7 +47,7 @@ async fn a_deadline_counts_from_its_writing_until_shortly_before_it() {
 async fn an_enrolment_is_made_again_after_a_minute() {
     let deadlines = KnownDeadlines::new();
     known(&deadlines, b"a", at(3600));
-    tokio::time::advance(SOUND - Duration::from_secs(1)).await;
+    tokio::time::advance(CONFIRMATION_LIFETIME - Duration::from_secs(1)).await;
     assert!(deadlines.covers(b"a", at(3601), stamp(NOW)) && deadlines.is_certain(b"a"));
     tokio::time::advance(Duration::from_secs(2)).await;
     assert!(!deadlines.covers(b"a", at(3601), stamp(NOW)) && !deadlines.is_certain(b"a"));
@@ -56,28 +56,31 @@ async fn an_enrolment_is_made_again_after_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_full_table_is_rid_of_what_has_passed_and_takes_no_key_for_a_new_one() {
     let deadlines = KnownDeadlines::new();
-    for number in 0..MOST {
+    for number in 0..MAX_KNOWN_KEYS {
         let deadline = if number % 2 == 0 { at(1) } else { at(100) };
         assert!(deadlines.pend(&number.to_be_bytes(), deadline, stamp(NOW)).is_some());
     }
     assert!(deadlines.pend(b"one more", at(100), stamp(NOW)).is_none());
-    assert!(!deadlines.is_new(b"one more"), "it may be known: its value is read if the index has none");
+    assert!(
+        !deadlines.is_new(b"one more"),
+        "the key may be tracked: its value is read if the index has none"
+    );
     assert!(deadlines.pend(b"one more", at(100), stamp(at(11))).is_some(), "half of them have passed");
-    assert_eq!(lock(&deadlines.table).entries.len(), MOST / 2 + 1);
+    assert_eq!(lock(&deadlines.table).entries.len(), MAX_KNOWN_KEYS / 2 + 1);
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The key was read with a deadline, and that is about to be written.
+    /// The key was read with a deadline, which is about to be written.
     Remember(usize, u64),
-    /// The key has expired, or its deletion was heard; the note of it is about to be written.
+    /// The key has expired or was deleted, and this is about to be recorded.
     End(usize),
-    /// The next write is made, and answered; it is refused; or its answer is lost.
+    /// The next write succeeds, is refused, or has no answer.
     Written,
     Refused,
     Lost,
     Gap,
-    /// A key was read with a deadline because it was heard to be written.
+    /// A key was read with a deadline after an event of its change.
     Prompt(usize, u64),
 }
 
@@ -94,20 +97,20 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a writer has to write, in order, and what the index has.
+/// The pending writes of a writer, in order, and the deadlines in the index.
 #[derive(Clone, Default)]
 struct Index {
-    queue: VecDeque<(usize, Option<u64>, Option<Pending>)>,
+    queue: VecDeque<(usize, Option<u64>, Option<PendingDeadline>)>,
     remembered: [Option<u64>; KEYS.len()],
 }
 
 impl Index {
-    /// What the index may have of a key once all is written, whatever is refused.
+    /// Returns the deadlines that the index may have of a key after all writes, if any of them may be refused.
     fn outcomes(mut self, key: usize) -> Vec<Option<u64>> {
         let Some((of, deadline, _)) = self.queue.pop_front() else { return vec![self.remembered[key]] };
         let refused = self.clone();
         self.remembered[of] = deadline;
-        // What ends a watch is insisted on.
+        // Writes that end the tracking are retried until they succeed.
         if deadline.is_some() && of == key {
             let mut all = self.outcomes(key);
             all.append(&mut refused.outcomes(key));
@@ -135,7 +138,7 @@ proptest! {
                     deadlines.forget(KEYS[key]);
                     index.queue.push_back((key, None, None));
                 }
-                Step::Gap => deadlines.doubt(),
+                Step::Gap => deadlines.invalidate_all(),
                 Step::Written | Step::Refused | Step::Lost => {
                     let Some((key, deadline, pending)) = index.queue.pop_front() else { continue };
                     let refused = matches!(step, Step::Refused) && deadline.is_some();

@@ -1,203 +1,217 @@
-//! How a gap begins, and what is heard in it: kept until a canary gives it a name and its keys were looked at after that.
+//! Gaps in the event stream, and the expiries that arrive in them.
 //!
-//! It may have been noted by others, or not: rather twice than never. All who hear it so agree on its name, which is
-//! the canary and how many expiries of the key come before it: so it fires once more at most.
+//! An expiry in a gap waits for a heartbeat that identifies it, and for a read of its key after that. Other listeners
+//! may have recorded it already: firing twice is better than never. All listeners that received it in a gap agree on
+//! its identity: the heartbeat, and how many expiries of the key come between the two. Therefore it fires at most once
+//! more.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::attached::held::Batch;
-use crate::attached::reader::touching::AT_ONCE;
-use crate::attached::reader::{StreamReader, identity};
-use crate::attached::request::{Request, Sent, Taken};
+use crate::attached::held::GapBatch;
+use crate::attached::reader::touching::MAX_RECHECKS_IN_FLIGHT;
+use crate::attached::reader::{StreamReader, arming_id_of};
+use crate::attached::request::{ReadReservation, ReaderRequest, SentAt};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
-use crate::events::Answer;
+use crate::events::FoundKeys;
 use crate::id::ArmingId;
 use crate::log::warn;
-use crate::policy::Capture;
+use crate::policy::CopySpec;
 use crate::runtime::EventMode;
 use crate::time::ServerTime;
-use crate::wire::{Deed, FoundGone, Identity, Judged, Life, Note, Position, Watch};
+use crate::wire::{
+    AnnouncedExpiry, CheckAction, CheckResult, ExpiryIdentity, KeyAbsence, KeyDeadline, Position, TrackedKey,
+};
 
-/// After so long without a canary nothing will be proven by the next, if there was one before.
-const SILENT: Duration = Duration::from_secs(5);
+/// A gap begins after this time without a heartbeat. Before the first heartbeat it begins immediately.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl StreamReader {
-    /// It may have been replaced meanwhile.
-    pub(super) fn doubt(&mut self) {
-        self.held.doubt();
+    /// Requires a new confirmation of the server's role, as it may have been replaced.
+    pub(super) fn mark_unconfirmed(&mut self) {
+        self.held.mark_unconfirmed();
         self.asking.forget();
     }
 
-    /// From here on something may be missing.
+    /// Starts a gap: events may be missing from here on.
     pub(super) fn lost(&mut self) {
         self.stream.lose();
-        self.held.tear(false);
-        self.doubt();
+        self.held.close_gap(false);
+        self.mark_unconfirmed();
         self.unproven.clear();
-        self.deadlines.doubt();
+        self.deadlines.invalidate_all();
         self.runtime.learn(&self.node, |known| {
             known.anchored = false;
-            known.can_enrol = known.mode.hears_nothing();
+            known.can_track = known.mode.receives_nothing();
         });
     }
 
-    /// Something is missing: so what was heard in a gap before cannot be counted to its end.
+    /// Starts a gap after events were lost. Expiries of a gap before it get no identity if no heartbeat came in
+    /// between, as they cannot be counted.
     pub(super) fn missed(&mut self) {
-        self.held.tear(true);
+        self.held.close_gap(true);
         self.lost();
     }
 
-    /// The subscription is gone, and with it what was asked on its connection.
+    /// Starts a gap after the subscription has ended, and with it the reads on its connection.
     pub(super) fn disconnected(&mut self, mode: EventMode) {
         self.dropped();
         self.unheard(mode);
     }
 
-    /// Events are missing, and maybe answers to touches: who has asked asks again.
+    /// Starts a gap after events were dropped, perhaps with answers to reads. The requesters repeat their requests.
     pub(super) fn dropped(&mut self) {
         self.missed();
         self.forget_touches();
     }
 
-    /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
-    /// has missed nothing; but if that takes too long, nothing will ever be proven. Of several servers, one may be replaced
-    /// in less time than that.
+    /// Handles a missing heartbeat. If it is only late, it arrives in turn and no event was missed, so a single server
+    /// has until `SILENCE_TIMEOUT`. One of several servers may be replaced in less time, so its gap begins immediately.
     pub(super) fn silent(&mut self) {
         if self.peers.is_some() {
             self.lost();
         }
         self.runtime.learn(&self.node, |known| known.anchored = false);
-        self.unheard(EventMode::Blind);
+        self.unheard(EventMode::ScanOnly);
     }
 
     fn unheard(&mut self, mode: EventMode) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= SILENT || self.deaf {
+        if since.elapsed() >= SILENCE_TIMEOUT || self.deaf {
             self.lost();
             self.runtime.learn(&self.node, |known| {
                 known.mode = mode;
-                known.can_enrol = true;
+                known.can_track = true;
             });
         }
     }
 
-    /// A canary was heard after a gap, and gives names to what was heard before it. The keys are read together
-    /// with the time of the anchor: an expiry that was announced before the answer has been noted by then, so
-    /// of a key that is gone nothing more will be heard of what was read before.
-    pub(super) fn name_unsure(&mut self, canary: u64) {
+    /// Identifies the expiries of a gap by the heartbeat after it, and reads their keys together with the time of the
+    /// anchor. Every expiry that was announced before the answer is recorded first. If a key is gone, no expiry of a
+    /// deadline that was read earlier can follow.
+    pub(super) fn name_gap_expiries(&mut self, canary: u64) {
         let count = self.held.name(canary);
         if count > 0 {
             warn_of(count);
         }
-        // Where there are several servers, they are read once this one is believed.
+        // With several servers, the keys are read once this one is confirmed.
         if self.peers.is_none() {
             self.read_unsure();
         } else if !self.held.is_confirmed() {
-            self.asked(Request::Anchor(Vec::new()));
+            self.submit_request(ReaderRequest::Anchor(Vec::new()));
         }
     }
 
-    /// Has the keys of the last gap read, if they have their name; and the time in any case.
+    /// Reads the keys of the last gap, if a heartbeat has identified it. Reads the server's time in any case.
     pub(super) fn read_unsure(&mut self) {
-        let first = self.held.next_to_read(Capture::default().keys_in_touch());
-        self.asked(Request::Anchor(first));
+        let first = self.held.next_to_read(CopySpec::default().keys_in_touch());
+        self.submit_request(ReaderRequest::Anchor(first));
         self.read_more_unsure();
     }
 
-    /// A few touches at a time: each takes its keys, what is sent and what is answered.
+    /// Reads more keys of the gap, with few reads in flight: each takes memory for its keys, its request and its
+    /// answer.
     fn read_more_unsure(&mut self) {
-        while self.on_their_way(|request| matches!(request, Request::Anchor(_))) < AT_ONCE {
-            let keys = self.held.next_to_read(Capture::default().keys_in_touch());
+        while self.on_their_way(|request| matches!(request, ReaderRequest::Anchor(_)))
+            < MAX_RECHECKS_IN_FLIGHT
+        {
+            let keys = self.held.next_to_read(CopySpec::default().keys_in_touch());
             if keys.is_empty() {
                 break;
             }
-            self.asked(Request::Anchor(keys));
+            self.submit_request(ReaderRequest::Anchor(keys));
         }
     }
 
-    /// A canary was heard that this listener does not believe. Others may, and name by it what all have heard: so
-    /// what was heard before it has its name now, and waits for no other.
-    pub(super) fn name_by_hearsay(&mut self, canary: u64) {
+    /// Identifies the expiries of a gap by a heartbeat that this listener does not trust. Other listeners may trust it,
+    /// and identify the same expiries by it. Therefore the expiries wait for no other heartbeat.
+    pub(super) fn name_gap_by_unverified(&mut self, canary: u64) {
         let count = self.held.name(canary);
         if count > 0 {
             warn_of(count);
-            self.held.tear(false);
+            self.held.close_gap(false);
         }
     }
 
-    /// Keys that were heard in a gap were read, or could not be.
-    pub(super) async fn note_unsure(&mut self, keys: Vec<Bytes>, answer: Option<Answer>, sent: Sent) {
+    /// Records expiries of a gap after their keys were read, or could not be read.
+    pub(super) async fn record_gap_expiries(
+        &mut self,
+        keys: Vec<Bytes>,
+        answer: Option<FoundKeys>,
+        sent: SentAt,
+    ) {
         let Some(canary) = self.held.canary() else { return };
         let mut found = answer.unwrap_or_default().1.into_iter();
         for key in keys {
             let (found, partition) = (found.next(), self.runtime.route(&key));
-            let gone =
-                found.filter(|found| found.life == Life::Gone).zip(partition).map(|(found, partition)| {
-                    let (at, stamp) = (self.stream.place(&key), found.stamp);
-                    FoundGone { at, stamp, asked: self.asked_at(partition, sent) }
-                });
+            let gone = found.filter(|found| found.life == KeyDeadline::Gone).zip(partition).map(
+                |(found, partition)| {
+                    let (at, stamp) = (self.stream.position_of(&key), found.stamp);
+                    KeyAbsence { at, stamp, requested_at: self.asked_at(partition, sent) }
+                },
+            );
             if let Some(times) = self.held.remove(&key) {
-                self.fire_unsure(key, times, Some(canary), gone).await;
+                self.fire_gap_expiry(key, times, Some(canary), gone).await;
             }
         }
         self.read_more_unsure();
     }
 
-    /// What was heard in gaps before the last waits for nothing, if its server is believed.
-    pub(super) async fn fire_torn(&mut self) {
+    /// Records the expiries of earlier gaps, if the server is confirmed and the stream is anchored. The only server
+    /// needs neither.
+    pub(super) async fn fire_closed_gaps(&mut self) {
         if self.peers.is_some() && !self.is_trusted() {
             return;
         }
-        for Batch { keys, canary } in self.held.take_torn() {
+        for GapBatch { keys, canary } in self.held.take_closed_gaps() {
             if canary.is_none() && !keys.is_empty() {
                 warn_of(keys.len());
             }
             for (key, times) in keys {
-                self.fire_unsure(key, times, canary, None).await;
+                self.fire_gap_expiry(key, times, canary, None).await;
             }
         }
     }
 
-    async fn fire_unsure(&self, key: Bytes, times: u32, canary: Option<u64>, gone: Option<FoundGone>) {
+    async fn fire_gap_expiry(&self, key: Bytes, times: u32, canary: Option<u64>, gone: Option<KeyAbsence>) {
         let Some(partition) = self.runtime.route(&key) else { return };
         let node = self.stream.node();
         for back in 1..=times {
             self.topic(partition).attached.ambiguous.add(1);
             let (identity, arming) = match canary {
                 Some(canary) => {
-                    let arming = identity(&key, Position { node, canary, count: back }, true);
-                    (Identity::Gap { node, canary, back, gone }, arming)
+                    let arming = arming_id_of(&key, Position { node, canary, count: back }, true);
+                    (ExpiryIdentity::Gap { node, canary, back, gone }, arming)
                 }
-                None => (Identity::Unknown(node), ArmingId::random()),
+                None => (ExpiryIdentity::Unknown(node), ArmingId::random()),
             };
-            let note = Note { key: key.clone(), identity, arming };
-            self.write(partition, Write::Note(note), Taken::default()).await;
+            let note = AnnouncedExpiry { key: key.clone(), identity, arming };
+            self.write(partition, Write::Note(note), ReadReservation::default()).await;
         }
     }
 
-    /// A key is gone that was heard to expire in a gap. The note of that is to come, and ends its watch; but
-    /// where no canary comes, that is now.
+    /// Handles a tracked key that is gone and expired in a gap. Recording the expiry usually ends the tracking. Without
+    /// heartbeats it is not recorded, and this check fires it.
     pub(super) async fn end_unsure(
         &mut self,
         partition: usize,
-        watch: Watch,
+        watch: TrackedKey,
         stamp: ServerTime,
-        room: Taken,
+        room: ReadReservation,
     ) {
-        if !self.node.known().mode.hears_nothing() || !self.held.take_one(&watch.key) {
+        if !self.node.known().mode.receives_nothing() || !self.held.take_one(&watch.key) {
             return;
         }
         self.topic(partition).attached.ambiguous.add(1);
-        let deed = Deed::Fire { arming: ArmingId::random(), flags: Expiry::Ambiguous.flags() };
-        let at = self.stream.place(&watch.key);
-        self.judge(partition, Judged { watch, at, stamp, before: None, deed }, room).await;
+        let deed = CheckAction::Fire { arming: ArmingId::random(), flags: Expiry::Ambiguous.flags() };
+        let at = self.stream.position_of(&watch.key);
+        self.judge(partition, CheckResult { watch, at, stamp, before: None, deed }, room).await;
     }
 }
 
 fn warn_of(count: usize) {
-    warn!(count, "keys were heard to expire in a gap: their handlers may run twice");
+    warn!(count, "attached keys expired in a gap of the event stream: their handlers may run twice");
 }

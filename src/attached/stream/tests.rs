@@ -1,4 +1,4 @@
-//! What the stream says of a key; and P11: what was heard of keys is forgotten.
+//! Tests of the evidence of a stream on a key, and of P11: events of keys are forgotten.
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn at(canary: u64, count: u32) -> Position {
     Position { canary, count, ..Position::default() }
 }
 
-fn watch(deadline: u64, at: Position) -> Watch {
-    Watch { key: KEY, head: Bytes::new(), deadline, at, answered: false }
+fn watch(deadline: u64, at: Position) -> TrackedKey {
+    TrackedKey { key: KEY, head: Bytes::new(), deadline, at, announced_elsewhere: false }
 }
 
 fn anchored() -> Stream {
@@ -30,7 +30,7 @@ fn before_its_first_canary_and_in_a_gap_nothing_has_a_position() {
     let mut stream = anchored();
     stream.lose();
     assert_eq!(stream.expired(&KEY), None);
-    assert_eq!(stream.place(&KEY), at(0, 0));
+    assert_eq!(stream.position_of(&KEY), at(0, 0));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn expiries_of_a_key_are_counted_from_each_canary() {
     assert_eq!(stream.expired(&KEY), Some(at(1000, 2)));
     assert_eq!(stream.expired(&other), Some(at(1000, 1)));
     assert!(stream.canary(canary(2000, 1000)));
-    assert_eq!(stream.place(&KEY), at(2000, 0));
+    assert_eq!(stream.position_of(&KEY), at(2000, 0));
     assert_eq!(stream.expired(&KEY), Some(at(2000, 1)));
 }
 
@@ -57,14 +57,14 @@ fn a_canary_whose_predecessor_was_not_heard_begins_anew() {
 fn what_was_heard_of_a_watched_life_is_later_than_the_reading() {
     let mut stream = anchored();
     stream.expired(&KEY);
-    assert_eq!(stream.says(&watch(1500, at(1000, 0)), 1000), Said::Expired);
-    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
+    assert_eq!(stream.evidence_for(&watch(1500, at(1000, 0)), 1000), StreamEvidence::Expired);
+    assert_eq!(stream.evidence_for(&watch(1500, at(1000, 1)), 1000), StreamEvidence::NothingYet);
     stream.gone(&KEY);
-    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
-    assert_eq!(stream.says(&watch(1500, at(900, 1)), 1000), Said::Expired);
+    assert_eq!(stream.evidence_for(&watch(1500, at(1000, 1)), 1000), StreamEvidence::NothingYet);
+    assert_eq!(stream.evidence_for(&watch(1500, at(900, 1)), 1000), StreamEvidence::Expired);
     stream.canary(canary(2000, 1000));
-    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::Deleted);
-    assert_eq!(stream.says(&watch(1500, at(2000, 0)), 1000), Said::Nothing);
+    assert_eq!(stream.evidence_for(&watch(1500, at(1000, 1)), 1000), StreamEvidence::Deleted);
+    assert_eq!(stream.evidence_for(&watch(1500, at(2000, 0)), 1000), StreamEvidence::Nothing);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_deletion_before_a_gap_says_nothing_after_it() {
     stream.gone(&KEY);
     stream.canary(canary(3000, 2000));
     stream.anchored_at(ServerTime::from_ms(3005));
-    assert_eq!(stream.says(&watch(1500, at(1000, 0)), 3000), Said::Broken);
+    assert_eq!(stream.evidence_for(&watch(1500, at(1000, 0)), 3000), StreamEvidence::Broken);
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn nothing_is_proven_from_an_anchor_before_the_deadline_to_a_canary_after_the_to
     let mut stream = anchored();
     for (deadline, read, whole) in [(1006, 900, true), (1005, 900, false), (1, 1000, true)] {
         let watch = watch(deadline, at(read, 0));
-        let expected = if whole { Said::NothingYet } else { Said::Broken };
-        assert_eq!(stream.says(&watch, 1000), expected, "{deadline} {read}");
+        let expected = if whole { StreamEvidence::NothingYet } else { StreamEvidence::Broken };
+        assert_eq!(stream.evidence_for(&watch, 1000), expected, "{deadline} {read}");
     }
     stream.canary(canary(2000, 1000));
-    assert_eq!(stream.says(&watch(1006, at(900, 0)), 1000), Said::Nothing);
-    assert_eq!(stream.says(&watch(1006, at(900, 0)), 2000), Said::NothingYet);
+    assert_eq!(stream.evidence_for(&watch(1006, at(900, 0)), 1000), StreamEvidence::Nothing);
+    assert_eq!(stream.evidence_for(&watch(1006, at(900, 0)), 2000), StreamEvidence::NothingYet);
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn until_the_time_of_the_anchor_is_known_nothing_is_said() {
     let mut stream = Stream::default();
     stream.canary(canary(1000, 0));
     stream.canary(canary(2000, 1000));
-    assert_eq!(stream.says(&watch(1, at(900, 0)), 1000), Said::NothingYet);
+    assert_eq!(stream.evidence_for(&watch(1, at(900, 0)), 1000), StreamEvidence::NothingYet);
 }
 
-/// Anchored at a second, with a key that was heard to expire behind it.
+/// Returns a stream that is anchored at heartbeat 1000, with one expiry of the key after that.
 fn having_heard(key: &Bytes) -> Stream {
     let mut stream = Stream::default();
     stream.canary(canary(1000, 7));
@@ -122,7 +122,7 @@ fn next(stream: &mut Stream, number: u64) {
 fn what_was_heard_of_a_key_is_forgotten_after_a_minute() {
     let mut stream = having_heard(&KEY);
     next(&mut stream, 60_999);
-    assert_eq!(stream.keys[&KEY].expired, Place { canary: 1000, count: 1 });
+    assert_eq!(stream.keys[&KEY].expired, StreamOffset { canary: 1000, count: 1 });
     next(&mut stream, 61_000);
     assert_eq!(stream.keys.len(), 0);
 }
@@ -141,13 +141,13 @@ fn a_key_that_is_heard_again_is_remembered_for_another_minute() {
 #[test]
 fn of_more_than_half_a_million_keys_all_are_forgotten() {
     let mut stream = having_heard(&Bytes::from_static(b"first"));
-    let hear = |stream: &mut Stream, number: usize| {
+    let delete = |stream: &mut Stream, number: usize| {
         stream.gone(&Bytes::from(number.to_string()));
     };
-    (1..500_000).for_each(|number| hear(&mut stream, number));
+    (1..500_000).for_each(|number| delete(&mut stream, number));
     next(&mut stream, 1001);
     assert_eq!(stream.keys.len(), 500_000);
-    hear(&mut stream, 0);
+    delete(&mut stream, 0);
     next(&mut stream, 1002);
     assert_eq!(stream.keys.len(), 0);
 }
@@ -157,17 +157,17 @@ fn where_numbers_were_set_back_nothing_that_was_heard_before_counts() {
     let mut stream = having_heard(&KEY);
     let ahead = watch(1500, at(100_000, 0));
     stream.canary(canary(100_000, 1000));
-    assert_eq!(stream.says(&ahead, 0), Said::Nothing);
+    assert_eq!(stream.evidence_for(&ahead, 0), StreamEvidence::Nothing);
     assert!(!stream.canary(canary(10_000, 9000)));
-    assert_eq!((stream.keys.len(), stream.says(&ahead, 0)), (0, Said::Broken));
+    assert_eq!((stream.keys.len(), stream.evidence_for(&ahead, 0)), (0, StreamEvidence::Broken));
 }
 
-/// Its slot may have moved there and back, and the note of that end is another server's: it leaves the watch.
+/// The slot of a key may move there and back. Recording an expiry that another server announced leaves the key tracked.
 #[test]
 fn a_life_whose_end_another_server_has_announced_has_expired_whatever_was_missed_where_it_was_read() {
-    let answered = Watch { answered: true, ..watch(1500, at(900, 0)) };
-    assert_eq!(anchored().says(&answered, 1000), Said::Expired);
+    let answered = TrackedKey { announced_elsewhere: true, ..watch(1500, at(900, 0)) };
+    assert_eq!(anchored().evidence_for(&answered, 1000), StreamEvidence::Expired);
     let mut torn = anchored();
     torn.lose();
-    assert_eq!(torn.says(&answered, 1000), Said::Expired);
+    assert_eq!(torn.evidence_for(&answered, 1000), StreamEvidence::Expired);
 }

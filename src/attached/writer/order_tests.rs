@@ -1,42 +1,53 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::attached::request::Taken;
+use crate::attached::request::ReadReservation;
 use crate::id::ArmingId;
-use crate::runtime::Gauge;
+use crate::runtime::ByteGauge;
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, Identity, NodeId, Note, Position};
+use crate::wire::{AnnouncedExpiry, DeadlineReading, ExpiryIdentity, NodeId, Position};
 
 fn key(key: u8) -> Bytes {
     vec![key].into()
 }
 
 fn note(of: u8) -> Write {
-    Write::Note(Note { key: key(of), identity: Identity::Unknown(NodeId::NONE), arming: ArmingId([0; 8]) })
+    Write::Note(AnnouncedExpiry {
+        key: key(of),
+        identity: ExpiryIdentity::Unknown(NodeId::NONE),
+        arming: ArmingId([0; 8]),
+    })
 }
 
 fn enrolment(of: u8, copy: usize) -> Write {
     let (at, stamp, copy) = (Position::default(), ServerTime::from_ms(1), vec![0; copy].into());
-    Write::Enrol(Enrolment { key: key(of), deadline: 1, at, stamp, asked: ServerTime::default(), copy }, None)
+    Write::Enrol(
+        DeadlineReading { key: key(of), deadline: 1, at, stamp, requested_at: ServerTime::default(), copy },
+        None,
+    )
 }
 
-fn waiting(writes: impl IntoIterator<Item = Write>) -> Waiting {
-    let mut waiting = Waiting::default();
+fn waiting(writes: impl IntoIterator<Item = Write>) -> WriteQueue {
+    let mut waiting = WriteQueue::default();
     for what in writes {
-        waiting.push(Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() });
+        waiting.push(QueuedWrite {
+            what,
+            _waits: (None, ByteGauge::default().add(0)),
+            _read: ReadReservation::default(),
+        });
     }
     waiting
 }
 
-/// Each call, as the kind and the key of each of its writes.
-fn calls(mut waiting: Waiting) -> Vec<Vec<(char, u8)>> {
+/// Returns the kind and the key of each write, by call.
+fn calls(mut waiting: WriteQueue) -> Vec<Vec<(char, u8)>> {
     let mut calls = Vec::new();
     loop {
         let call = waiting.next();
         if call.is_empty() {
             return calls;
         }
-        let one = |writing: &Writing| match &writing.what {
+        let one = |writing: &QueuedWrite| match &writing.what {
             Write::Note(note) => ('n', note.key[0]),
             Write::Enrol(one, _) => ('e', one.key[0]),
             Write::Judge(one) => ('j', one.watch.key[0]),
@@ -54,29 +65,36 @@ fn notes_do_not_wait_behind_enrolments_but_for_those_of_their_keys() {
     assert_eq!(calls[1], [('n', 7), ('n', 9), ('n', 201)]);
     let rest: Vec<_> = calls[2..].concat();
     assert_eq!(rest.len(), 199);
-    assert_eq!(rest.last(), Some(&('e', 7)), "what came after the note");
+    assert_eq!(rest.last(), Some(&('e', 7)), "the write that arrived after the expiry");
 }
 
 #[test]
 fn a_call_takes_few_keys_and_few_bytes() {
     let of = |writes: Vec<Write>| calls(waiting(writes)).iter().map(Vec::len).collect::<Vec<_>>();
-    assert_eq!(of((0..=2 * FEW as u8).map(|n| enrolment(n, 0)).collect()), [FEW, FEW, 1]);
+    assert_eq!(
+        of((0..=2 * MAX_WRITES_PER_CALL as u8).map(|n| enrolment(n, 0)).collect()),
+        [MAX_WRITES_PER_CALL, MAX_WRITES_PER_CALL, 1]
+    );
     assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2)).collect()), [1, 1, 1]);
     assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
-    assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "one always goes");
-    assert_eq!(of((0..=2 * FEW as u8).map(note).collect()), [FEW, FEW, 1]);
-    assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "nothing was between them");
+    assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "a single write always fits");
+    assert_eq!(
+        of((0..=2 * MAX_WRITES_PER_CALL as u8).map(note).collect()),
+        [MAX_WRITES_PER_CALL, MAX_WRITES_PER_CALL, 1]
+    );
+    assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "no other write was between them");
 }
 
-/// Each key that is written is read by itself, and its reader waits until that is written down.
+/// Keys that change are often read one by one, and each requester waits until its key is written.
 #[test]
 fn readings_of_a_key_each_go_in_one_call() {
     let done = || Write::Done(tokio::sync::oneshot::channel().0);
     let readings = |keys: u8| (0..keys).flat_map(move |key| [enrolment(key, 0), done()]);
     let of = |writes: Vec<Write>| calls(waiting(writes));
     assert_eq!(of(readings(2).collect()), [[('e', 0), ('d', 0), ('e', 1), ('d', 0)]]);
-    let lengths: Vec<_> = of(readings(FEW as u8 + 1).collect()).iter().map(Vec::len).collect();
-    assert_eq!(lengths, [2 * FEW, 2], "each end goes with what was read");
+    let lengths: Vec<_> =
+        of(readings(MAX_WRITES_PER_CALL as u8 + 1).collect()).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [2 * MAX_WRITES_PER_CALL, 2], "each `Done` goes with its deadline");
     assert_eq!(of([done()].into_iter().chain(readings(1)).collect()), [[('d', 0), ('e', 0), ('d', 0)]]);
 }
 
@@ -84,15 +102,15 @@ fn readings_of_a_key_each_go_in_one_call() {
 fn a_call_takes_more_where_the_last_was_long() {
     let of = |notes: bool, took| {
         let write = |n| if notes { note(n) } else { enrolment(n, 0) };
-        let mut waiting = waiting((0..=MANY as u8).map(write));
+        let mut waiting = waiting((0..=MAX_WRITES_PER_SLOW_CALL as u8).map(write));
         let other = 2 * LONG_FOR_NOTES;
         waiting.noting = if notes { took } else { other };
         waiting.writing = if notes { other } else { took };
         calls(waiting)[0].len()
     };
-    for (notes, long) in [(false, LONG), (true, LONG_FOR_NOTES)] {
-        assert_eq!(of(notes, long - Duration::from_millis(1)), FEW);
-        assert_eq!(of(notes, long), MANY);
+    for (notes, long) in [(false, SLOW_CALL), (true, LONG_FOR_NOTES)] {
+        assert_eq!(of(notes, long - Duration::from_millis(1)), MAX_WRITES_PER_CALL);
+        assert_eq!(of(notes, long), MAX_WRITES_PER_SLOW_CALL);
     }
 }
 
@@ -105,7 +123,7 @@ fn the_second_end_of_a_key_waits_for_what_was_read_between_them() {
     );
 }
 
-/// Else one that waits makes a call of each note of a key that ends again and again, and all others wait behind it.
+/// Otherwise each expiry of a key that expires again and again would take a call, and delay all other writes.
 #[test]
 fn what_comes_behind_all_notes_of_its_key_parts_none_of_them() {
     let ends = || (0..20).flat_map(|_| [note(1), note(2)]);

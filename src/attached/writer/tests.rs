@@ -4,29 +4,29 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::attached::Attached;
 use crate::attached::known::KnownDeadlines;
-use crate::attached::request::{Readers, Room};
+use crate::attached::request::{ReadBudget, Readers};
 use crate::id::ArmingId;
 use crate::lapse::Lapse;
 use crate::listener::{AttachedBacklog, Listener};
 use crate::outcome::{Done, Failure};
-use crate::policy::{Capture, Fields};
+use crate::policy::{CopySpec, FieldSelection};
 use crate::rig::Rig;
-use crate::runtime::Gauge;
+use crate::runtime::ByteGauge;
 use crate::time::ServerTime;
 use crate::topic::Topic;
-use crate::wire::{Identity, NodeId, Position};
-use keylapse_testserver::Fault;
+use crate::wire::{ExpiryIdentity, NodeId, Position};
+use keylapse_testserver::CallFault;
 
-/// A value of which eight fill the room.
-const LARGE: Capture = Capture { cap: (1 << 20) - 500, dumps: false, fields: Fields::None };
+/// Eight such values fill the read budget.
+const LARGE: CopySpec = CopySpec { cap: (1 << 20) - 500, dumps: false, fields: FieldSelection::None };
 
-/// The writer of the only partition of `a:{id}`, which runs.
+/// The running writer of the only partition of `a:{id}`.
 struct Scene {
     bed: Rig,
-    context: Context,
+    context: PartitionContext,
     writes: Writes,
     _running: JoinSet<()>,
-    _requests: mpsc::Receiver<Request>,
+    _requests: mpsc::Receiver<ReaderRequest>,
     listener: Listener,
 }
 
@@ -40,14 +40,14 @@ impl Scene {
         let (asking, requests) = mpsc::channel(100);
         let readers = Readers::new(runtime.client.store.topology());
         readers.add(NodeId::NONE, None, asking);
-        let context = Context {
+        let context = PartitionContext {
             index: 0,
             partition: runtime.partitions[0].clone(),
             known: runtime.stream_state.subscribe(),
             readers,
             prompts: Arc::default(),
             deadlines: Arc::new(KnownDeadlines::new()),
-            room: Room::new(runtime.waiting.reads.clone()),
+            room: ReadBudget::new(runtime.waiting.reads.clone()),
         };
         let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
         let mut running = JoinSet::new();
@@ -57,20 +57,20 @@ impl Scene {
 
     async fn note(&self, key: &'static str) {
         let at = Position { canary: 1_700_000_000_000, count: 1, ..Position::default() };
-        let identity = Identity::Anchored { at, since: at.canary };
-        let note = Note { key: key.into(), identity, arming: ArmingId::random() };
-        self.writes.send(Write::Note(note), Taken::default()).await;
+        let identity = ExpiryIdentity::Anchored { at, since: at.canary };
+        let note = AnnouncedExpiry { key: key.into(), identity, arming: ArmingId::random() };
+        self.writes.send(Write::Note(note), ReadReservation::default()).await;
     }
 
-    async fn enrol(&self, key: &'static str, room: Taken) -> Option<Pending> {
+    async fn enrol(&self, key: &'static str, room: ReadReservation) -> Option<PendingDeadline> {
         let (stamp, deadline) = (ServerTime::from_ms(1_700_000_000_001), 4_000_000_000_000);
         let at = Position { canary: 1_700_000_000_001, ..Position::default() };
-        let read = Enrolment {
+        let read = DeadlineReading {
             key: key.into(),
             deadline,
             at,
             stamp,
-            asked: ServerTime::default(),
+            requested_at: ServerTime::default(),
             copy: "\x02x".into(),
         };
         let pending = self.context.deadlines.pend(key.as_bytes(), deadline, stamp);
@@ -80,7 +80,7 @@ impl Scene {
 
     async fn written(&self) -> bool {
         let (done, written) = oneshot::channel();
-        self.writes.send(Write::Done(done), Taken::default()).await;
+        self.writes.send(Write::Done(done), ReadReservation::default()).await;
         written.await.is_ok()
     }
 
@@ -97,13 +97,13 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_known_once_its_enrolment_is_written_and_not_if_that_is_refused_or_unknown() {
-    for fault in [None, Some(Fault::Refused("WRONGTYPE")), Some(Fault::Unanswered)] {
+    for fault in [None, Some(CallFault::Refused("WRONGTYPE")), Some(CallFault::Unanswered)] {
         let scene = Scene::start();
-        scene.enrol("first", Taken::default()).await;
+        scene.enrol("first", ReadReservation::default()).await;
         assert!(scene.written().await && scene.is_covered("first"));
         let fails = fault.is_some();
-        fault.into_iter().for_each(|fault| scene.bed.calls().fail("enrol", fault, 1));
-        scene.enrol("a", Taken::default()).await;
+        fault.into_iter().for_each(|fault| scene.bed.calls().fail("track_keys", fault, 1));
+        scene.enrol("a", ReadReservation::default()).await;
         assert!(!scene.is_covered("a"), "it is not written yet");
         scene.written().await;
         assert_eq!(scene.is_covered("a"), !fails, "{fails}");
@@ -113,7 +113,7 @@ async fn a_deadline_is_known_once_its_enrolment_is_written_and_not_if_that_is_re
 #[tokio::test(start_paused = true)]
 async fn a_key_that_has_ended_meanwhile_is_not_known_by_an_enrolment_of_its_last_life() {
     let scene = Scene::start();
-    scene.enrol("a", Taken::default()).await;
+    scene.enrol("a", ReadReservation::default()).await;
     scene.context.deadlines.forget(b"a");
     assert!(scene.written().await && !scene.is_covered("a"));
 }
@@ -130,76 +130,86 @@ async fn room_is_taken_until_what_was_read_is_written() {
     }
     assert!(scene.written().await);
     assert_eq!(scene.waits(), (0, 0), "all is written");
-    assert!(scene.bed.calls().made("enrol").len() >= 2, "those before had to be written");
+    assert!(scene.bed.calls().made("track_keys").len() >= 2, "earlier deadlines had to be written first");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
     let scene = Scene::start();
-    scene.bed.calls().fail("note", Fault::Refused("WRONGTYPE"), 1_000_000);
+    scene.bed.calls().fail("record_expiries", CallFault::Refused("WRONGTYPE"), 1_000_000);
     scene.note("a").await;
     for _ in 0..20 {
-        let room = timeout(2 * PARKED, scene.context.room.take(1, 100, &LARGE)).await.expect("room");
+        let room = timeout(2 * PARK_AFTER, scene.context.room.take(1, 100, &LARGE)).await.expect("room");
         scene.enrol("b", room).await;
     }
     let (_, writes) = scene.waits();
-    assert!(writes > EACH, "the note waits");
-    assert!(!scene.written().await, "whoever waits for it is told that it is not");
+    assert!(writes > WRITE_OVERHEAD, "the expiry waits");
+    assert!(!scene.written().await, "the requester learns that nothing was written");
     scene.bed.calls().heal();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    scene.enrol("c", Taken::default()).await;
-    assert!(scene.written().await && scene.is_covered("c"), "it takes them again");
-    assert_eq!(scene.context.partition.topic.attached.noted.get(), 1);
+    scene.enrol("c", ReadReservation::default()).await;
+    assert!(scene.written().await && scene.is_covered("c"), "the partition takes deadlines again");
+    assert_eq!(scene.context.partition.topic.attached.recorded.get(), 1);
 }
 
-/// Else it would be read and refused over and over, for as long as its listener is behind.
+/// Otherwise it would be read and refused repeatedly, while its listener is behind.
 #[tokio::test(start_paused = true)]
 async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_not_at_once() {
     let scene = Scene::start();
     let at = Position { canary: 1_700_000_000_009, count: 1, ..Position::default() };
-    let identity = Identity::Anchored { at, since: at.canary };
-    let note = Note { key: "a".into(), identity, arming: ArmingId::random() };
-    scene.writes.send(Write::Note(note), Taken::default()).await;
-    scene.enrol("a", Taken::default()).await;
+    let identity = ExpiryIdentity::Anchored { at, since: at.canary };
+    let note = AnnouncedExpiry { key: "a".into(), identity, arming: ArmingId::random() };
+    scene.writes.send(Write::Note(note), ReadReservation::default()).await;
+    scene.enrol("a", ReadReservation::default()).await;
     assert!(scene.written().await && !scene.is_covered("a"), "it is refused");
     let prompts = &scene.context.prompts;
     assert!(prompts.take().keys.is_empty(), "not at once");
-    timeout(2 * BEHIND, prompts.news()).await.expect("after a while");
-    assert_eq!(prompts.take().keys, [("a".into(), Prompt::Wanted)].into());
+    timeout(2 * REREAD_DELAY, prompts.news()).await.expect("after a while");
+    assert_eq!(prompts.take().keys, [("a".into(), PromptReason::Wanted)].into());
 }
 
 #[tokio::test(start_paused = true)]
 async fn four_mebibytes_of_keys_wait_to_be_read_again_and_the_others_are_left_to_a_scan() {
     let scene = Scene::start();
-    let (writer, ..) = Writer::new(scene.context.clone(), Gauge::default());
+    let (writer, ..) = Writer::new(scene.context.clone(), ByteGauge::default());
     let prompts = &scene.context.prompts;
-    let again = |number: usize| writer.read_again(vec![format!("{number:04096}").into()], BEHIND);
-    let fitting = (4 << 20) / (4096 + EACH);
+    let again = |number: usize| writer.read_again(vec![format!("{number:04096}").into()], REREAD_DELAY);
+    let fitting = (4 << 20) / (4096 + WRITE_OVERHEAD);
     (0..fitting + 3).for_each(again);
     let prompted = prompts.take();
     assert_eq!((prompted.keys.len(), prompted.dropped), (0, 3));
-    tokio::time::sleep(2 * BEHIND).await;
+    tokio::time::sleep(2 * REREAD_DELAY).await;
     assert_eq!(prompts.take().keys.len(), fitting);
     again(0);
-    tokio::time::sleep(2 * BEHIND).await;
+    tokio::time::sleep(2 * REREAD_DELAY).await;
     let prompted = prompts.take();
     assert_eq!((prompted.keys.len(), prompted.dropped), (1, 0), "there is room again");
 }
 
-/// Whoever waits for the end of a reading asks nothing of the server: how soon that is answered says nothing of the line.
+/// A `Done` makes no call, so its duration does not show how fast the connection is.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
     let scene = Scene::start();
-    let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), Gauge::default());
-    let mut waiting = Waiting { writing: Duration::from_secs(1), ..Waiting::default() };
-    let writing = |what| Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() };
+    let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), ByteGauge::default());
+    let mut waiting = WriteQueue { writing: Duration::from_secs(1), ..WriteQueue::default() };
+    let writing = |what| QueuedWrite {
+        what,
+        _waits: (None, ByteGauge::default().add(0)),
+        _read: ReadReservation::default(),
+    };
     waiting.push(writing(Write::Done(oneshot::channel().0)));
     let call = waiting.next();
     writer.write(call, &mut waiting, &mut writes).await;
     for number in 0..100_u32 {
         let (key, at, stamp) = (number.to_string().into(), Position::default(), ServerTime::from_ms(1));
-        let read =
-            Enrolment { key, deadline: 1, at, stamp, asked: ServerTime::default(), copy: Bytes::new() };
+        let read = DeadlineReading {
+            key,
+            deadline: 1,
+            at,
+            stamp,
+            requested_at: ServerTime::default(),
+            copy: Bytes::new(),
+        };
         waiting.push(writing(Write::Enrol(read, None)));
     }
     assert_eq!(waiting.next().len(), 100, "all in one call");
@@ -207,21 +217,31 @@ async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
 
 #[test]
 fn notes_and_all_else_each_have_their_bytes_and_beyond_the_reader_waits() {
-    let (writes, mut waiting) = Writes::new(Gauge::default());
+    let (writes, mut waiting) = Writes::new(ByteGauge::default());
     let key = Bytes::from(vec![b'a'; 4096]);
     let note = || {
-        let note =
-            Note { key: key.clone(), identity: Identity::Unknown(NodeId::NONE), arming: ArmingId::random() };
-        writes.send(Write::Note(note), Taken::default()).now_or_never()
+        let note = AnnouncedExpiry {
+            key: key.clone(),
+            identity: ExpiryIdentity::Unknown(NodeId::NONE),
+            arming: ArmingId::random(),
+        };
+        writes.send(Write::Note(note), ReadReservation::default()).now_or_never()
     };
     let enrol = || {
         let (at, stamp, asked) = (Position::default(), ServerTime::default(), ServerTime::default());
-        let read = Enrolment { key: key.clone(), deadline: 1, at, stamp, asked, copy: Bytes::new() };
-        writes.send(Write::Enrol(read, None), Taken::default()).now_or_never()
+        let read = DeadlineReading {
+            key: key.clone(),
+            deadline: 1,
+            at,
+            stamp,
+            requested_at: asked,
+            copy: Bytes::new(),
+        };
+        writes.send(Write::Enrol(read, None), ReadReservation::default()).now_or_never()
     };
-    let fitting = |bytes: usize| bytes / (4096 + EACH);
+    let fitting = |bytes: usize| bytes / (4096 + WRITE_OVERHEAD);
     assert_eq!((0..fitting(NOTES) + 10).filter_map(|_| note()).count(), fitting(NOTES));
     assert_eq!((0..fitting(OTHERS) + 10).filter_map(|_| enrol()).count(), fitting(OTHERS));
     drop(waiting.try_recv());
-    assert!(note().is_some() && note().is_none() && enrol().is_none(), "the first was a note");
+    assert!(note().is_some() && note().is_none() && enrol().is_none(), "the first write was an expiry");
 }

@@ -1,9 +1,10 @@
-//! The canaries of a session: when the next is made, which are believed, and what their silence says.
+//! The heartbeats of a session: when the next key is created, which heartbeats are accepted, and what follows from
+//! missing ones.
 //!
-//! Anybody may publish one, and a position in the stream is only as good as the number that it begins with. A canary that
-//! is heard is hearsay, and what the server's own script answers is not: it names a canary before the server can announce
-//! it. So a [`Chain`] begins only at a canary that the script has named to this listener, and no number goes further than
-//! the server's clock can have gone since. What a forger can still do is in docs/attach.md.
+//! Any client can publish a forged heartbeat, and positions in the stream count from its number. The answer of the
+//! server's script cannot be forged, and it names a key before the server announces it. So a [`Chain`] starts only at
+//! a heartbeat that the script has named to this listener. No later number may be higher than the server's clock can
+//! be by then. docs/attach.md describes what a forger can still do.
 
 use std::mem;
 use std::time::Duration;
@@ -14,46 +15,49 @@ use tokio::time::Instant;
 
 use crate::boottime;
 use crate::error::Result;
-use crate::events::calls::{make_canary, release_canary};
+use crate::events::calls::{check_canary, make_canary};
 use crate::events::decoder::numbers_of;
 use crate::events::event::{Canary, Event, Gap};
 use crate::events::open::WakeUps;
-use crate::events::session::{Anchor, Session};
+use crate::events::session::{EventFlow, Session};
 use crate::log::{debug, info, warn};
 use crate::stats::meter;
 
-/// A canary is due when none was heard for this long; one serves all listeners.
+/// A heartbeat key is due when no heartbeat arrived for this long. One serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
-/// The same where requests are saved, unless it is not known yet whether events flow.
+/// The interval with `save_requests`, once it is known whether events arrive.
 const FEW_CANARIES_EVERY: Duration = Duration::from_secs(20);
-/// Up to this much later, by chance: so that mostly one listener sends it.
+/// The maximum random delay of a heartbeat key, so that mostly one listener creates it.
 const CANARY_JITTER: Duration = Duration::from_millis(100);
-/// A canary that is not heard within this is missing.
+/// A heartbeat that does not arrive within this time is missing.
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
-/// The first may be late: its script is loaded, and the program is busy with its start.
+/// The limit for the first heartbeat, as the script is loaded and the program starts.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
-/// A server among several from which no canary came for so much longer has missed one.
+/// The time beyond the interval after which a server that may be replaced counts as silent.
 const SILENT_AFTER: Duration = Duration::from_millis(CANARY_JITTER.as_millis() as u64 + 500);
-/// The server is asked for its own word on canaries again after this long, whoever makes them ...
+/// The script is called this often to verify the numbers, even while other listeners create the keys.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// ... and after this long where one was heard that cannot be believed.
+/// The least time between calls of the script after a heartbeat that was not accepted.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// So many in a row are worth a line in the log: one may be late, at a busy start above all.
+/// Missing heartbeats in a row that are logged. One may only be late, above all at a busy start.
 const MISSED: usize = 2;
-/// The server's clock and ours may be apart by so much, and by a thousandth of the time since.
+/// The allowed drift between the server's clock and ours, plus a thousandth of the time since.
 const DRIFT: Duration = Duration::from_millis(5);
-/// However long that is: whoever is ahead of the script by more than this has seen a clock that was set back.
-const AHEAD: Duration = Duration::from_millis(100);
+/// The maximum drift. If the last number exceeds the script's by more, the server's clock was set back.
+const MAX_CLOCK_LEAD: Duration = Duration::from_millis(100);
 
 impl Session<'_> {
-    /// Until it is known whether events flow, and of a subscription that has just gone silent, canaries are not saved.
+    /// Returns the interval of heartbeats. `save_requests` lengthens it once events are known to arrive, or known not
+    /// to.
     pub(super) fn canary_every(&self) -> Duration {
-        let is_known = self.anchor == Anchor::Holds || self.missed >= MISSED || self.supervisor.was_silent();
+        let is_known =
+            self.anchor == EventFlow::Holds || self.missed >= MISSED || self.supervisor.was_silent();
         let few = if is_known { FEW_CANARIES_EVERY } else { CANARY_EVERY };
         self.supervisor.source.rounds.pace(CANARY_EVERY, few)
     }
 
-    /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
+    /// Plans the next heartbeat key. If heartbeats number the events, calls the script after `ASK_EVERY` at the
+    /// latest.
     fn plan_canary(&mut self) {
         self.ask_at = None;
         self.next_canary =
@@ -63,23 +67,23 @@ impl Session<'_> {
         }
     }
 
-    /// The server says what is right, and that mends it.
+    /// Plans a call of the script soon. Its answer names a heartbeat that restores the chain.
     pub(super) fn ask_soon(&mut self) {
         let now = Instant::now();
         self.ask_at = Some(self.asked.map_or(now, |asked| now.max(asked + ASK_AGAIN)));
     }
 
-    /// Has the next canary made, unless that is being done.
+    /// Starts to create the next heartbeat key, if no other call is pending (`idle`).
     pub(super) fn make_canary(&mut self, idle: bool) {
         let now = Instant::now();
         let Some(counter) = self.share.canaries.clone() else {
-            // There is nothing to ask a server without slots, and nothing that could be due.
+            // A server without slots would refuse the key, so no heartbeat can be due.
             self.asked = None;
             return self.plan_canary();
         };
         self.asked = Some(now);
         self.plan_canary();
-        let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
+        let within = if self.anchor == EventFlow::Never { FIRST_WITHIN } else { CANARY_WITHIN };
         self.missing_at.get_or_insert(now + within);
         if idle {
             self.made = Some(now);
@@ -87,7 +91,8 @@ impl Session<'_> {
         }
     }
 
-    /// A canary was made, or is alive, and the server itself has said how it is called.
+    /// Handles the answer of the script, which names the heartbeat key that exists now. Reads the key after its
+    /// deadline.
     pub(super) fn made(
         &mut self,
         asked: Instant,
@@ -99,64 +104,64 @@ impl Session<'_> {
             Err(error) => return self.released(Err(error)),
         };
         if let Some((number, before)) = numbers_of(&name) {
-            self.chain.name(Numbers { number, before }, asked);
+            self.chain.name(CanaryNumbers { number, before }, asked);
         }
         let name = format!("{}:{name}", self.share.canaries.as_deref().unwrap_or_default());
-        releasing.spawn(release_canary(name, self.opened.connection.clone()));
+        releasing.spawn(check_canary(name, self.opened.connection.clone()));
         Ok(())
     }
 
-    /// From here on something is missing.
+    /// Breaks the chain, and passes on that events are missing.
     pub(super) async fn lose(&mut self, count: u64) {
         self.chain.lose();
         self.supervisor.pass(Event::Lost(count)).await;
     }
 
-    /// Without attached topics it says that events flow, and that is all.
-    async fn link_of(&mut self, tag: u32, heard: Numbers) -> Link {
+    /// Checks a heartbeat. Without attached topics, each one is accepted: it only proves that events arrive.
+    async fn link_of(&mut self, tag: u32, heard: CanaryNumbers) -> CanaryStatus {
         if !self.has_positions() {
-            return Link::Believed;
+            return CanaryStatus::Believed;
         }
         if self.share.has_canaries_of(tag) {
-            return self.chain.hear(heard, Instant::now());
+            return self.chain.apply_canary(heard, Instant::now());
         }
         if !self.supervisor.source.is_of_several() {
-            return Link::Refused;
+            return CanaryStatus::Refused;
         }
-        // Others think that it has other slots, and count from there.
+        // Other listeners assign other slots to this server, and count its heartbeats there.
         self.chain.lose();
         self.supervisor.pass(Event::Moved).await;
-        Link::Broken
+        CanaryStatus::Broken
     }
 
-    pub(super) async fn heard_canary(&mut self, tag: u32, heard: Numbers) {
+    pub(super) async fn heard_canary(&mut self, tag: u32, heard: CanaryNumbers) {
         let was_whole = self.chain.is_whole();
         match self.link_of(tag, heard).await {
-            Link::Believed => {
-                let Numbers { number, before } = heard;
+            CanaryStatus::Believed => {
+                let CanaryNumbers { number, before } = heard;
                 let canary = Canary { number, before, ..mem::take(&mut self.canary) };
                 if self.opened.ordered {
                     self.supervisor.pass(Event::Canary(canary)).await;
                 }
                 self.events_flow().await;
             }
-            Link::Broken => {
+            CanaryStatus::Broken => {
                 if was_whole {
                     self.lose(0).await;
                 }
-                self.supervisor.pass(Event::Hearsay(heard.number)).await;
+                self.supervisor.pass(Event::CanaryUnverified(heard.number)).await;
                 self.ask_soon();
             }
-            Link::Refused => self.refused_canary(heard).await,
+            CanaryStatus::Refused => self.refused_canary(heard).await,
         }
     }
 
-    /// Whether canaries number what is heard.
+    /// Returns whether heartbeats number the events, which needs attached topics and RESP3.
     pub(super) fn has_positions(&self) -> bool {
         self.opened.ordered && !self.supervisor.source.decoder.patterns.is_empty()
     }
 
-    /// A canary was heard.
+    /// Notes that a heartbeat has arrived.
     async fn events_flow(&mut self) {
         self.missing_at = None;
         self.missed = 0;
@@ -166,9 +171,9 @@ impl Session<'_> {
         if let Some(made) = self.made.take() {
             meter::canary(&self.server.to_string(), made.elapsed());
         }
-        if self.anchor != Anchor::Holds {
+        if self.anchor != EventFlow::Holds {
             info!(server = %self.server, "expired events flow");
-            self.anchor = Anchor::Holds;
+            self.anchor = EventFlow::Holds;
             self.supervisor.pass(Event::Anchored).await;
             if self.opened.wake_ups == WakeUps::Refused {
                 self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
@@ -176,43 +181,44 @@ impl Session<'_> {
         }
     }
 
-    /// Forged, or the server's clock or data were set anew: the server knows.
-    async fn refused_canary(&mut self, heard: Numbers) {
-        if !mem::replace(&mut self.said, true) {
-            let (server, Numbers { number, before }) = (&self.server, heard);
+    /// Rejects a heartbeat that is forged, or that follows a change of the server's clock or data. The script's next
+    /// answer shows which.
+    async fn refused_canary(&mut self, heard: CanaryNumbers) {
+        if !mem::replace(&mut self.rejection_logged, true) {
+            let (server, CanaryNumbers { number, before }) = (&self.server, heard);
             warn!(
                 %server, number, before,
-                "a canary was heard that cannot be the server's next, and is not believed: who publishes to its \
-                 channel of expired keys? Or were its clock or its data set back?"
+                "rejected a heartbeat that cannot be the server's next: does a client publish to the channel of expired \
+                 keys, or were the server's clock or data set back?"
             );
         }
         self.supervisor.pass(Event::Refused).await;
         self.ask_soon();
     }
 
-    /// What is said of it depends on whether the server has answered the call that made it.
+    /// Handles a missing heartbeat. It counts if the server has answered the call (`answered`), outside of a flood.
     pub(super) async fn missed_canary(&mut self, answered: bool) {
         let server = &self.server;
-        // In a flood the canary is somewhere behind, or was dropped.
+        // In a flood, the heartbeat waits in the queue, or was dropped.
         let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
         self.missed += usize::from(answered && !flooded);
         match &self.refused {
             _ if self.missed != MISSED || !answered || flooded || self.supervisor.was_silent() => {}
             Some(error) => warn!(
                 %server, %error,
-                "no canary, so nothing tells whether expired events flow; sweeping every second"
+                "cannot create the heartbeat key, so expired events are not verified; sweeping every second"
             ),
             None => warn!(
                 %server,
-                "no expired events: is notify-keyspace-events set to at least Ex? Timers fire on time all the same"
+                "no expired events: is notify-keyspace-events set to at least Ex? Timers of managed topics fire on time anyway"
             ),
         }
-        self.anchor = Anchor::Lost;
+        self.anchor = EventFlow::Lost;
         self.supervisor.pass(Event::Gap(Gap::Silent)).await;
     }
 
-    /// A server that answers with an error may still heal; one that is a
-    /// replica now, or does not answer, is left.
+    /// Handles the end of a call. A server error is remembered, as it may pass. READONLY, or an error of the
+    /// connection, ends the session.
     pub(super) fn released(&mut self, done: Result<()>) -> Result<()> {
         self.refused = None;
         let Err(error) = done else { return Ok(()) };
@@ -220,106 +226,106 @@ impl Session<'_> {
         if error.code().is_none_or(|code| code == "READONLY") {
             return Err(error);
         }
-        debug!(%error, "canary refused");
+        debug!(%error, "heartbeat key refused");
         self.refused = Some(error);
         Ok(())
     }
 
-    /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
-    /// clock of this program had a chance to say so.
+    /// Reports a gap if the server was silent for too long and may have been replaced since. While the process is
+    /// suspended, no timer detects that, so each event checks it.
     pub(super) async fn notice_silence(&mut self) {
         let silent_after = self.canary_every() + SILENT_AFTER;
         let was_silent =
             self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= silent_after);
-        if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
-            self.anchor = Anchor::Lost;
+        if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == EventFlow::Holds {
+            self.anchor = EventFlow::Lost;
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
     }
 }
 
-/// The numbers in a canary's name.
+/// The numbers in the name of a heartbeat key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(super) struct CanaryNumbers {
     pub(super) number: u64,
-    /// That of the one before.
+    /// The number of the previous heartbeat key.
     pub(super) before: u64,
 }
 
-/// What a canary is, to whoever has heard those before.
+/// The result of checking a heartbeat against the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
-    /// Nothing was missed since the last, or it is the first, of which the server itself has told.
+pub(super) enum CanaryStatus {
+    /// It follows the last accepted heartbeat, or the script has named it.
     Believed,
-    /// One was missed, or this one is forged: only the server's own word ends that.
+    /// A heartbeat was missed, or this one is forged. Only a heartbeat that the script names restores the chain.
     Broken,
-    /// Not the server's next: its number is too low or too high. It changes nothing.
+    /// It cannot be the server's next: its number is too low or too high. The chain stays as it is.
     Refused,
 }
 
-/// What is known of the canaries' numbers. It has no clock and asks no server.
+/// The state of the heartbeats' numbers, without a clock or a connection.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The last that was believed.
+    /// The last accepted number.
     last: u64,
-    /// Whether nothing was missed since.
+    /// True if no heartbeat was missed since.
     whole: bool,
-    named: Option<Named>,
+    named: Option<NamedCanary>,
 }
 
-/// The last canary that the server's script has named.
+/// The last heartbeat key that the server's script has named.
 #[derive(Clone, Copy, Debug)]
-struct Named {
-    numbers: Numbers,
+struct NamedCanary {
+    numbers: CanaryNumbers,
     /// When the script was called.
     asked: Instant,
-    /// Whether it was heard: it is believed once.
+    /// Set once it has arrived, since its name is accepted only once.
     heard: bool,
 }
 
 impl Chain {
-    /// The script, called then, has named this canary.
-    pub(super) fn name(&mut self, numbers: Numbers, asked: Instant) {
+    /// Notes the heartbeat key that the script has named. The script was called at `asked`.
+    pub(super) fn name(&mut self, numbers: CanaryNumbers, asked: Instant) {
         if self.named.is_none_or(|named| named.numbers != numbers) {
-            self.named = Some(Named { numbers, asked, heard: false });
+            self.named = Some(NamedCanary { numbers, asked, heard: false });
         }
     }
 
-    /// Something may be missing.
+    /// Notes that a heartbeat may have been missed.
     pub(super) fn lose(&mut self) {
         self.whole = false;
     }
 
-    /// Whether nothing was missed since the last canary that was believed.
+    /// Returns whether no heartbeat was missed since the last accepted one.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// A canary was heard.
-    pub(super) fn hear(&mut self, heard: Numbers, now: Instant) -> Link {
-        let Some(named) = &mut self.named else { return Link::Broken };
+    /// Checks a heartbeat that has arrived at `now`, and updates the chain.
+    pub(super) fn apply_canary(&mut self, heard: CanaryNumbers, now: Instant) -> CanaryStatus {
+        let Some(named) = &mut self.named else { return CanaryStatus::Broken };
         let is_named = !named.heard && named.numbers == heard;
-        let set_back = is_named && heard.number.saturating_add(ms(AHEAD)) < self.last;
+        let set_back = is_named && heard.number.saturating_add(ms(MAX_CLOCK_LEAD)) < self.last;
         if heard.number > named.most(now) || heard.number <= self.last && !set_back {
-            return Link::Refused;
+            return CanaryStatus::Refused;
         }
         named.heard |= is_named;
         let follows = self.whole && heard.before == self.last;
         self.whole = follows || is_named;
         if !self.whole {
-            return Link::Broken;
+            return CanaryStatus::Broken;
         }
         self.last = heard.number;
-        Link::Believed
+        CanaryStatus::Believed
     }
 }
 
-impl Named {
-    /// No canary of the server's can have a higher number by now: numbers are the clock's milliseconds, or the last
-    /// and one, and each canary lives for a millisecond.
+impl NamedCanary {
+    /// Returns the highest number that a heartbeat of the server can have at `now`. A number is the clock's
+    /// milliseconds, or the last number plus one, and each key lives for a millisecond.
     fn most(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.asked);
-        let drift = (DRIFT + since / 1000).min(AHEAD);
+        let drift = (DRIFT + since / 1000).min(MAX_CLOCK_LEAD);
         self.numbers.number.saturating_add(ms(since + drift))
     }
 }

@@ -1,4 +1,4 @@
-//! A session on a test bed, without a listener.
+//! Tests of a session on a test bed, without a listener.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,21 +7,29 @@ use futures::FutureExt;
 use tokio::task::unconstrained;
 
 use super::*;
-use crate::events::{Decoder, Question, Source};
+use crate::events::{Decoder, KeyReadKind, SubscriptionSource};
 use crate::rig::Rig;
 
-/// On this test bed, with a share of nothing.
+/// A supervisor on this test bed, with an empty assignment.
 fn supervisor(bed: &Rig, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
     let (events, passed) = mpsc::channel(10);
     let server = bed.client().store.topology().only().expect("one server").clone();
     let decoder = Decoder::new("keylapse", 0, &[], attached, false);
-    let (_share, share) = watch::channel(Share::default());
-    let (prompts, rounds) = (Arc::default(), Rounds::default());
-    let source = Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+    let (_share, share) = watch::channel(NodeAssignment::default());
+    let (prompts, rounds) = (Arc::default(), PollTimer::default());
+    let source = SubscriptionSource {
+        server,
+        among: Deployment::Alone,
+        slots_move: false,
+        decoder,
+        share,
+        prompts,
+        rounds,
+    };
     (Supervisor::new(source, events), passed)
 }
 
-/// Else its session would look for what is due without end, and nothing else would run on the listener's thread.
+/// Otherwise the session would retry without a pause, and block the listener's thread.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later() {
     let bed = Rig::new();
@@ -53,14 +61,14 @@ async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
     }
 }
 
-/// Else all that are asked for would be sent to a server that answers none.
+/// Without a limit, all key reads would be sent to a server that answers none.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answered() {
     let bed = Rig::new();
     let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
     for is_subscribed in [true, false] {
         let (asking, mut asked) = mpsc::channel(2 * TOUCHES);
-        let touch = Touch { id: 1, keys: vec!["a:1".into()], question: Question::Glance };
+        let touch = KeyRead { id: 1, keys: vec!["a:1".into()], question: KeyReadKind::Glance };
         while asking.try_send(touch.clone()).is_ok() {}
         let running = async {
             if is_subscribed {
@@ -76,7 +84,7 @@ async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answer
             assert!((&mut running).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
-        assert_eq!(asking.capacity(), TOUCHES, "as many were taken, and none is answered");
+        assert_eq!(asking.capacity(), TOUCHES, "the limit is reached, and none is answered");
         let mut answered = 0;
         while answered < 2 * TOUCHES {
             tokio::select! {

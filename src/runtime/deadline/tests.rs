@@ -13,26 +13,33 @@ fn settled_in() -> DeadlineTimer {
     DeadlineTimer { looked: true, ..DeadlineTimer::new(ms(10)) }
 }
 
-fn reading() -> Reading {
-    Reading::now(ServerTime::from_ms(NOW))
+fn reading() -> ClockReading {
+    ClockReading::now(ServerTime::from_ms(NOW))
 }
 
 /// A look with this head that took something, or nothing.
-fn seen(head: Option<u64>, empty: bool) -> Seen {
-    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None, standby: false }
+fn seen(head: Option<u64>, empty: bool) -> LookResult {
+    LookResult {
+        reading: reading(),
+        stamp: ServerTime::from_ms(NOW),
+        head,
+        empty,
+        rival: None,
+        standby: false,
+    }
 }
 
-fn from_rival(head: Option<u64>) -> Seen {
-    Seen { rival: Some(NOW), ..seen(head, true) }
+fn from_rival(head: Option<u64>) -> LookResult {
+    LookResult { rival: Some(NOW), ..seen(head, true) }
 }
 
-fn head(ms: u64) -> Option<Head> {
-    Some(Head { ms, at: reading().when(ms), known: NOW, exactly: false })
+fn head(ms: u64) -> Option<EarliestDeadline> {
+    Some(EarliestDeadline { ms, at: reading().when(ms), known: NOW, exactly: false })
 }
 
 /// The clock and the wake-up of a partition whose server has answered, or has not yet.
-fn partition(answered: bool) -> (Wakeup, Clock) {
-    let clock = Clock::default();
+fn partition(answered: bool) -> (Wakeup, ServerClock) {
+    let clock = ServerClock::default();
     if answered {
         clock.read(Instant::now(), reading());
     }
@@ -41,7 +48,8 @@ fn partition(answered: bool) -> (Wakeup, Clock) {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
-    let after = |seen: Seen, woke_for, source| DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source);
+    let after =
+        |seen: LookResult, woke_for, source| DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source);
     assert!(after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Timer));
     assert!(after(from_rival(None), head(NOW), LapseSource::Timer));
 
@@ -56,7 +64,7 @@ async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
 async fn who_took_something_before_this_was_known_is_no_rival() {
     for (took, beaten) in [(NOW - 60_000, false), (NOW - 1, false), (NOW, true), (NOW + 1, true)] {
         let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
-        let seen = Seen { rival: Some(took), ..seen(None, true) };
+        let seen = LookResult { rival: Some(took), ..seen(None, true) };
         assert_eq!(timer.learn(seen, LapseSource::Timer), beaten, "{took}");
     }
     // What is heard of is known from then on.
@@ -103,7 +111,7 @@ async fn who_is_called_comes_when_it_was_left_lying_unless_it_leads() {
 async fn who_follows_rests_while_another_is_the_standby() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     let (wakeup, clock) = partition(true);
-    timer.learn(Seen { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
+    timer.learn(LookResult { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
     let waits = tokio::time::timeout(ms(5000), timer.due(&wakeup, &clock)).await;
     assert!(waits.is_err(), "another is the standby");
     timer.learn(from_rival(Some(NOW + 10)), LapseSource::Sweep);
@@ -118,7 +126,7 @@ async fn a_server_whose_clock_was_set_forward_has_its_head_looked_for_earlier() 
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     timer.head = head(NOW + 60_000);
-    clock.read(Instant::now(), Reading::now(ServerTime::from_ms(NOW + 59_000)));
+    clock.read(Instant::now(), ClockReading::now(ServerTime::from_ms(NOW + 59_000)));
     wakeup.head(NOW + 60_000);
     timer.read_pending(&wakeup, &clock);
     assert_eq!(timer.head.unwrap().at, Instant::now() + ms(1000));

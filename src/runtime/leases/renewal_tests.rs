@@ -11,8 +11,8 @@ use crate::id::Token;
 
 const TRUST: Duration = Duration::from_secs(1);
 
-fn held(key: &'static str) -> Held {
-    Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
+fn held(key: &'static str) -> LeaseRef {
+    LeaseRef { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
 }
 
 /// Looks whether the lease is ours whenever it is woken, as a waiting attempt on another thread does.

@@ -1,4 +1,4 @@
-//! The task that sends what has gathered, one batch after the other.
+//! The driver of a lane: the task that sends queued requests in batches.
 
 use std::collections::HashSet;
 use std::mem;
@@ -9,23 +9,23 @@ use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, timeout};
 
-use super::{Answers, Ask, BATCH, HALF, Shared, Waiting};
-use crate::connection::{RetryDelays, may_pass, refused};
+use super::{Answers, BATCH, HALF, OpRequest, QueuedRequest, SharedLane};
+use crate::connection::{RetryDelays, is_retryable, unknown_outcome};
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::wire::{OpCall, OpFlags};
 
-/// Batches on their way at a time. More than two only where there is more than one call takes: what is not sent yet
-/// can still be joined.
-const AT_A_TIME: usize = 4;
-/// A runtime of callers that takes longer is blocked, or nobody drives it.
-const TURN: Duration = Duration::from_millis(2);
+/// The maximum number of batches in flight. More than two are sent only if the queue fills a whole call, because
+/// later requests can still join an unsent batch.
+const MAX_CALLS_IN_FLIGHT: usize = 4;
+/// How long the runtime of callers may take to receive answers. A runtime that takes longer is blocked or not driven.
+const REPLY_DELIVERY_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Until nothing is left.
-pub(super) async fn drive(mut driving: Driving) {
+/// Sends batches until the queue is empty.
+pub(super) async fn drive(mut driving: LaneDriver) {
     let lane = driving.lane.clone();
     let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
-    // Callers whose answers are being handed out: their next calls are to go together.
+    // The callers that receive answers at present. Their next calls are sent together.
     let (mut turns, mut in_turn) = (FuturesUnordered::new(), 0);
     loop {
         while let Some(batch) = next(&lane, going.len(), in_turn, &mut on_their_way) {
@@ -41,7 +41,7 @@ pub(super) async fn drive(mut driving: Driving) {
                     on_their_way.remove(key);
                 });
                 in_turn += answered.len();
-                turns.push(answered.hand_over());
+                turns.push(answered.deliver_replies());
             }
             Some(answered) = turns.next() => in_turn -= answered,
             () = lane.enough.notified() => {}
@@ -57,19 +57,24 @@ async fn sleep_until(until: Option<Instant>) {
     }
 }
 
-/// Returns the next batch, if one is worth sending now: `going` batches have no answer yet, and `in_turn` callers were
-/// answered just now and may call again.
-fn next(lane: &Shared, going: usize, in_turn: usize, on_their_way: &mut HashSet<Bytes>) -> Option<Batch> {
+/// Returns the next batch if it is worth sending now. `going` batches are unanswered, and `in_turn` callers were just
+/// answered and may call again.
+fn next(
+    lane: &SharedLane,
+    going: usize,
+    in_turn: usize,
+    on_their_way: &mut HashSet<Bytes>,
+) -> Option<LaneBatch> {
     let mut queue = lock(&lane.queue);
     let now = Instant::now();
     while let Some(expired) = queue.pop_expired(now) {
         let message =
-            "it was not sent: calls of this program before it, for the same partition, have no answer";
+            "the call was not sent: earlier calls of this program for the same partition have no answer";
         expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
     }
-    // As many as are on their way, for a second call: then both have their turns at being made and being executed.
+    // A second call needs as many timers as the first, so that one is encoded while the other is executed.
     queue.worth = if going > 1 { BATCH } else { on_their_way.len().max(in_turn).max(HALF) };
-    if going + in_turn > 0 && (going >= AT_A_TIME || !queue.is_worth_a_call()) {
+    if going + in_turn > 0 && (going >= MAX_CALLS_IN_FLIGHT || !queue.is_worth_a_call()) {
         return None;
     }
     let share = queue.share(going == 0);
@@ -77,18 +82,18 @@ fn next(lane: &Shared, going: usize, in_turn: usize, on_their_way: &mut HashSet<
     (!batch.is_empty()).then_some(batch)
 }
 
-/// While a driver is at work. Should it end before its time, with a runtime of virtual time, all that waits has no answer.
-pub(super) struct Driving {
-    lane: Arc<Shared>,
+/// Marks a driver as running. If it is dropped early, with a runtime of virtual time, all queued requests fail.
+pub(super) struct LaneDriver {
+    lane: Arc<SharedLane>,
     rested: bool,
 }
 
-impl Driving {
-    pub(super) fn of(lane: Arc<Shared>) -> Self {
+impl LaneDriver {
+    pub(super) fn of(lane: Arc<SharedLane>) -> Self {
         Self { lane, rested: false }
     }
 
-    /// Ends the driver's work, if there is none.
+    /// Stops the driver if the queue is empty, and returns whether it was.
     fn rest(&mut self) -> bool {
         let mut queue = lock(&self.lane.queue);
         self.rested = queue.is_empty();
@@ -97,7 +102,7 @@ impl Driving {
     }
 }
 
-impl Drop for Driving {
+impl Drop for LaneDriver {
     fn drop(&mut self) {
         if !self.rested {
             let left = lock(&self.lane.queue).abandon();
@@ -106,58 +111,59 @@ impl Drop for Driving {
     }
 }
 
-/// Calls of a few kinds; no key twice in all of them.
+/// Calls of several kinds, without a duplicate key.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    calls: Vec<Call>,
+pub(super) struct LaneBatch {
+    calls: Vec<LaneCall>,
 }
 
-/// The asks of one kind, which go in one script call.
+/// Requests of one kind, which are sent in one script call.
 #[derive(Debug)]
-struct Call {
-    /// These say, too, whether it may have been executed.
+struct LaneCall {
+    /// Includes whether the call may have been executed before.
     flags: OpFlags,
-    asks: Vec<Waiting>,
+    asks: Vec<QueuedRequest>,
 }
 
-impl Batch {
+impl LaneBatch {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    pub(super) fn add(&mut self, waiting: Waiting) {
+    pub(super) fn add(&mut self, waiting: QueuedRequest) {
         match self.calls.iter_mut().find(|call| call.takes(&waiting.ask)) {
             Some(call) => call.asks.push(waiting),
-            None => self.calls.push(Call { flags: waiting.ask.flags, asks: vec![waiting] }),
+            None => self.calls.push(LaneCall { flags: waiting.ask.flags, asks: vec![waiting] }),
         }
     }
 
-    /// Sends what is asked until each has an answer, or its caller's patience has run out. Returns the keys, and the answers
-    /// that came last.
-    async fn carry(mut self, lane: &Shared) -> (Vec<Bytes>, Answered) {
+    /// Sends the calls until each request is answered or its `retry_for` has passed. Returns the keys, and the
+    /// answers of the last round.
+    async fn carry(mut self, lane: &SharedLane) -> (Vec<Bytes>, ReplyBatch) {
         let asks = self.calls.iter().flat_map(|call| &call.asks);
         let keys = asks.flat_map(|waiting| waiting.ask.keys().cloned()).collect();
         let mut delays = RetryDelays::default();
         loop {
             let answers = {
-                let calls: Vec<_> = self.calls.iter().map(Call::as_sent).collect();
+                let calls: Vec<_> = self.calls.iter().map(LaneCall::as_sent).collect();
                 lane.store.produce(&lane.at, &calls).await
             };
             let wait = delays.next();
-            let mut answered = Answered::default();
+            let mut answered = ReplyBatch::default();
             let calls = self.calls.drain(..).zip(answers);
-            self.calls = calls.filter_map(|(call, answer)| call.heard(answer, wait, &mut answered)).collect();
+            self.calls =
+                calls.filter_map(|(call, answer)| call.apply_reply(answer, wait, &mut answered)).collect();
             if self.calls.is_empty() {
                 return (keys, answered);
             }
-            answered.hand_over().await;
+            answered.deliver_replies().await;
             tokio::time::sleep(wait).await;
         }
     }
 }
 
-impl Call {
-    fn takes(&self, ask: &Ask) -> bool {
+impl LaneCall {
+    fn takes(&self, ask: &OpRequest) -> bool {
         self.asks.first().is_some_and(|first| first.ask.goes_with(ask))
     }
 
@@ -166,8 +172,8 @@ impl Call {
         OpCall { flags: self.flags, ops }
     }
 
-    /// Adds the answers to those that are `answered`. Returns the asks that are to be sent again after `wait`.
-    fn heard(mut self, answer: Answers, wait: Duration, answered: &mut Answered) -> Option<Self> {
+    /// Adds the answers to `answered`. Returns the requests to send again after `wait`.
+    fn apply_reply(mut self, answer: Answers, wait: Duration, answered: &mut ReplyBatch) -> Option<Self> {
         let error = match answer {
             Ok(each) => {
                 let mut each = each.into_iter();
@@ -182,21 +188,21 @@ impl Call {
         self.flags.repeat |= error.maybe_done();
         let again = Instant::now() + wait;
         let (patient, given_up): (Vec<_>, Vec<_>) =
-            self.asks.into_iter().partition(|waiting| may_pass(&error) && waiting.until > again);
+            self.asks.into_iter().partition(|waiting| is_retryable(&error) && waiting.until > again);
         for waiting in given_up {
-            answered.add(waiting, Err(refused(error.clone(), self.flags.repeat)));
+            answered.add(waiting, Err(unknown_outcome(error.clone(), self.flags.repeat)));
         }
         self.asks = patient;
         (!self.asks.is_empty()).then_some(self)
     }
 }
 
-/// Answers that came together.
+/// Answers that arrived together.
 #[derive(Debug, Default)]
-struct Answered(Vec<(Waiting, Answers)>);
+struct ReplyBatch(Vec<(QueuedRequest, Answers)>);
 
-impl Answered {
-    fn add(&mut self, waiting: Waiting, answers: Answers) {
+impl ReplyBatch {
+    fn add(&mut self, waiting: QueuedRequest, answers: Answers) {
         self.0.push((waiting, answers));
     }
 
@@ -204,12 +210,12 @@ impl Answered {
         self.0.len()
     }
 
-    /// Answers, and returns when the callers have run: their next calls, if they have any, can go together. Returns the
-    /// number of callers.
+    /// Delivers the answers, and waits until the callers have run, so that their next calls can share a batch.
+    /// Returns the number of callers.
     ///
-    /// A task on the callers' runtime wakes them: a runtime wakes its own tasks for less than another thread does. Where
-    /// that runtime stands still, callers on other runtimes have their answers after [`TURN`].
-    fn hand_over(self) -> impl Future<Output = usize> {
+    /// A task on the callers' runtime wakes them, because a runtime wakes its own tasks at a lower cost than those of
+    /// another thread. If that runtime is blocked, the driver delivers the answers after [`REPLY_DELIVERY_TIMEOUT`].
+    fn deliver_replies(self) -> impl Future<Output = usize> {
         let count = self.0.len();
         let runtime = self.0.first().map(|(first, _)| first.runtime.clone());
         let answered = Arc::new(Mutex::new(self.0));
@@ -221,7 +227,7 @@ impl Answered {
         let turn = runtime.map(|runtime| runtime.spawn(turn));
         async move {
             if let Some(turn) = turn {
-                let _ = timeout(TURN, turn).await;
+                let _ = timeout(REPLY_DELIVERY_TIMEOUT, turn).await;
                 send(&answered);
             }
             count
@@ -229,8 +235,8 @@ impl Answered {
     }
 }
 
-/// Sends the answers that were not sent yet.
-fn send(answered: &Mutex<Vec<(Waiting, Answers)>>) {
+/// Delivers the answers that were not delivered yet.
+fn send(answered: &Mutex<Vec<(QueuedRequest, Answers)>>) {
     let answered = mem::take(&mut *lock(answered));
     for (waiting, answers) in answered {
         waiting.answer(answers);
@@ -248,13 +254,13 @@ mod tests {
         Builder::new_current_thread().build().unwrap()
     }
 
-    /// Two asks of callers who wait there, with their answers.
-    fn two(waiting_at: &Handle) -> (Answered, [oneshot::Receiver<Answers>; 2]) {
+    /// Creates two answered requests of callers on a runtime.
+    fn two(waiting_at: &Handle) -> (ReplyBatch, [oneshot::Receiver<Answers>; 2]) {
         let _guard = waiting_at.enter();
-        let mut answered = Answered::default();
+        let mut answered = ReplyBatch::default();
         let receivers = [1, 2].map(|_| {
-            let ask = Ask { flags: OpFlags::default(), ops: Vec::new() };
-            let (waiting, receiver) = Waiting::new(ask, Instant::now());
+            let ask = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
+            let (waiting, receiver) = QueuedRequest::new(ask, Instant::now());
             answered.add(waiting, Err(Error::invalid("this one")));
             receiver
         });
@@ -272,7 +278,7 @@ mod tests {
         let (answered, receivers) = two(&Handle::current());
         let callers = receivers.map(tokio::spawn);
         tokio::task::yield_now().await;
-        assert_eq!(answered.hand_over().await, 2);
+        assert_eq!(answered.deliver_replies().await, 2);
         for caller in callers {
             assert!(caller.is_finished());
         }
@@ -282,7 +288,7 @@ mod tests {
     async fn a_runtime_that_nobody_drives_keeps_no_answer() {
         let idle = idle();
         let (answered, receivers) = two(idle.handle());
-        assert_eq!(answered.hand_over().await, 2);
+        assert_eq!(answered.deliver_replies().await, 2);
         all_are_answered(receivers).await;
         idle.shutdown_background();
     }
@@ -292,7 +298,7 @@ mod tests {
         let idle = idle();
         let (answered, receivers) = two(idle.handle());
         idle.shutdown_background();
-        assert_eq!(answered.hand_over().await, 2);
+        assert_eq!(answered.deliver_replies().await, 2);
         all_are_answered(receivers).await;
     }
 }

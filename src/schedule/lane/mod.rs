@@ -1,8 +1,8 @@
-//! Calls of producers for one partition, which share script calls while one is on its way.
+//! Lanes: calls of producers for one partition, which share script calls.
 //!
-//! A call that finds nothing on its way is sent at once, by the caller's own task, and pays for nothing here. Those
-//! that come meanwhile gather, and go together. They belong to a task of the lane's, the driver: a caller that is
-//! dropped, or polls its future late, holds up nobody.
+//! A call that finds no other in flight is sent immediately by the caller's own task, without the overhead of a
+//! queue. Calls that arrive while one is in flight gather in a queue and are sent together. A task of the lane sends
+//! them, the driver, so a caller that is dropped or polled late delays no other.
 
 mod driver;
 
@@ -16,52 +16,52 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use self::driver::{Batch, Driving};
-use crate::connection::persist;
+use self::driver::{LaneBatch, LaneDriver};
+use crate::connection::retry_until_answered;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::wire::{Op, OpCall, OpFlags, OpReply, PartitionNames, Store};
 
-/// Timers in one call.
+/// The maximum number of timers in a call.
 pub(super) const BATCH: usize = 250;
-/// Bytes of keys and payloads in one call, roughly.
+/// The approximate maximum of bytes of keys and payloads in a call.
 pub(super) const BATCH_BYTES: usize = 1 << 20;
-/// Asks that nobody waits for any more are cleared away when so many wait, and twice as many as the last time.
-const MANY: usize = 1000;
-/// So long a call that goes alone keeps others of its key from overtaking it. It is in the hands of its caller, who
-/// may have stopped polling: so nobody waits for it any longer.
-const KEPT: Duration = Duration::from_secs(1);
-/// The fewest timers for which a call is made while another is on its way.
+/// Abandoned requests are removed when the queue reaches this length and twice its length after the last removal.
+const CLEANUP_THRESHOLD: usize = 1000;
+/// How long a single call delays later calls for its key, to keep their order. The caller polls the call and may have
+/// stopped doing so, hence the limit.
+const SINGLE_CALL_HOLD: Duration = Duration::from_secs(1);
+/// The minimum number of timers for a second call while one is in flight.
 const HALF: usize = 8;
 
-/// One partition, as producers see it. Clones share it.
+/// The calls of producers for one partition. Clones share a queue.
 #[derive(Clone, Debug)]
-pub(super) struct Lane(Arc<Shared>);
+pub(super) struct Lane(Arc<SharedLane>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLane {
     at: PartitionNames,
     store: Store,
-    queue: Mutex<Queue>,
-    /// Enough waits for a call beside those that are on their way.
+    queue: Mutex<LaneQueue>,
+    /// Wakes the driver when the queue is worth another call.
     enough: Notify,
 }
 
 impl Lane {
     pub(super) fn new(store: Store, at: PartitionNames) -> Self {
-        Self(Arc::new(Shared { at, store, queue: Mutex::default(), enough: Notify::new() }))
+        Self(Arc::new(SharedLane { at, store, queue: Mutex::default(), enough: Notify::new() }))
     }
 
     pub(super) fn at(&self) -> &PartitionNames {
         &self.0.at
     }
 
-    /// Makes one call, by itself or together with others.
-    pub(super) async fn call(&self, patience: Duration, ask: Ask) -> Result<OpReply> {
+    /// Makes one call, alone or in a batch with others.
+    pub(super) async fn call(&self, patience: Duration, ask: OpRequest) -> Result<OpReply> {
         let until = Instant::now() + patience;
         match self.enter(ask, until) {
             Entered::Alone(going, ask) => {
-                let answer = self.by_itself(patience, &ask).await;
+                let answer = self.send_alone(patience, &ask).await;
                 drop(going);
                 answer.and_then(only)
             }
@@ -69,75 +69,75 @@ impl Lane {
         }
     }
 
-    /// Puts down a call that shares others' in any case; the answer comes whether it is waited for or not.
-    pub(super) fn put(&self, patience: Duration, ask: Ask) -> impl Future<Output = Answers> + use<> {
+    /// Queues a call for a batch. It is made even if the returned future is not polled.
+    pub(super) fn put(&self, patience: Duration, ask: OpRequest) -> impl Future<Output = Answers> + use<> {
         let until = Instant::now() + patience;
         wait(self.queue(lock(&self.0.queue), ask, until))
     }
 
-    fn enter(&self, ask: Ask, until: Instant) -> Entered {
+    fn enter(&self, ask: OpRequest, until: Instant) -> Entered {
         let mut queue = lock(&self.0.queue);
         if queue.alone.is_none() && !queue.driven {
-            queue.alone = Alone::with(&ask);
-            return Entered::Alone(Going(self.0.clone()), ask);
+            queue.alone = SingleCall::with(&ask);
+            return Entered::Alone(SingleCallGuard(self.0.clone()), ask);
         }
         Entered::Together(self.queue(queue, ask, until))
     }
 
     fn queue(
         &self,
-        mut queue: MutexGuard<'_, Queue>,
-        ask: Ask,
+        mut queue: MutexGuard<'_, LaneQueue>,
+        ask: OpRequest,
         until: Instant,
     ) -> oneshot::Receiver<Answers> {
-        let (waiting, receiver) = Waiting::new(ask, until);
+        let (waiting, receiver) = QueuedRequest::new(ask, until);
         let was_empty = queue.is_empty();
         queue.push(waiting);
         if queue.driven {
-            // The driver looks when the patience of the first ends, too.
+            // The driver also wakes when `retry_for` of the first request ends.
             if was_empty || queue.is_worth_a_call() {
                 self.0.enough.notify_one();
             }
             return receiver;
         }
         queue.driven = true;
-        // In virtual time a runtime that is ending drops the driver at once, and that needs the lock.
+        // In virtual time, a runtime that shuts down drops the driver immediately, which takes the lock.
         drop(queue);
-        self.0.store.home().spawn(driver::drive(Driving::of(self.0.clone())));
+        self.0.store.home().spawn(driver::drive(LaneDriver::of(self.0.clone())));
         receiver
     }
 
-    async fn by_itself(&self, patience: Duration, ask: &Ask) -> Answers {
-        let Shared { at, store, .. } = &*self.0;
+    async fn send_alone(&self, patience: Duration, ask: &OpRequest) -> Answers {
+        let SharedLane { at, store, .. } = &*self.0;
         let call = async |repeat| {
             let flags = OpFlags { repeat, ..ask.flags };
             let mut answers = store.produce(at, &[OpCall { flags, ops: ask.ops.iter().collect() }]).await;
             answers.pop().unwrap_or_else(|| Ok(Vec::new()))
         };
-        persist(patience, call).await.map_err(|error| ask.failed(error))
+        retry_until_answered(patience, call).await.map_err(|error| ask.failed(error))
     }
 }
 
-/// Waits for the answer to what the driver sends.
+/// Waits for the answers to a queued request.
 async fn wait(answer: oneshot::Receiver<Answers>) -> Answers {
     answer.await.unwrap_or_else(|_| Err(no_answer()))
 }
 
-/// The driver has ended, by a panic or with its runtime: the call may have been sent.
+/// The error after the driver has ended, by a panic or with its runtime. The call may have been executed.
 fn no_answer() -> Error {
-    let message = "the task that sends this program's calls has ended: what was asked may have been done";
+    let message = "the task that sends this program's calls has ended: the call may have been executed";
     Error::new(ErrorKind::Internal, message).unanswered()
 }
 
 enum Entered {
-    Alone(Going, Ask),
+    Alone(SingleCallGuard, OpRequest),
     Together(oneshot::Receiver<Answers>),
 }
 
-/// A call that goes alone, until it has its answer or is dropped.
-struct Going(Arc<Shared>);
+/// Marks a single call as in flight until it is answered or dropped.
+struct SingleCallGuard(Arc<SharedLane>);
 
-impl Drop for Going {
+impl Drop for SingleCallGuard {
     fn drop(&mut self) {
         let mut queue = lock(&self.0.queue);
         queue.alone = None;
@@ -147,14 +147,14 @@ impl Drop for Going {
     }
 }
 
-/// The answer to a call about one timer.
+/// Returns the answer to a call for one timer.
 fn only(answers: Vec<Result<OpReply>>) -> Result<OpReply> {
     answers.into_iter().next().unwrap_or_else(|| Err(no_answer()))
 }
 
-/// Ops of one kind that one caller asks for; no key twice.
+/// Ops of one kind from one caller, without a duplicate key.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct OpRequest {
     pub(super) flags: OpFlags,
     pub(super) ops: Vec<Op>,
 }
@@ -162,14 +162,14 @@ pub(super) struct Ask {
 /// One answer for each op, or one error for all.
 type Answers = Result<Vec<Result<OpReply>>>;
 
-impl Ask {
-    /// Whether both can go in one script call.
+impl OpRequest {
+    /// Returns whether both requests fit in one script call.
     fn goes_with(&self, other: &Self) -> bool {
         let kind = |ask: &Self| ask.ops.first().map(discriminant);
         self.flags == other.flags && kind(self) == kind(other)
     }
 
-    /// Bytes of keys and payloads.
+    /// Returns the bytes of keys and payloads.
     fn bytes(&self) -> usize {
         self.ops.iter().map(Op::bytes).sum()
     }
@@ -178,89 +178,89 @@ impl Ask {
         self.ops.iter().map(Op::key)
     }
 
-    /// An error of the whole call, as this caller sees it.
+    /// Adds the key of a request with one op to the error of a whole call.
     fn failed(&self, error: Error) -> Error {
         if let [only] = &self.ops[..] { only.failed(error) } else { error }
     }
 }
 
-/// An ask that waits to be sent, or for its answer.
+/// A request that waits to be sent, or for its answer.
 #[derive(Debug)]
-struct Waiting {
-    ask: Ask,
+struct QueuedRequest {
+    ask: OpRequest,
     answer: oneshot::Sender<Answers>,
-    /// The end of the caller's patience.
+    /// When the caller's `retry_for` ends.
     until: Instant,
     /// The runtime on which the caller waits.
     runtime: Handle,
 }
 
-impl Waiting {
-    fn new(ask: Ask, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
+impl QueuedRequest {
+    fn new(ask: OpRequest, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
         let (answer, receiver) = oneshot::channel();
         (Self { ask, answer, until, runtime: Handle::current() }, receiver)
     }
 
-    /// Nobody waits for it any more.
-    fn is_forsaken(&self) -> bool {
+    /// Returns whether the caller was dropped.
+    fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
     fn answer(self, answers: Answers) {
-        // A caller that has gone needs none.
+        // The caller may have been dropped.
         let _ = self.answer.send(answers.map_err(|error| self.ask.failed(error)));
     }
 }
 
-/// What waits to be sent, in the order in which it was asked.
+/// Requests that wait to be sent, in the order of their arrival.
 #[derive(Debug, Default)]
-struct Queue {
-    /// Somebody has sent a call alone, and waits for its answer.
-    alone: Option<Alone>,
-    /// There is a driver.
+struct LaneQueue {
+    /// The single call in flight, if any.
+    alone: Option<SingleCall>,
+    /// True while a driver runs.
     driven: bool,
-    waiting: VecDeque<Waiting>,
-    /// Timers that are asked for, and bytes of their keys and payloads.
+    waiting: VecDeque<QueuedRequest>,
+    /// The number of queued timers, and below the bytes of their keys and payloads.
     count: usize,
     bytes: usize,
-    /// How many asks were left when it was last cleared.
+    /// How many requests were left after the last removal of abandoned ones.
     left: usize,
-    /// How many timers are worth a call of their own beside those that are on their way.
+    /// How many timers are worth another call while others are in flight.
     worth: usize,
 }
 
-/// A call that goes alone.
+/// A call that its caller sends without the driver.
 #[derive(Debug)]
-struct Alone {
+struct SingleCall {
     key: Bytes,
-    /// So long others of its key wait for it.
+    /// Until when later calls for the key wait.
     until: Instant,
 }
 
-impl Alone {
-    fn with(ask: &Ask) -> Option<Self> {
-        Some(Self { key: ask.keys().next()?.clone(), until: Instant::now() + KEPT })
+impl SingleCall {
+    fn with(ask: &OpRequest) -> Option<Self> {
+        Some(Self { key: ask.keys().next()?.clone(), until: Instant::now() + SINGLE_CALL_HOLD })
     }
 }
 
-impl Queue {
-    fn push(&mut self, waiting: Waiting) {
-        if self.waiting.len() >= MANY.max(2 * self.left) || self.bytes > 64 * BATCH_BYTES {
-            self.clear_forsaken();
+impl LaneQueue {
+    fn push(&mut self, waiting: QueuedRequest) {
+        if self.waiting.len() >= CLEANUP_THRESHOLD.max(2 * self.left) || self.bytes > 64 * BATCH_BYTES {
+            self.remove_abandoned();
         }
         self.count += waiting.ask.ops.len();
         self.bytes += waiting.ask.bytes();
         self.waiting.push_back(waiting);
     }
 
-    /// Whether enough waits for a call beside those that are on their way.
+    /// Returns whether the queue is worth another call while others are in flight.
     fn is_worth_a_call(&self) -> bool {
         self.count >= self.worth.min(BATCH) || self.bytes >= BATCH_BYTES
     }
 
-    /// How many timers are to go now, of those that wait.
+    /// Returns how many of the queued timers to send now.
     fn share(&self, alone: bool) -> usize {
-        // In two halves, so that the second is put together and sent while the first is executed.
+        // Two halves overlap: the second is encoded and sent while the server executes the first.
         if alone && self.count >= 2 * HALF { self.count.div_ceil(2).min(BATCH) } else { BATCH }
     }
 
@@ -268,29 +268,31 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// When to look again, though nothing has happened: when the patience of the first ends, who has the least, as
-    /// all have the same, or when nobody waits for the call that goes alone any longer.
+    /// Returns when the driver must wake without an event: when the oldest request times out, or when the single call
+    /// stops delaying others. All requests have the same `retry_for`, so the oldest times out first.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let first = self.waiting.front()?.until;
         let alone = self.alone.as_ref().map(|alone| alone.until).filter(|until| *until > now);
         Some(alone.map_or(first, |alone| alone.min(first)))
     }
 
-    /// Takes out the first if its time is over.
-    fn pop_expired(&mut self, now: Instant) -> Option<Waiting> {
+    /// Removes the first request if its time is over.
+    fn pop_expired(&mut self, now: Instant) -> Option<QueuedRequest> {
         self.waiting.front().filter(|waiting| waiting.until <= now)?;
         self.pop()
     }
 
-    /// Takes the first asks, up to so many timers and to the bounds of a call, and adds their keys to those on their
-    /// way. Who names a key that is on its way stays, and so does who names one of theirs: of what concerns one key
-    /// the later comes later, whatever it is.
-    fn take(&mut self, most: usize, now: Instant, on_their_way: &mut HashSet<Bytes>) -> Batch {
-        let (mut batch, mut stays, mut kept) = (Batch::default(), VecDeque::new(), HashSet::new());
+    /// Takes requests from the front, up to `most` timers and the limits of a call, and adds their keys to
+    /// `on_their_way`.
+    ///
+    /// A request stays in the queue if one of its keys is in flight, or in a request that stays. This keeps the order
+    /// of the calls for each key.
+    fn take(&mut self, most: usize, now: Instant, on_their_way: &mut HashSet<Bytes>) -> LaneBatch {
+        let (mut batch, mut stays, mut kept) = (LaneBatch::default(), VecDeque::new(), HashSet::new());
         kept.extend(self.alone.as_ref().filter(|alone| alone.until > now).map(|alone| alone.key.clone()));
         let (mut count, mut bytes) = (0, 0);
         while let Some(first) = self.waiting.front() {
-            if first.is_forsaken() {
+            if first.is_abandoned() {
                 self.pop();
                 continue;
             }
@@ -321,25 +323,25 @@ impl Queue {
         batch
     }
 
-    /// Takes out everything that waits, as nobody drives it any more.
-    fn abandon(&mut self) -> VecDeque<Waiting> {
+    /// Empties the queue when the driver ends.
+    fn abandon(&mut self) -> VecDeque<QueuedRequest> {
         (self.driven, self.count, self.bytes) = (false, 0, 0);
         mem::take(&mut self.waiting)
     }
 
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<QueuedRequest> {
         let waiting = self.waiting.pop_front()?;
         self.leave(&waiting.ask);
         Some(waiting)
     }
 
-    fn leave(&mut self, ask: &Ask) {
+    fn leave(&mut self, ask: &OpRequest) {
         self.count -= ask.ops.len();
         self.bytes -= ask.bytes();
     }
 
-    fn clear_forsaken(&mut self) {
-        self.waiting.retain(|waiting| !waiting.is_forsaken());
+    fn remove_abandoned(&mut self) {
+        self.waiting.retain(|waiting| !waiting.is_abandoned());
         self.count = self.waiting.iter().map(|waiting| waiting.ask.ops.len()).sum();
         self.bytes = self.waiting.iter().map(|waiting| waiting.ask.bytes()).sum();
         self.left = self.waiting.len();
@@ -350,11 +352,11 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A program that takes it for refused would do something else instead, and both would happen.
+    /// The error must not read as a refusal: a program would then do something else, and both would happen.
     #[tokio::test]
     async fn a_call_whose_driver_has_ended_may_have_been_done() {
-        let ask = Ask { flags: OpFlags::default(), ops: Vec::new() };
-        let (waiting, answer) = Waiting::new(ask, Instant::now());
+        let ask = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
+        let (waiting, answer) = QueuedRequest::new(ask, Instant::now());
         drop(waiting);
         let error = wait(answer).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Internal && error.maybe_done(), "{error:?}");

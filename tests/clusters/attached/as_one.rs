@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keylapse::Expiry;
 use keylapse_support::Binary;
-use keylapse_testing::Node;
+use keylapse_testing::LocalNode;
 
 use crate::attached::scene::{Run, Scene, Writer, order};
 use crate::reach::{cluster_builder, that_move_slots_as_one};
@@ -64,7 +64,7 @@ type Doubled = Vec<(String, Vec<Run>)>;
 
 /// Moves so many slots from this one on, until all keys are written.
 async fn to_and_fro(able: &Binary, first: Option<&str>, count: u16, listeners: usize) -> Doubled {
-    let cluster = cluster_builder().replicas_each(0).binary(able.path()).start().await.unwrap();
+    let cluster = cluster_builder().replicas_per_primary(0).binary(able.path()).start().await.unwrap();
     let scene = Scene::start(cluster, listeners).await;
     let first = match first {
         Some(key) => scene.cluster.slot_of(key).await.unwrap(),
@@ -72,7 +72,7 @@ async fn to_and_fro(able: &Binary, first: Option<&str>, count: u16, listeners: u
     };
     let slots = first..=first + count - 1;
     let home = scene.cluster.owner_of_slot(first).await.unwrap();
-    let away: Node = scene.cluster.nodes().into_iter().find(|node| *node != home).unwrap();
+    let away: LocalNode = scene.cluster.nodes().into_iter().find(|node| *node != home).unwrap();
     let (writer, tags) = (Writer::new(&scene.cluster), tags(&scene, &slots).await);
     let writing = tokio::spawn(write(writer, tags));
     let busy = Busy::on(2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keylapse::health::EventMode;
 use keylapse_support::eventually;
-use keylapse_testing::{Cluster, Node, SentinelGroup};
+use keylapse_testing::{LocalCluster, LocalNode, SentinelGroup};
 use tokio::task::JoinHandle;
 
 use crate::attached::scene::{Notes, Running, Writer};
@@ -39,19 +39,19 @@ struct State {
 }
 
 impl Beside {
-    pub(crate) async fn start(cluster: &Cluster) -> Self {
+    pub(crate) async fn start(cluster: &LocalCluster) -> Self {
         Self::at(&cluster.url(), Writer::new(cluster), LIFE, EventMode::Changes).await
     }
 
     /// Keys live long enough to be found where nothing is said of them, now (in this mode) or after a fault. A key counts
     /// once a replica has it, too.
-    pub(crate) async fn scanned(cluster: &Cluster, mode: EventMode) -> Self {
+    pub(crate) async fn scanned(cluster: &LocalCluster, mode: EventMode) -> Self {
         Self::at(&cluster.url(), Writer::durable(cluster, 1), LONG_LIFE, mode).await
     }
 
     /// On servers that sentinels watch.
     pub(crate) async fn watched(group: &SentinelGroup) -> Self {
-        let servers = group.servers().iter().map(Node::url).collect();
+        let servers = group.servers().iter().map(LocalNode::url).collect();
         Self::at(&group.url(), Writer::among(servers, 0), LIFE, EventMode::Changes).await
     }
 

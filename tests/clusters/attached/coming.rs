@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use keylapse::health::EventMode;
 use keylapse_support::{Proxy, eventually};
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 
 use crate::attached::scene::{Notes, Scene, Writer, order, three};
 use crate::reach;
@@ -16,9 +16,9 @@ use crate::support::PATIENCE;
 const SOON: Duration = Duration::from_secs(10);
 
 /// Waits until somebody is subscribed there.
-async fn until_heard(node: &Node) {
+async fn until_heard(node: &LocalNode) {
     let is_heard = async || match node.command(["CLIENT", "LIST", "TYPE", "PUBSUB"]).await {
-        Ok(Reply::Bulk(clients)) => !clients.is_empty(),
+        Ok(RedisReply::Bulk(clients)) => !clients.is_empty(),
         Ok(other) => panic!("a list: {other:?}"),
         Err(_) => false,
     };
@@ -50,7 +50,7 @@ async fn keys_that_are_written_to_a_node_as_soon_as_it_has_its_first_slot_all_fi
 
 /// In agreement with the present primary, so that nothing is written to that one and then lost. The request is one message:
 /// where there is no link to the primary yet, it is lost, and the replica gives up after 5 s.
-async fn promote(cluster: &Cluster, replica: &Node, slot: u16) {
+async fn promote(cluster: &LocalCluster, replica: &LocalNode, slot: u16) {
     let is_owner = async || cluster.owner_of_slot(slot).await.is_ok_and(|owner| owner == *replica);
     let promoted = async || {
         if replica.command(["CLUSTER", "FAILOVER"]).await.is_err() {
@@ -80,7 +80,7 @@ async fn keys_that_are_written_to_a_primary_that_was_replaced_and_is_promoted_ag
 /// A cluster that rests is asked one short question every two seconds, and for its map twice a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_of_attached_keys_asks_a_quiet_cluster_for_its_map_twice_a_minute() {
-    let builder = reach::cluster_builder().replicas_each(0).announced_host(&Proxy::BESIDE.to_string());
+    let builder = reach::cluster_builder().replicas_per_primary(0).announced_host(&Proxy::BESIDE.to_string());
     let cluster = builder.start().await.unwrap();
     let lines = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;
     let scene = Scene::start(cluster, 1).await;
@@ -115,12 +115,12 @@ async fn a_node_that_has_forgotten_its_cluster_does_not_make_a_listener_forget_i
         other.command(["CLUSTER", "FORGET", lone.id().unwrap()]).await.unwrap();
     }
     lone.command(["CLUSTER", "RESET", "HARD"]).await.unwrap();
-    others.iter().for_each(|other| other.stop().unwrap());
+    others.iter().for_each(|other| other.suspend().unwrap());
     let is_silent = async || scene.listeners[0].stats.mode() != EventMode::Changes;
     eventually(PATIENCE, "the listener to hear nothing any more", is_silent).await;
-    others.iter().for_each(|other| other.go_on().unwrap());
+    others.iter().for_each(|other| other.resume().unwrap());
     scene.until(EventMode::Changes).await;
-    let mut writer = Writer::among(others.iter().map(Node::url).collect(), 0);
+    let mut writer = Writer::among(others.iter().map(LocalNode::url).collect(), 0);
     writer.write_all((0..60).map(order), 1000).await;
     scene.notes.until(60).await;
     let notes = scene.end().await;

@@ -57,7 +57,7 @@ async fn a_key_that_is_extended_after_it_has_moved_fires_once_and_later() {
     let notes = scene.end().await;
     notes.assert_each_once(1);
     let run = notes.all()[&order("moved")][0].clone();
-    assert_eq!((run.expiry, run.value.as_deref()), (Expiry::Heard, Some(order("moved").as_bytes())));
+    assert_eq!((run.expiry, run.value.as_deref()), (Expiry::Announced, Some(order("moved").as_bytes())));
 }
 
 /// No partition lies in its slot, so that no call is sent on and no wake-up ends: only the key itself tells of the move.
@@ -88,5 +88,5 @@ async fn a_key_that_expires_where_it_was_not_read_fires_once_and_is_not_looked_a
     eventually(PATIENCE, "all to be forgotten", async || scene.enrolled().await == 0).await;
     let notes = scene.end().await;
     notes.assert_each_once(50);
-    assert!(notes.all().values().flatten().all(|run| run.expiry == Expiry::Heard));
+    assert!(notes.all().values().flatten().all(|run| run.expiry == Expiry::Announced));
 }

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use keylapse::Expiry;
 use keylapse_support::{Proxy, eventually};
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 use redis::aio::PubSub;
 use tokio::time::timeout;
 
@@ -16,12 +16,12 @@ use crate::capture::Capture;
 use crate::reach::cluster_builder;
 use crate::support::PATIENCE;
 
-async fn with_replicas() -> Cluster {
+async fn with_replicas() -> LocalCluster {
     crate::reach::cluster().await
 }
 
 /// Orders for eight seconds, two of them before the fault. A key counts once a replica has it, too.
-async fn during(listeners: usize, fault: impl AsyncFnOnce(&Scene, Node)) -> Notes {
+async fn during(listeners: usize, fault: impl AsyncFnOnce(&Scene, LocalNode)) -> Notes {
     let scene = Scene::start(with_replicas().await, listeners).await;
     let written = Writer::durable(&scene.cluster, 1).stream(1000, Duration::from_millis(8), 500);
     scene.notes.until(250).await;
@@ -54,9 +54,9 @@ async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_expiry() {
     during(2, async |Scene { cluster, notes, .. }, primary| {
         let slot = cluster.slot_of(&order(0)).await.unwrap();
         let harm = async {
-            primary.stop().unwrap();
+            primary.suspend().unwrap();
             cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
-            primary.go_on().unwrap();
+            primary.resume().unwrap();
         };
         notes.harm(harm).await;
     })
@@ -93,7 +93,7 @@ async fn each_fires_once_that_both_announce() {
     let [mut of_old, mut of_successor] = [expired(&old).await, expired(&successor).await];
 
     // At once, and not when a majority has missed it: a subscription that has no answer for five seconds is given up.
-    old.stop().unwrap();
+    old.suspend().unwrap();
     successor.command(["CLUSTER", "FAILOVER", "TAKEOVER"]).await.unwrap();
     let others: Vec<_> = lines.iter().filter(|line| line.port() != old.port()).collect();
     for line in &others {
@@ -104,7 +104,7 @@ async fn each_fires_once_that_both_announce() {
     while !left.is_empty() {
         left.remove(&next(&mut of_successor).await);
     }
-    old.go_on().unwrap();
+    old.resume().unwrap();
     let is_replica = async || format!("{:?}", old.command(["ROLE"]).await).contains("slave");
     eventually(PATIENCE, "the old one to learn it", is_replica).await;
     // Behind all that it has announced.
@@ -123,8 +123,9 @@ async fn each_fires_once_that_both_announce() {
         line.accept().await;
     }
     let count = format!(" keys={}", again.len());
-    let dropped =
-        async || log.lines().iter().any(|line| line.contains("is not believed") && line.contains(&count));
+    let dropped = async || {
+        log.lines().iter().any(|line| line.contains("a server was replaced") && line.contains(&count))
+    };
     eventually(PATIENCE, "all that the old one has announced to be dropped", dropped).await;
     scene.notes.until(200).await;
     scene.notes.assert_each_once(200);
@@ -148,7 +149,7 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once_twe
 const END: &str = "end";
 
 /// What this node announces from now on to have expired.
-async fn expired(node: &Node) -> PubSub {
+async fn expired(node: &LocalNode) -> PubSub {
     let mut events = redis::Client::open(node.url()).unwrap().get_async_pubsub().await.unwrap();
     events.subscribe(&["__keyevent@0__:expired", END]).await.unwrap();
     events
@@ -168,12 +169,12 @@ async fn p1_an_expiry_whose_note_a_replaced_primary_took_with_it_fires() {
     let mut writer = Writer::new(&scene.cluster);
     writer.write_all((0..60).map(order), 5000).await;
     scene.until_enrolled(60).await;
-    let partition = "keylapse:{orders/0}:watch";
+    let partition = "keylapse:{orders/0}:tracked";
     let slot = scene.cluster.slot_of(partition).await.unwrap();
     let old = scene.cluster.owner_of_slot(slot).await.unwrap();
     let mut noted_there = Vec::new();
     for key in (0..60).map(order) {
-        let is_there = old.command(["HEXISTS", partition, &key]).await.unwrap() == Reply::Int(1);
+        let is_there = old.command(["HEXISTS", partition, &key]).await.unwrap() == RedisReply::Int(1);
         if is_there && scene.cluster.owner_of_key(&key).await.unwrap() != old {
             noted_there.push(key);
         }
@@ -182,12 +183,12 @@ async fn p1_an_expiry_whose_note_a_replaced_primary_took_with_it_fires() {
     old.command(["WAIT", "1", "5000"]).await.unwrap();
     // It is told nothing more, also not what waits in its socket.
     let successor = scene.cluster.replica_of(&old).await.unwrap();
-    successor.stop().unwrap();
+    successor.suspend().unwrap();
     old.command(["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
     scene.notes.until(60).await;
     scene.notes.assert_each_once(60);
     old.kill();
-    successor.go_on().unwrap();
+    successor.resume().unwrap();
     assert_eq!(scene.cluster.wait_for_owner_other_than(&old, slot).await.unwrap(), successor);
     let is_recovered =
         |key: &String| scene.notes.all()[key].iter().any(|run| run.expiry == Expiry::Recovered);

@@ -11,7 +11,7 @@ use keylapse::health::EventMode;
 use keylapse::stats::AttachedStats;
 use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Listener, Topic};
 use keylapse_support::{Plain, eventually};
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 use tokio::task::JoinHandle;
 
 use crate::load::{AROUND, Times};
@@ -26,8 +26,8 @@ pub(crate) fn orders() -> Attached<Bytes> {
 }
 
 /// Three primaries without replicas.
-pub(crate) async fn three() -> Cluster {
-    cluster_builder().replicas_each(0).start().await.unwrap()
+pub(crate) async fn three() -> LocalCluster {
+    cluster_builder().replicas_per_primary(0).start().await.unwrap()
 }
 
 /// What one run of a handler was told.
@@ -118,7 +118,7 @@ impl Notes {
         });
         let unexplained = doubled
             .iter()
-            .find(|(_, runs)| runs.iter().filter(|run| run.expiry == Expiry::Heard).count() > 1);
+            .find(|(_, runs)| runs.iter().filter(|run| run.expiry == Expiry::Announced).count() > 1);
         assert!(unexplained.is_none(), "{unexplained:?}");
         let early = all.iter().find(|(_, runs)| runs.iter().any(|run| run.late < 0));
         assert!(early.is_none(), "early: {early:?}");
@@ -128,7 +128,7 @@ impl Notes {
         println!(
             "{keys} keys, {} doubled; {} heard, {} ambiguous, {} recovered; late p50 {} p99 {} max {} ms",
             doubled.len(),
-            of(Expiry::Heard),
+            of(Expiry::Announced),
             of(Expiry::Ambiguous),
             of(Expiry::Recovered),
             late[late.len() / 2],
@@ -149,14 +149,14 @@ impl Notes {
 
 /// All of that.
 pub(crate) struct Scene {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: LocalCluster,
     pub(crate) notes: Notes,
     pub(crate) listeners: Vec<Running>,
 }
 
 impl Scene {
     /// With so many listeners, who hear all.
-    pub(crate) async fn start(cluster: Cluster, listeners: usize) -> Self {
+    pub(crate) async fn start(cluster: LocalCluster, listeners: usize) -> Self {
         let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
         let mut scene = Self { cluster, notes: Notes::default(), listeners: Vec::new() };
         for _ in 0..listeners {
@@ -188,9 +188,9 @@ impl Scene {
     pub(crate) async fn enrolled(&self) -> i64 {
         let mut count = 0;
         for partition in 0..4 {
-            let key = format!("keylapse:{{orders/{partition}}}:watch");
+            let key = format!("keylapse:{{orders/{partition}}}:tracked");
             let Ok(owner) = self.cluster.owner_of_key(&key).await else { continue };
-            if let Ok(Reply::Int(more)) = owner.command(["HLEN", &key]).await {
+            if let Ok(RedisReply::Int(more)) = owner.command(["HLEN", &key]).await {
                 count += more;
             }
         }
@@ -212,7 +212,7 @@ impl Scene {
     }
 
     /// Sends a command to the owner of a key.
-    pub(crate) async fn at_owner(&self, key: &str, command: &[&str]) -> Reply {
+    pub(crate) async fn at_owner(&self, key: &str, command: &[&str]) -> RedisReply {
         self.cluster.owner_of_key(key).await.unwrap().command(command).await.unwrap()
     }
 
@@ -239,8 +239,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
-        Self::among(cluster.nodes().iter().map(Node::url).collect(), 0)
+    pub(crate) fn new(cluster: &LocalCluster) -> Self {
+        Self::among(cluster.nodes().iter().map(LocalNode::url).collect(), 0)
     }
 
     /// To whichever of these takes it, and has so many replicas that have it, too.
@@ -254,7 +254,7 @@ impl Writer {
     }
 
     /// A write counts once so many replicas have it, too.
-    pub(crate) fn durable(cluster: &Cluster, replicas: usize) -> Self {
+    pub(crate) fn durable(cluster: &LocalCluster, replicas: usize) -> Self {
         Self { replicas, ..Self::new(cluster) }
     }
 

@@ -18,7 +18,7 @@ async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_wi
     scene.notes.assert_each_once(60);
     for (key, runs) in scene.notes.all() {
         let run = &runs[0];
-        assert_eq!((run.value.as_deref(), run.expiry), (Some(key.as_bytes()), Expiry::Heard), "{key}");
+        assert_eq!((run.value.as_deref(), run.expiry), (Some(key.as_bytes()), Expiry::Announced), "{key}");
     }
     scene.end().await;
 }
@@ -59,14 +59,14 @@ async fn a_server_without_its_flags_is_scanned_and_its_keys_fire_all_the_same() 
     cluster.nodes()[1].command(["CONFIG", "SET", "notify-keyspace-events", ""]).await.unwrap();
     let mut scene = Scene::start(cluster, 0).await;
     scene.listen(&scene.cluster.url());
-    scene.until(EventMode::Blind).await;
+    scene.until(EventMode::ScanOnly).await;
     let mut writer = Writer::new(&scene.cluster);
     writer.write_all((0..60).map(order), 6000).await;
     scene.until_enrolled(60).await;
     scene.notes.until(60).await;
     scene.notes.assert_each_once(60);
     let expiries = scene.notes.all().into_values().flatten().map(|run| run.expiry);
-    let (heard, others): (Vec<_>, Vec<_>) = expiries.partition(|expiry| *expiry == Expiry::Heard);
+    let (heard, others): (Vec<_>, Vec<_>) = expiries.partition(|expiry| *expiry == Expiry::Announced);
     assert!(!heard.is_empty() && others.iter().all(|expiry| *expiry == Expiry::Recovered), "{others:?}");
     assert!(!others.is_empty(), "some keys lie there");
     scene.end().await;
@@ -75,7 +75,7 @@ async fn a_server_without_its_flags_is_scanned_and_its_keys_fire_all_the_same() 
 /// Where nobody says what is written, scans find it, and go on where the server is by then.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_get_other_addresses_are_scanned_there() {
-    let cluster = cluster_builder().replicas_each(0).notifications("Ex").start().await.unwrap();
+    let cluster = cluster_builder().replicas_per_primary(0).notifications("Ex").start().await.unwrap();
     let mut scene = Scene::start(cluster, 0).await;
     scene.listen(&scene.cluster.url());
     scene.until(EventMode::Expired).await;

@@ -1,14 +1,14 @@
 //! The cluster to throw away.
 
 use keylapse::ErrorKind;
-use keylapse_testing::{Cluster, Node, Reply};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply};
 
 #[tokio::test]
 async fn six_nodes_are_a_cluster_as_long_as_it_is_kept() {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     assert_eq!(cluster.primaries().await.expect("an answer"), cluster.nodes()[..3]);
     let owner = cluster.owner_of_key("a").await.expect("it is well");
-    assert_eq!(owner.command(["SET", "a", "1"]).await.expect("an answer"), Reply::Status("OK".into()));
+    assert_eq!(owner.command(["SET", "a", "1"]).await.expect("an answer"), RedisReply::Status("OK".into()));
     let node = cluster.nodes()[5].clone();
     drop(cluster);
     assert_eq!(node.pid(), None);
@@ -17,7 +17,7 @@ async fn six_nodes_are_a_cluster_as_long_as_it_is_kept() {
 
 #[tokio::test]
 async fn the_replica_of_a_killed_primary_takes_its_place_and_the_old_one_comes_back_as_its_replica() {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     let primary = cluster.owner_of_slot(0).await.expect("it is well");
     let replica = cluster.replica_of(&primary).await.expect("each has one");
     primary.kill();
@@ -30,7 +30,8 @@ async fn the_replica_of_a_killed_primary_takes_its_place_and_the_old_one_comes_b
 
 #[tokio::test]
 async fn a_slot_moves_with_its_keys_and_can_be_caught_on_its_way() {
-    let cluster = Cluster::builder().replicas_each(0).password("p w%").start().await.expect("a cluster");
+    let cluster =
+        LocalCluster::builder().replicas_per_primary(0).password("p w%").start().await.expect("a cluster");
     let slot = cluster.slot_of("{a}1").await.expect("an answer");
     let [from, to] = [slot, (slot + 8192) % 16384].map(|slot| cluster.owner_of_slot(slot));
     let (from, to) = (from.await.expect("it is well"), to.await.expect("it is well"));
@@ -45,7 +46,7 @@ async fn a_slot_moves_with_its_keys_and_can_be_caught_on_its_way() {
     half.move_keys().await.expect("an answer");
     half.end().await.expect("it has moved");
     assert_eq!(code(&from, "GET {a}1").await, "MOVED");
-    assert_eq!(ask(&to, "MGET {a}1 {a}2").await, Reply::Array(vec![text("1"), text("2")]));
+    assert_eq!(ask(&to, "MGET {a}1 {a}2").await, RedisReply::Array(vec![text("1"), text("2")]));
     assert_eq!(cluster.owner_of_slot(slot).await.expect("it is well"), to);
 
     cluster.move_slot(slot, &from).await.expect("it moves back");
@@ -55,7 +56,8 @@ async fn a_slot_moves_with_its_keys_and_can_be_caught_on_its_way() {
 
 #[tokio::test]
 async fn a_node_that_has_not_heard_who_took_the_last_slot_keeps_the_next() {
-    let cluster = Cluster::builder().replicas_each(0).config("enable-debug-command yes").start().await;
+    let cluster =
+        LocalCluster::builder().replicas_per_primary(0).config("enable-debug-command yes").start().await;
     let cluster = cluster.expect("a cluster");
     let nodes = cluster.nodes();
     let last = cluster.owner_of_slot(16_383).await.expect("it is well");
@@ -63,7 +65,7 @@ async fn a_node_that_has_not_heard_who_took_the_last_slot_keeps_the_next() {
     // It has the greatest epoch. What the second says when it takes a slot does not reach it.
     assert_eq!(
         ask(&last, &format!("DEBUG DROP-CLUSTER-PACKET-FILTER {PONG}")).await,
-        Reply::Status("OK".into())
+        RedisReply::Status("OK".into())
     );
     let (of_the_first, of_the_second) = (0, 8192);
     cluster.move_slot(of_the_first, &nodes[1]).await.expect("it moves");
@@ -76,7 +78,7 @@ async fn a_node_that_has_not_heard_who_took_the_last_slot_keeps_the_next() {
 /// A message between nodes: `CLUSTERMSG_TYPE_PONG`.
 const PONG: u16 = 1;
 
-async fn atomically(cluster: &Cluster, slot: u16, to: &Node) {
+async fn atomically(cluster: &LocalCluster, slot: u16, to: &LocalNode) {
     let moved = cluster.move_slots_atomically(slot..=slot, to).await;
     if cluster.can_move_slots_atomically().await.expect("an answer") {
         moved.expect("the server can");
@@ -88,19 +90,19 @@ async fn atomically(cluster: &Cluster, slot: u16, to: &Node) {
 
 #[tokio::test]
 async fn nodes_are_stopped_and_go_on_trade_roles_come_and_go_and_change_their_addresses() {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     let [primary, other] = [0, 1].map(|at| cluster.nodes()[at].clone());
     let replica = cluster.replica_of(&primary).await.expect("each has one");
     cluster.failover(&replica).await.expect("an orderly failover");
     assert_eq!(cluster.owner_of_slot(0).await.expect("it is well"), replica);
 
-    primary.stop().expect("it runs");
+    primary.suspend().expect("it runs");
     assert!(!primary.is_running() && primary.pid().is_some());
     assert_eq!(cluster.replicas_of(&replica).await.expect("the others answer"), []);
-    primary.go_on().expect("it was stopped");
+    primary.resume().expect("it was stopped");
     assert_eq!(cluster.replica_of(&replica).await.expect("it answers again"), primary);
 
-    let ports: Vec<u16> = cluster.nodes().iter().map(Node::port).collect();
+    let ports: Vec<u16> = cluster.nodes().iter().map(LocalNode::port).collect();
     primary.restart_elsewhere().await.expect("other ports are free");
     cluster.wait_until_ok().await.expect("the others find it");
     assert!(!ports.contains(&primary.port()));
@@ -115,18 +117,18 @@ async fn nodes_are_stopped_and_go_on_trade_roles_come_and_go_and_change_their_ad
     cluster.wait_until_ok().await.expect("it is well without the seventh");
 }
 
-async fn ask(node: &Node, line: &str) -> Reply {
+async fn ask(node: &LocalNode, line: &str) -> RedisReply {
     node.command(line.split(' ')).await.expect("an answer")
 }
 
 /// The first word of an error.
-async fn code(node: &Node, line: &str) -> String {
+async fn code(node: &LocalNode, line: &str) -> String {
     match ask(node, line).await {
-        Reply::Error(error) => error.split(' ').next().expect("a word").to_owned(),
+        RedisReply::Error(error) => error.split(' ').next().expect("a word").to_owned(),
         reply => panic!("{line} is answered with {reply}"),
     }
 }
 
-fn text(text: &'static str) -> Reply {
-    Reply::Bulk(text.into())
+fn text(text: &'static str) -> RedisReply {
+    RedisReply::Bulk(text.into())
 }

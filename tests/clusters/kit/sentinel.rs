@@ -1,6 +1,6 @@
 //! The group that sentinels watch, to throw away.
 
-use keylapse_testing::{Node, Reply, SentinelGroup};
+use keylapse_testing::{LocalNode, RedisReply, SentinelGroup};
 
 #[tokio::test]
 async fn sentinels_replace_a_killed_master_and_the_old_one_comes_back_as_a_replica() {
@@ -12,7 +12,7 @@ async fn sentinels_replace_a_killed_master_and_the_old_one_comes_back_as_a_repli
 
     first.kill();
     let second = group.wait_for_master_other_than(&first).await.expect("a promotion");
-    assert_eq!(set(&second).await, Reply::Status("OK".into()));
+    assert_eq!(set(&second).await, RedisReply::Status("OK".into()));
     first.restart().await.expect("its port is free");
     group.wait_until_ok().await.expect("it follows the new one");
     assert!(set(&first).await.is_error(), "it is a replica");
@@ -22,10 +22,10 @@ async fn sentinels_replace_a_killed_master_and_the_old_one_comes_back_as_a_repli
 async fn a_master_gives_up_its_place_on_demand_and_stopped_sentinels_are_not_asked() {
     let group = SentinelGroup::start().await.expect("a group");
     let (first, stopped) = (group.master().await.expect("they agree"), &group.sentinels()[0]);
-    stopped.stop().expect("it runs");
+    stopped.suspend().expect("it runs");
     let second = group.failover().await.expect("two of three agree");
     assert_ne!(first, second);
-    stopped.go_on().expect("it was stopped");
+    stopped.resume().expect("it was stopped");
     group.sentinels()[1].restart().await.expect("its port is free");
     group.wait_until_ok().await.expect("all three agree");
     assert_eq!(group.master().await.expect("they agree"), second);
@@ -34,6 +34,6 @@ async fn a_master_gives_up_its_place_on_demand_and_stopped_sentinels_are_not_ask
     assert_eq!(second.pid(), None);
 }
 
-async fn set(node: &Node) -> Reply {
+async fn set(node: &LocalNode) -> RedisReply {
     node.command(["SET", "a", "1"]).await.expect("an answer")
 }

@@ -86,7 +86,7 @@ impl Kind {
         Topic::named(name, &format!("{name}:{{id}}"))
             .expect("a topic")
             .partitions(partitions)
-            .triggers(self != Self::Quiet)
+            .marker_keys(self != Self::Quiet)
             .max_attempts(ATTEMPTS)
             .retry(Backoff::fixed(RETRY_AFTER))
             .lease(lease)

@@ -44,11 +44,11 @@ pub(super) const CASES: &[Case] = &[
         }
     }),
     (&["Client::patience"], || {
-        used(|client, limit| Ok(client.patience(limit)));
+        used(|client, limit| Ok(client.retry_for(limit)));
         // A call without an answer is given up in the end, however long that was to take.
         for patience in DURATIONS {
             paused(async {
-                let nowhere = Client::new("redis://127.0.0.1:1/").unwrap().patience(patience);
+                let nowhere = Client::new("redis://127.0.0.1:1/").unwrap().retry_for(patience);
                 let topic = Topic::<u32>::new("tried:{id}").unwrap();
                 assert!(Schedule::new(nowhere).arm(&topic, "1", Duration::ZERO, &1).await.is_err());
             });
@@ -125,6 +125,6 @@ async fn listen(set: impl Fn(keylapse::ListenerBuilder) -> keylapse::ListenerBui
         let _ = bed.schedule().arm(&topic, seconds, Duration::ZERO, &seconds).await.unwrap();
     }
     bed.until_ran(&topic, 0).await;
-    bed.pass(Duration::from_secs(1)).await;
+    bed.advance(Duration::from_secs(1)).await;
     listening.stop().await.unwrap();
 }

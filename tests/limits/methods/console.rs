@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::{Attached, Failure, Lapse, Topic};
-use keylapse_console::{Action, Console, Cursor, EntryState, Filter, JournalCursor, KnownTopic, Limits};
+use keylapse_console::{Action, Console, Cursor, EntryState, Filter, JournalCursor, Limits, TopicHandle};
 use keylapse_testing::TestBed;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SIZES, texts, whens};
@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
                     or_refused(console.tail(&[&text]).await);
                     or_refused(console.try_now(&text, "a:1").await);
                     or_refused(console.try_now("tried", &text).await);
-                    or_refused(console.why(text.as_bytes()).await);
+                    or_refused(console.explain_key(text.as_bytes()).await);
                 }
             });
         },
@@ -208,7 +208,7 @@ fn tried() -> Topic<u32> {
 
 /// A topic with a timer, and another program's key.
 #[allow(clippy::needless_pass_by_value)] // as a closure is written
-fn with_topic(test: impl AsyncFn(&Console, &KnownTopic)) {
+fn with_topic(test: impl AsyncFn(&Console, &TopicHandle)) {
     paused(async {
         let bed = TestBed::new();
         let topic = tried();
@@ -220,14 +220,14 @@ fn with_topic(test: impl AsyncFn(&Console, &KnownTopic)) {
         let listening = bed.listen(|builder| builder.on(topic.clone(), die)).await.unwrap();
         let _ = bed.schedule().arm(&topic, "dead", Duration::ZERO, &1).await.unwrap();
         bed.until_ran(&topic, "dead").await;
-        bed.pass(Duration::from_secs(10)).await;
+        bed.advance(Duration::from_secs(10)).await;
         listening.stop().await.unwrap();
         let console = Console::new(bed.client());
         test(&console, &console.topic("tried").await.unwrap()).await;
     });
 }
 
-async fn keys_and_times(console: &Console, topic: &KnownTopic) {
+async fn keys_and_times(console: &Console, topic: &TopicHandle) {
     let listeners = console.listeners().await.unwrap();
     for text in texts() {
         for key in [text.clone(), format!("tried:{text}")] {
@@ -237,8 +237,8 @@ async fn keys_and_times(console: &Console, topic: &KnownTopic) {
             or_refused(topic.act(Action::Reschedule(HOUR.into()), key, None).await);
             or_refused(topic.act(Action::RunNow, key, None).await);
             or_refused(topic.journal_of_key(key).await);
-            or_refused(topic.enrolment(key).await);
-            or_refused(topic.why(key, &listeners).await);
+            or_refused(topic.tracked_key(key).await);
+            or_refused(topic.explain_key(key, &listeners).await);
             for payload in SIZES {
                 or_refused(topic.timer(key, Some(payload)).await);
                 or_refused(topic.letters_of(key, Some(payload)).await);

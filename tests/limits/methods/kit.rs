@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::{Done, Failure, Lapse, Topic};
-use keylapse_testing::{Cluster, Listening, SentinelGroup, TestBed};
+use keylapse_testing::{LocalCluster, RunningListener, SentinelGroup, TestBed};
 
 use super::values::{DURATIONS, SIZES, texts, times};
 use super::{Case, ends, paused};
@@ -37,14 +37,14 @@ pub(super) const CASES: &[Case] = &[
             paused(async {
                 let bed = TestBed::new();
                 let (topic, listening) = listen(&bed).await;
-                bed.pass(time).await;
+                bed.advance(time).await;
                 let _ = bed.schedule().arm(&topic, "1", Duration::ZERO, &1).await.unwrap();
                 bed.until_ran(&topic, "1").await;
                 listening.stop().await.unwrap();
             });
         }
         for time in DURATIONS.into_iter().filter(|time| *time > keylapse::limits::MAX_DELAY) {
-            let refused = ends(move || paused(async { TestBed::new().pass(time).await })).unwrap_err();
+            let refused = ends(move || paused(async { TestBed::new().advance(time).await })).unwrap_err();
             assert!(refused.contains("more than ten years"), "{refused}");
         }
     }),
@@ -55,7 +55,7 @@ pub(super) const CASES: &[Case] = &[
                 let (topic, listening) = listen(&bed).await;
                 // Far from now nothing can be armed.
                 let _ = bed.schedule().arm(&topic, "1", Duration::ZERO, &1).await;
-                bed.pass(Duration::from_secs(1)).await;
+                bed.advance(Duration::from_secs(1)).await;
                 drop(listening.stop().await);
             });
         }
@@ -63,10 +63,10 @@ pub(super) const CASES: &[Case] = &[
     (&["testing::ClusterBuilder::primaries", "testing::ClusterBuilder::replicas_each"], || {
         paused(async {
             for builder in [
-                Cluster::builder().primaries(0),
-                Cluster::builder().primaries(usize::MAX),
-                Cluster::builder().replicas_each(usize::MAX),
-                Cluster::builder().primaries(usize::MAX).replicas_each(usize::MAX),
+                LocalCluster::builder().primaries(0),
+                LocalCluster::builder().primaries(usize::MAX),
+                LocalCluster::builder().replicas_per_primary(usize::MAX),
+                LocalCluster::builder().primaries(usize::MAX).replicas_per_primary(usize::MAX),
             ] {
                 assert!(builder.start().await.unwrap_err().to_string().contains("1 to 1,000"));
             }
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
     }),
 ];
 
-async fn listen(bed: &TestBed) -> (Topic<u32>, Listening) {
+async fn listen(bed: &TestBed) -> (Topic<u32>, RunningListener) {
     let topic = Topic::<u32>::new("tried:{id}").unwrap();
     let handle = |_: Lapse<u32>| async { Ok::<_, Failure>(Done) };
     let listening = bed.listen(|builder| builder.on(topic.clone(), handle)).await.unwrap();
@@ -100,7 +100,7 @@ fn hears(break_them: impl Fn(&TestBed)) {
         break_them(&bed);
         let _ = bed.schedule().arm(&topic, "1", Duration::from_secs(1), &1).await.unwrap();
         bed.until_ran(&topic, "1").await;
-        bed.pass(Duration::from_secs(3)).await;
+        bed.advance(Duration::from_secs(3)).await;
         listening.stop().await.unwrap();
     });
 }

@@ -8,7 +8,7 @@ use keylapse::forward::ForwardTo;
 use keylapse::pattern::Captures;
 use keylapse::stats::Distribution;
 use keylapse::timers::{ArmingId, Durably};
-use keylapse::{Arming, Done, Failure, Key, Lapse, NewArm, Outcome, Schedule, Topic, When};
+use keylapse::{ArmResult, Done, Failure, Key, Lapse, NewArm, Outcome, Schedule, Topic, When};
 use keylapse_testing::TestBed;
 
 use super::values::{COUNTS, DURATIONS, NUMBERS, SHARES, SIZES, long, texts, whens};
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Case] = &[
                             .arm(&topic, "1", Duration::ZERO, &1)
                             .durably(ask.within(limit))
                             .await;
-                        assert!(armed.as_ref().is_ok_and(Arming::is_armed) || armed.is_err());
+                        assert!(armed.as_ref().is_ok_and(ArmResult::is_armed) || armed.is_err());
                     }
                 }
             }
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["forward::ForwardTo::max_length", "forward::ForwardTo::remember_for"], || {
+    (&["forward::ForwardTo::max_length", "forward::ForwardTo::deduplicate_for"], || {
         paused(async {
             let bed = TestBed::new();
             let forward = async |to: ForwardTo| bed.schedule().forward(&to, "1", "message").await.unwrap();
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
                 forward(ForwardTo::stream(format!("s{count}")).max_length(count)).await;
             }
             for time in DURATIONS {
-                forward(ForwardTo::list(format!("r{time:?}")).remember_for(time)).await;
+                forward(ForwardTo::list(format!("r{time:?}")).deduplicate_for(time)).await;
             }
         });
     }),
@@ -157,7 +157,7 @@ pub(super) const CASES: &[Case] = &[
             let bed = TestBed::new();
             let listening =
                 bed.listen(|builder| builder.on(topic(), async |_| Ok::<(), Failure>(()))).await.unwrap();
-            bed.pass(Duration::from_secs(10)).await;
+            bed.advance(Duration::from_secs(10)).await;
             let report = bed.schedule().listeners().await.unwrap().remove(0);
             assert!(texts().iter().all(|text| !report.serves(text)));
             listening.stop().await.unwrap();
@@ -245,7 +245,7 @@ fn ended(answer: Result<Outcome, Failure>) {
         let listening = bed.listen(|builder| builder.on(topic.clone(), handle)).await.unwrap();
         let _ = bed.schedule().arm(&topic, "1", Duration::ZERO, &1).await.unwrap();
         bed.until_ran(&topic, "1").await;
-        bed.pass(Duration::from_secs(5)).await;
+        bed.advance(Duration::from_secs(5)).await;
         listening.stop().await.unwrap();
     });
 }

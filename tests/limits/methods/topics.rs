@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
     (&["Topic::max_age"], || served(DURATIONS, Topic::max_age)),
     (&["Topic::max_snoozes"], || served([0, 1, u16::MAX], Topic::max_snoozes)),
     (&["Topic::max_delay"], || served(DURATIONS, Topic::max_delay)),
-    (&["Topic::undecodable_for"], || served(DURATIONS, Topic::undecodable_for)),
+    (&["Topic::undecodable_for"], || served(DURATIONS, Topic::undecodable_retention)),
     (&["Topic::timeout"], || served(DURATIONS, Topic::timeout)),
     (&["Topic::lease"], || served(DURATIONS, Topic::lease)),
     (&["Topic::lookahead"], || served(DURATIONS, Topic::lookahead)),
@@ -112,7 +112,7 @@ fn served<V>(values: impl IntoIterator<Item = V>, set: impl Fn(Topic<String>, V)
                 assert!(armed.is_armed());
             }
             bed.until(|runs| runs.iter().any(|run| run.key == "tried:0" && run.end.is_some())).await;
-            bed.pass(Duration::from_secs(5)).await;
+            bed.advance(Duration::from_secs(5)).await;
             assert!(bed.runs(&topic).iter().any(|run| run.key == "tried:5"), "{topic:?}");
             listening.stop().await.unwrap();
         });
@@ -130,10 +130,10 @@ fn attached<V>(values: impl IntoIterator<Item = V>, set: impl Fn(Attached<Value>
             };
             let listening = bed.listen(|builder| builder.attach(topic.clone(), handle)).await;
             let Some(listening) = or_refused(listening) else { return };
-            bed.pass(Duration::from_secs(2)).await;
+            bed.advance(Duration::from_secs(2)).await;
             bed.command(["SET", "tried:1", "{\"a\":1}", "PX", "1000"]);
             bed.until(|runs| !runs.is_empty()).await;
-            bed.pass(Duration::from_secs(5)).await;
+            bed.advance(Duration::from_secs(5)).await;
             listening.stop().await.unwrap();
         });
     }

@@ -4,7 +4,8 @@ use keylapse::destinations::{Destination, DestinationState};
 use keylapse::pattern::Pattern;
 use keylapse::pattern::Router;
 use keylapse_console::{
-    AlarmKind, Done, Limits, MaxUndelivered, Rates, counted, parse_span, show_count, show_span, text, words,
+    ActionResult, AlarmKind, Limits, MaxUndelivered, Rates, counted, format, parse_span, show_count,
+    show_span, text,
 };
 
 use super::values::{COUNTS, DURATIONS, SHARES, SIZES, long, texts};
@@ -82,33 +83,33 @@ pub(super) const CASES: &[Case] = &[
     }),
     (
         &[
-            "console::words::brief",
-            "console::words::lateness",
-            "console::words::relative",
-            "console::words::size",
+            "console::format::brief",
+            "console::format::lateness",
+            "console::format::relative",
+            "console::format::size",
         ],
         || {
             for count in COUNTS {
-                let mut said = vec![words::brief(count), words::lateness(count), words::size(count)];
-                said.extend(COUNTS.into_iter().map(|now| words::relative(count, now)));
+                let mut said = vec![format::brief(count), format::lateness(count), format::size(count)];
+                said.extend(COUNTS.into_iter().map(|now| format::relative(count, now)));
                 assert!(said.iter().all(|said| (1..40).contains(&said.len())), "{said:?}");
             }
         },
     ),
-    (&["console::words::percent", "console::words::rate"], || {
+    (&["console::format::percent", "console::format::rate"], || {
         for share in SHARES {
-            assert!(!words::percent(share).is_empty() && !words::rate(share).is_empty());
+            assert!(!format::percent(share).is_empty() && !format::rate(share).is_empty());
         }
     }),
-    (&["console::words::short"], || {
+    (&["console::format::short"], || {
         for text in texts() {
             for most in SIZES {
-                assert!(words::short(&text, most).chars().count() <= most);
+                assert!(format::short(&text, most).chars().count() <= most);
             }
         }
     }),
     (&["console::Done::of_word"], || {
-        assert!(texts().iter().all(|text| Done::of_word(text).is_none()));
+        assert!(texts().iter().all(|text| ActionResult::of_word(text).is_none()));
     }),
     (&["console::Rates::of"], || {
         let mut rates = Rates::default();

@@ -8,8 +8,8 @@ use keylapse::{Cancelled, ErrorKind, Rescheduled, Result};
 use keylapse_connection::id::SlotId;
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{
-    AckReply, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, OpFlags, Replay, Scan, Settle,
-    SettleReply,
+    AckReply, CancelReply, Claim, Claimed, DeadLetterLimits, LeaseRef, NewTimer, OpFlags, RepairTarget,
+    ReplayCall, Settle, SettleReply,
 };
 
 #[derive(Clone, Debug)]
@@ -18,12 +18,12 @@ pub(crate) enum Call {
     Cancel { timers: Vec<Cancel>, repeat: bool },
     Reschedule(Bytes, WireWhen),
     Claim(Claim),
-    Ack(Vec<Held>),
+    Ack(Vec<LeaseRef>),
     Settle(Vec<Settle>),
-    Renew(Vec<Held>),
+    Renew(Vec<LeaseRef>),
     Pause(Option<&'static str>),
-    Repair(Scan),
-    Replay(Replay),
+    Repair(RepairTarget),
+    Replay(ReplayCall),
     DropLetter(Bytes),
     CloseSlot(SlotId),
 }
@@ -68,16 +68,16 @@ impl Call {
         match later {
             Self::Claim(later) => later.slot == *slot && later.token != *token,
             Self::CloseSlot(closed) => closed == slot,
-            Self::Repair(what) => *what == Scan::Slots,
+            Self::Repair(what) => *what == RepairTarget::Slots,
             _ => false,
         }
     }
 
-    pub(crate) async fn make(&self, rig: &Rig, letters: LetterBounds) -> Answer {
+    pub(crate) async fn make(&self, rig: &Rig, letters: DeadLetterLimits) -> Answer {
         self.try_make(rig, letters).await.unwrap_or_else(|error| Answer::Refused(error.kind()))
     }
 
-    async fn try_make(&self, rig: &Rig, letters: LetterBounds) -> Result<Answer> {
+    async fn try_make(&self, rig: &Rig, letters: DeadLetterLimits) -> Result<Answer> {
         let (store, at) = (&rig.store, &rig.at);
         Ok(match self {
             Self::Arm { timers, only_if_absent, repeat } => {
@@ -96,7 +96,7 @@ impl Call {
             Self::Replay(call) => Answer::Replayed(store.replay(at, call).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
             Self::CloseSlot(slot) => {
-                store.close_slot(at, *slot).await?;
+                store.release_claimer(at, *slot).await?;
                 Answer::Closed
             }
         })

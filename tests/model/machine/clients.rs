@@ -4,7 +4,9 @@ use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
 use keylapse_wire::record::State;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle};
+use keylapse_wire::{
+    AttemptEnd, Claim, Claimed, DeadLetterLimits, LeaseRef, NewTimer, QuarantineGroup, ReplayCall, Settle,
+};
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
@@ -15,14 +17,14 @@ use crate::produce::Cancel;
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];
 
 /// Beside nobody, so many of those that have lost two leases, three, and four.
-const GROUP: Group = Group { running: 0, sizes: [3, 2, 1] };
+const GROUP: QuarantineGroup = QuarantineGroup { running: 0, sizes: [3, 2, 1] };
 
 /// Those who make the calls, and what they remember.
 pub(crate) struct Clients {
-    letters: LetterBounds,
+    letters: DeadLetterLimits,
     ids: Ids,
     /// Everything that was ever claimed, and its attempt.
-    taken: Vec<(Held, u32)>,
+    taken: Vec<(LeaseRef, u32)>,
     calls: Vec<Call>,
 }
 
@@ -33,7 +35,7 @@ pub(crate) struct Scene {
 }
 
 impl Clients {
-    pub(crate) fn new(letters: LetterBounds) -> Self {
+    pub(crate) fn new(letters: DeadLetterLimits) -> Self {
         Self { letters, ids: Ids::default(), taken: Vec::new(), calls: Vec::new() }
     }
 
@@ -53,7 +55,7 @@ impl Clients {
             Op::Renew(picks) => Call::Renew(self.held(picks)?),
             Op::Pause(on) => Call::Pause(on.then_some("maintenance")),
             Op::Repair(what) => Call::Repair(*what),
-            Op::Replay { letter, as_new } => Call::Replay(Replay {
+            Op::Replay { letter, as_new } => Call::Replay(ReplayCall {
                 letter: scene.letter(*letter)?,
                 id: self.ids.replay(),
                 anew: as_new.then(|| self.ids.arming()),
@@ -71,7 +73,7 @@ impl Clients {
         if let (Call::Claim(Claim { token, .. }), Some(claimed)) = (&call, claimed) {
             for timer in &claimed.timers {
                 let state = timer.state.clone().and_then(|state| State::decode(state).ok());
-                let held = Held { key: timer.key.clone(), token: *token };
+                let held = LeaseRef { key: timer.key.clone(), token: *token };
                 self.taken.push((held, state.map_or(1, |state| state.attempt)));
             }
         }
@@ -122,12 +124,12 @@ impl Clients {
         }
     }
 
-    fn picked(&self, pick: Pick) -> Option<&(Held, u32)> {
+    fn picked(&self, pick: Pick) -> Option<&(LeaseRef, u32)> {
         let last = self.taken.len().checked_sub(1)?;
         self.taken.get(last - pick % self.taken.len())
     }
 
-    fn held(&self, picks: &[Pick]) -> Option<Vec<Held>> {
+    fn held(&self, picks: &[Pick]) -> Option<Vec<LeaseRef>> {
         picks.iter().map(|pick| Some(self.picked(*pick)?.0.clone())).collect()
     }
 
@@ -140,14 +142,14 @@ impl Clients {
         Some(settles)
     }
 
-    fn end(&mut self, ending: Ending, attempt: u32) -> End {
+    fn end(&mut self, ending: Ending, attempt: u32) -> AttemptEnd {
         let history = Bytes::from(format!("[{attempt}]"));
         match ending {
-            Ending::Retry(delay) => End::Retry { delay, attempt: attempt + 1, snoozes: 0, history },
-            Ending::Snooze(delay) => End::Snooze { delay, attempt, snoozes: 1, history },
-            Ending::Again(delay) => End::Again { delay, arming: self.ids.arming() },
-            Ending::Dead => End::Dead { reason: DeadReason::Exhausted, history },
-            Ending::Release => End::Release,
+            Ending::Retry(delay) => AttemptEnd::Retry { delay, attempt: attempt + 1, snoozes: 0, history },
+            Ending::Snooze(delay) => AttemptEnd::Snooze { delay, attempt, snoozes: 1, history },
+            Ending::Again(delay) => AttemptEnd::Again { delay, arming: self.ids.arming() },
+            Ending::Dead => AttemptEnd::Dead { reason: DeadReason::Exhausted, history },
+            Ending::Release => AttemptEnd::Release,
         }
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::inside::hearing::event::Event;
-use keylapse_wire::{Heads, Held, Index, LetterBounds, Look, RawLetter, Scan};
+use keylapse::inside::receiving::event::Event;
+use keylapse_wire::{DeadLetterLimits, Heads, Index, LeaseRef, RawDeadLetter, RepairTarget, TimerSnapshot};
 
 use super::call::{Answer, Call};
 use super::clients::{Clients, KEYS, Scene};
@@ -18,7 +18,7 @@ pub(crate) type Verdict<T = ()> = Result<T, String>;
 
 pub(crate) struct Driver<'a> {
     servers: &'a mut [Served],
-    letters: LetterBounds,
+    letters: DeadLetterLimits,
     clients: Clients,
     /// All that listeners to the first server were told.
     heard: Vec<Event>,
@@ -29,8 +29,8 @@ pub(crate) struct Driver<'a> {
 /// All that can be seen of a partition.
 #[derive(Debug)]
 pub(crate) struct Sight {
-    pub(crate) looks: Vec<Option<Look>>,
-    pub(crate) letters: Vec<RawLetter>,
+    pub(crate) looks: Vec<Option<TimerSnapshot>>,
+    pub(crate) letters: Vec<RawDeadLetter>,
     pub(crate) trimmed: u64,
     pub(crate) heads: Heads,
     /// How many timers should have ended by now.
@@ -38,7 +38,7 @@ pub(crate) struct Sight {
 }
 
 impl<'a> Driver<'a> {
-    pub(crate) fn new(servers: &'a mut [Served], letters: LetterBounds, promises: bool) -> Self {
+    pub(crate) fn new(servers: &'a mut [Served], letters: DeadLetterLimits, promises: bool) -> Self {
         let oracle = promises.then(|| Oracle::new(letters));
         Self { servers, letters, clients: Clients::new(letters), heard: Vec::new(), oracle }
     }
@@ -130,7 +130,7 @@ impl<'a> Driver<'a> {
 
     async fn break_key(&mut self, key: &[u8], how: Broken) -> Verdict {
         for Served { rig, .. } in &*self.servers {
-            let look = rig.store.look(&rig.at, key).await.map_err(|error| error.to_string())?;
+            let look = rig.store.get_timer(&rig.at, key).await.map_err(|error| error.to_string())?;
             if let Some(look) = look {
                 break_one(rig, key, &look, how).await;
             }
@@ -178,8 +178,8 @@ impl<'a> Driver<'a> {
         let claim = self.clients.claim(&ask);
         let answer = self.make(Call::Claim(claim)).await?;
         let taken = answer.claimed().map(|claimed| &claimed.timers[..]).unwrap_or_default();
-        let held = |key: &Bytes| Held { key: key.clone(), token: claim.token };
-        let held: Vec<Held> = taken.iter().map(|timer| held(&timer.key)).collect();
+        let held = |key: &Bytes| LeaseRef { key: key.clone(), token: claim.token };
+        let held: Vec<LeaseRef> = taken.iter().map(|timer| held(&timer.key)).collect();
         if !held.is_empty() {
             self.make(Call::Ack(held)).await?;
         }
@@ -189,7 +189,7 @@ impl<'a> Driver<'a> {
 
 impl Sight {
     async fn of(rig: &Rig) -> Self {
-        let looks = futures::future::join_all(KEYS.map(|key| rig.store.look(&rig.at, key)));
+        let looks = futures::future::join_all(KEYS.map(|key| rig.store.get_timer(&rig.at, key)));
         let (looks, letters, counts, heads, (undelivered, _)) = tokio::join!(
             looks,
             rig.letters(),
@@ -207,7 +207,7 @@ impl Sight {
 impl Sight {
     /// Compares the count with what records and states say of each timer.
     fn counts_what_is_undelivered(&self, now: u64) -> Verdict {
-        let is_late = |look: &&Look| {
+        let is_late = |look: &&TimerSnapshot| {
             let was_tried = look
                 .state
                 .as_ref()
@@ -223,18 +223,18 @@ impl Sight {
     }
 }
 
-async fn break_one(rig: &Rig, key: &[u8], look: &Look, how: Broken) {
+async fn break_one(rig: &Rig, key: &[u8], look: &TimerSnapshot, how: Broken) {
     let state = look.state.clone().unwrap_or_default();
     let cut = |bytes: &Bytes, length: usize| bytes.slice(..length.min(bytes.len()));
     let newer = |bytes: &Bytes| [b"\x02", bytes.get(1..).unwrap_or_default()].concat().into();
     let (hash, value) = match how {
         Broken::NoIndexEntry => return rig.unindex(key).await,
-        Broken::NoRecord => (Scan::Records, None),
-        Broken::NoState => (Scan::States, None),
-        Broken::ShortRecord(length) => (Scan::Records, Some(cut(&look.record, length))),
-        Broken::ShortState(length) => (Scan::States, Some(cut(&state, length))),
-        Broken::NewerRecord => (Scan::Records, Some(newer(&look.record))),
-        Broken::NewerState => (Scan::States, Some(newer(&state))),
+        Broken::NoRecord => (RepairTarget::Records, None),
+        Broken::NoState => (RepairTarget::States, None),
+        Broken::ShortRecord(length) => (RepairTarget::Records, Some(cut(&look.record, length))),
+        Broken::ShortState(length) => (RepairTarget::States, Some(cut(&state, length))),
+        Broken::NewerRecord => (RepairTarget::Records, Some(newer(&look.record))),
+        Broken::NewerState => (RepairTarget::States, Some(newer(&state))),
     };
     rig.put_raw(hash, key, value.as_deref()).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse_wire::LetterBounds;
+use keylapse_wire::DeadLetterLimits;
 use tokio::runtime::{Builder, Runtime};
 
 use super::driver::{Driver, Verdict};
@@ -42,13 +42,13 @@ impl Harness {
     }
 
     /// Plays one life to its end, and says what was wrong with it.
-    pub(crate) fn play(&mut self, letters: LetterBounds, steps: &[Step], promises: bool) -> Verdict {
+    pub(crate) fn play(&mut self, letters: DeadLetterLimits, steps: &[Step], promises: bool) -> Verdict {
         self.runtime.block_on(async {
             for Served { rig, events } in &mut self.servers {
                 rig.reset(start()).await;
                 // In half of the lives somebody looks on, and a short journal is kept: neither is to change anything.
                 if steps.len().is_multiple_of(2) {
-                    rig.put_meta("tail", "9000000000000").await;
+                    rig.put_meta("watched_until", "9000000000000").await;
                     rig.put_meta("journal", "5:20000").await;
                 }
                 events.so_far(rig).await;

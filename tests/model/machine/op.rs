@@ -1,6 +1,6 @@
 //! What may happen, before it is known to what.
 
-use keylapse_wire::{Index, Scan};
+use keylapse_wire::{Index, RepairTarget};
 
 /// One step of a random life.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Op {
     Renew(Vec<Pick>),
     Pass(Pass),
     Pause(bool),
-    Repair(Scan),
+    Repair(RepairTarget),
     Replay {
         letter: usize,
         as_new: bool,

@@ -1,6 +1,6 @@
 //! Random lives of a few timers.
 
-use keylapse_wire::{Index, LetterBounds, Scan};
+use keylapse_wire::{DeadLetterLimits, Index, RepairTarget};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,10 +11,10 @@ use super::op::{Ahead, Ask, Broken, Ending, Op, Pass, Pick, Step, When};
 const DAY: u64 = 86_400_000;
 
 /// Bounds of the dead letters, mostly tight.
-pub(crate) fn letters() -> impl Strategy<Value = LetterBounds> {
+pub(crate) fn letters() -> impl Strategy<Value = DeadLetterLimits> {
     let counts = prop_oneof![1..4_u64, Just(100)];
     let ages = select(vec![1000, 60_000, DAY]);
-    (counts, ages, any::<bool>()).prop_map(|(count, age_ms, pause_when_full)| LetterBounds {
+    (counts, ages, any::<bool>()).prop_map(|(count, age_ms, pause_when_full)| DeadLetterLimits {
         count,
         age_ms,
         pause_when_full,
@@ -51,7 +51,8 @@ fn crashes(times: usize) -> Vec<Step> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let scans = select(vec![Scan::Records, Scan::States, Scan::Next, Scan::Slots]);
+    let scans =
+        select(vec![RepairTarget::Records, RepairTarget::States, RepairTarget::Next, RepairTarget::Slots]);
     prop_oneof![
         6 => (batch(ahead()), prop::bool::weighted(0.2))
             .prop_map(|(timers, absent)| Op::Arm { timers, absent }),

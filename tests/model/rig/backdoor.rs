@@ -1,6 +1,6 @@
 //! What a test does to a server past the library's calls: broken data, other programs' keys.
 
-use keylapse_wire::{Scan, scripts};
+use keylapse_wire::{RepairTarget, scripts};
 use redis::{Cmd, FromRedisValue, cmd};
 
 use super::Rig;
@@ -12,7 +12,7 @@ impl Rig {
     }
 
     /// Writes a record, a state or a kept arming, or deletes it, and nothing else.
-    pub(crate) async fn put_raw(&self, hash: Scan, key: &[u8], value: Option<&[u8]>) {
+    pub(crate) async fn put_raw(&self, hash: RepairTarget, key: &[u8], value: Option<&[u8]>) {
         let name = self.at.key(hash.as_str());
         match value {
             Some(value) => self.ask(cmd("HSET").arg(name).arg(key).arg(value)).await,
@@ -69,7 +69,7 @@ impl Rig {
 
     /// Writes a dead letter's bytes anew.
     pub(crate) async fn put_letter(&self, id: &[u8], letter: &[u8]) {
-        self.ask::<()>(cmd("HSET").arg(self.at.key("letters")).arg(id).arg(letter)).await;
+        self.ask::<()>(cmd("HSET").arg(self.at.key("dead_letters")).arg(id).arg(letter)).await;
     }
 
     /// Makes a canary of this test's own, as a subscription does: what it says, and whether it is new.

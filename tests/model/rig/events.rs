@@ -1,10 +1,10 @@
 //! What a listener hears of a partition.
 
 use bytes::Bytes;
-use keylapse::inside::hearing::event::{Event, Gap};
-use keylapse::inside::hearing::events;
+use keylapse::inside::receiving::event::{Event, Gap};
+use keylapse::inside::receiving::events;
 use keylapse_connection::id::Token;
-use keylapse_wire::Held;
+use keylapse_wire::LeaseRef;
 use tokio::sync::mpsc;
 
 use super::Rig;
@@ -29,13 +29,15 @@ impl Events {
         let number = self.marks.to_be_bytes();
         rig.publish(&[&b"f"[..], &number, b"mark"].concat()).await;
         let token = Token::from_bytes(&number).expect("it has 8 bytes");
-        let mark = Event::Fence { partition: 0, held: Held { key: Bytes::from_static(b"mark"), token } };
+        let mark = Event::Fence { partition: 0, held: LeaseRef { key: Bytes::from_static(b"mark"), token } };
         let mut heard = Vec::new();
         loop {
             match self.events.recv().await.expect("the stream goes on") {
                 event if event == mark => return heard,
                 Event::Gap(gap) if gap != Gap::Silent => panic!("events were lost: {gap:?}"),
-                event @ (Event::Wake { .. } | Event::Left { .. } | Event::Fence { .. }) => heard.push(event),
+                event @ (Event::Wake { .. } | Event::Unclaimed { .. } | Event::Fence { .. }) => {
+                    heard.push(event)
+                }
                 _ => {}
             }
         }

@@ -72,7 +72,7 @@ impl Rig {
 
     /// On a server of its own, in this process.
     pub(crate) async fn in_process(test: &str) -> Self {
-        let server = keylapse_testserver::Server::builder().start(start()).build();
+        let server = keylapse_testserver::TestServer::builder().start(start()).build();
         let (info, config) = (RedisConnectionInfo::default(), AsyncConnectionConfig::new());
         let connection = MultiplexedConnection::new_with_config(&info, server.connect(), config).await;
         let (admin, driver) = connection.expect("it accepts connections");
@@ -82,7 +82,7 @@ impl Rig {
             cmd("CONFIG").arg("SET").arg("notify-keyspace-events").arg("Ex").exec_async(&mut console).await;
         on.expect("events are switched on");
         let client = Client::new("redis://in.this.process").expect("the URL is fine");
-        let client = client.streams(move || std::future::ready(Ok(server.connect())));
+        let client = client.connect_with(move || std::future::ready(Ok(server.connect())));
         Self::on(client.store().clone(), admin, test, None).await
     }
 

@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::timers::ArmingId;
-use keylapse::{Arming, Rescheduled, Result};
+use keylapse::{ArmResult, Rescheduled, Result};
 use keylapse_wire::record::State;
 use keylapse_wire::time::{ServerTime, WireWhen};
 use keylapse_wire::{
-    AckReply, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index, LetterBounds, Look,
-    NewTimer, OpFlags, RawLetter, RepairStep, Replay, Scan, Settle, SettleReply,
+    AckReply, AttemptEnd, CancelReply, Claim, Claimed, ClaimedTimer, DeadLetterLimits, Heads, Index,
+    LeaseRef, NewTimer, OpFlags, QuarantineGroup, RawDeadLetter, RepairStep, RepairTarget, ReplayCall,
+    Settle, SettleReply, TimerSnapshot,
 };
 
 use super::{Ids, Rig};
@@ -20,8 +21,8 @@ use crate::produce::{Cancel, Produce};
 pub(crate) const LEASE: u64 = 30_000;
 
 /// Room for more dead letters than most cases make.
-pub(crate) const LETTERS: LetterBounds =
-    LetterBounds { count: 100, age_ms: 86_400_000, pause_when_full: false };
+pub(crate) const LETTERS: DeadLetterLimits =
+    DeadLetterLimits { count: 100, age_ms: 86_400_000, pause_when_full: false };
 
 /// The result of an arm, without the receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub(crate) struct ArmReply {
     pub deadline: u64,
 }
 
-impl From<Result<Arming>> for ArmReply {
-    fn from(arming: Result<Arming>) -> Self {
+impl From<Result<ArmResult>> for ArmReply {
+    fn from(arming: Result<ArmResult>) -> Self {
         let arming = match arming {
             Ok(arming) => arming,
             Err(error) => {
@@ -52,11 +53,11 @@ impl From<Result<Arming>> for ArmReply {
             }
         };
         let code = match arming {
-            Arming::Armed(_) => ArmCode::Armed,
-            Arming::Replaced(_) => ArmCode::Replaced,
-            Arming::AfterRunning(_) => ArmCode::AfterRunning,
-            Arming::Exists => ArmCode::Exists,
-            Arming::Superseded => ArmCode::Superseded,
+            ArmResult::Armed(_) => ArmCode::Armed,
+            ArmResult::Replaced(_) => ArmCode::Replaced,
+            ArmResult::AfterRunning(_) => ArmCode::AfterRunning,
+            ArmResult::Exists => ArmCode::Exists,
+            ArmResult::Superseded => ArmCode::Superseded,
             other => panic!("nobody expects {other:?}"),
         };
         Self { code, deadline: arming.receipt().map_or(0, |receipt| unix_ms(receipt.deadline)) }
@@ -84,15 +85,15 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub(crate) fn held(&self) -> Vec<Held> {
-        let held = |timer: &ClaimedTimer| Held { key: timer.key.clone(), token: self.call.token };
+    pub(crate) fn held(&self) -> Vec<LeaseRef> {
+        let held = |timer: &ClaimedTimer| LeaseRef { key: timer.key.clone(), token: self.call.token };
         self.claimed.timers.iter().map(held).collect()
     }
 
     /// The only one.
-    pub(crate) fn one(&self) -> Held {
+    pub(crate) fn one(&self) -> LeaseRef {
         let [timer] = &self.claimed.timers[..] else { panic!("not one timer: {:?}", self.claimed) };
-        Held { key: timer.key.clone(), token: self.call.token }
+        LeaseRef { key: timer.key.clone(), token: self.call.token }
     }
 
     /// The state of the only one.
@@ -129,7 +130,7 @@ pub(crate) fn ask(ids: &mut Ids) -> Claim {
         lookahead_ms: 0,
         lease_ms: LEASE,
         letters: LETTERS,
-        group: Group::ALONE,
+        group: QuarantineGroup::ALONE,
     }
 }
 
@@ -183,7 +184,7 @@ impl Rig {
     }
 
     /// Arms a key for now and claims it.
-    pub(crate) async fn run(&mut self, key: &str) -> (NewTimer, Held) {
+    pub(crate) async fn run(&mut self, key: &str) -> (NewTimer, LeaseRef) {
         let [timer] = self.arm_due([key]).await;
         (timer, self.claim().await.one())
     }
@@ -208,21 +209,26 @@ impl Rig {
         Taken { claimed, call }
     }
 
-    pub(crate) async fn ack(&self, held: &[Held]) -> AckReply {
+    pub(crate) async fn ack(&self, held: &[LeaseRef]) -> AckReply {
         let reply = self.store.ack(&self.at, false, held).await.expect("it can be acked");
         AckReply { stamp: ServerTime::default(), ..reply }
     }
 
-    pub(crate) async fn end(&self, held: &Held, end: End) -> SettleReply {
+    pub(crate) async fn end(&self, held: &LeaseRef, end: AttemptEnd) -> SettleReply {
         self.end_bounded(LETTERS, held, end).await
     }
 
-    pub(crate) async fn end_bounded(&self, letters: LetterBounds, held: &Held, end: End) -> SettleReply {
+    pub(crate) async fn end_bounded(
+        &self,
+        letters: DeadLetterLimits,
+        held: &LeaseRef,
+        end: AttemptEnd,
+    ) -> SettleReply {
         let settle = Settle { held: held.clone(), end };
         self.store.settle(&self.at, letters, false, &[settle]).await.expect("it can be settled").each[0]
     }
 
-    pub(crate) async fn renew(&self, held: &Held) -> bool {
+    pub(crate) async fn renew(&self, held: &LeaseRef) -> bool {
         let lost = self.store.renew(&self.at, LEASE, std::slice::from_ref(held)).await;
         lost.expect("it can be renewed").is_empty()
     }
@@ -249,8 +255,8 @@ impl Rig {
         (seen.undelivered, seen.oldest.map(|oldest| self.now() - oldest))
     }
 
-    pub(crate) async fn look(&self, key: &str) -> Option<Look> {
-        self.store.look(&self.at, key.as_bytes()).await.expect("it can be looked at")
+    pub(crate) async fn look(&self, key: &str) -> Option<TimerSnapshot> {
+        self.store.get_timer(&self.at, key.as_bytes()).await.expect("it can be looked at")
     }
 
     /// The arming that a key's timer is of.
@@ -259,7 +265,7 @@ impl Rig {
         look.record.get(1..9).and_then(ArmingId::from_bytes)
     }
 
-    pub(crate) async fn letters(&self) -> Vec<RawLetter> {
+    pub(crate) async fn letters(&self) -> Vec<RawDeadLetter> {
         self.store.letters(&self.at, None, 1000).await.expect("letters can be read").0
     }
 
@@ -295,11 +301,16 @@ impl Rig {
     }
 
     /// A replay of a letter as what it was.
-    pub(crate) fn replaying(&mut self, letter: &[u8]) -> Replay {
-        Replay { letter: Bytes::copy_from_slice(letter), id: self.ids.replay(), anew: None, repeat: false }
+    pub(crate) fn replaying(&mut self, letter: &[u8]) -> ReplayCall {
+        ReplayCall {
+            letter: Bytes::copy_from_slice(letter),
+            id: self.ids.replay(),
+            anew: None,
+            repeat: false,
+        }
     }
 
-    pub(crate) async fn replay_as(&self, call: &Replay) -> Replayed {
+    pub(crate) async fn replay_as(&self, call: &ReplayCall) -> Replayed {
         self.store.replay(&self.at, call).await.expect("it answers")
     }
 
@@ -309,12 +320,12 @@ impl Rig {
     }
 
     /// The replay of an unanswered call once more.
-    pub(crate) async fn replay_again(&self, call: &Replay) -> Replayed {
-        self.replay_as(&Replay { repeat: true, ..call.clone() }).await
+    pub(crate) async fn replay_again(&self, call: &ReplayCall) -> Replayed {
+        self.replay_as(&ReplayCall { repeat: true, ..call.clone() }).await
     }
 
     /// One whole scan of the slow repair; how many entries it has put right.
-    pub(crate) async fn repair(&self, what: Scan) -> Result<u64> {
+    pub(crate) async fn repair(&self, what: RepairTarget) -> Result<u64> {
         let mut step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
         let mut repaired = 0;
         loop {
@@ -339,16 +350,16 @@ pub(crate) fn letter_name(arming: ArmingId, died: u64, key: &[u8]) -> Vec<u8> {
 }
 
 /// A failure, to be tried again.
-pub(crate) fn retry(delay: u64) -> End {
-    End::Retry { delay, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[1]") }
+pub(crate) fn retry(delay: u64) -> AttemptEnd {
+    AttemptEnd::Retry { delay, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[1]") }
 }
 
 /// The same attempt, later.
-pub(crate) fn snooze(delay: u64) -> End {
-    End::Snooze { delay, attempt: 1, snoozes: 1, history: Bytes::new() }
+pub(crate) fn snooze(delay: u64) -> AttemptEnd {
+    AttemptEnd::Snooze { delay, attempt: 1, snoozes: 1, history: Bytes::new() }
 }
 
 /// Never again.
-pub(crate) fn dead() -> End {
-    End::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[2]") }
+pub(crate) fn dead() -> AttemptEnd {
+    AttemptEnd::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[2]") }
 }

@@ -4,7 +4,7 @@ use crate::model::rig::{ArmCode, ArmReply, Rig, ms, system_time};
 use crate::produce::Produce;
 use bytes::Bytes;
 use keylapse::{ErrorKind, Rescheduled};
-use keylapse_wire::End;
+use keylapse_wire::AttemptEnd;
 use keylapse_wire::record::Record;
 use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
 
@@ -136,7 +136,7 @@ async fn rescheduling_what_was_never_tried_is_as_arming_it_for_then(rig: &mut Ri
 
 async fn rescheduling_what_was_handed_back_untried_leaves_no_state(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     assert!(rig.look("a").await.expect("it waits").state.is_some());
     let _ = rig.reschedule("a", WireWhen::In(500)).await;
     assert_eq!(rig.look("a").await.expect("it waits").state, None, "each costs bytes");

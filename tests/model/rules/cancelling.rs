@@ -4,7 +4,7 @@ use crate::model::rig::{ArmCode, Rig, ms, retry};
 use crate::produce::{Cancel, Produce};
 use keylapse::Cancelled;
 use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
-use keylapse_wire::{CancelReply, Scan, SettleReply};
+use keylapse_wire::{CancelReply, RepairTarget, SettleReply};
 
 on_each_server! {
     a_waiting_timer_is_cancelled,
@@ -104,13 +104,13 @@ async fn a_cancel_of_broken_data_tells_no_deadline(rig: &mut Rig) {
     let beyond = [&[1; 9][..], &MAX_DEADLINE_MS.to_be_bytes()].concat();
     for record in [&b""[..], b"\x01", b"\x01cut short", &long[..16], &long[..17], &long, &beyond] {
         rig.arm_in("a", 10).await;
-        rig.put_raw(Scan::Records, b"a", Some(record)).await;
+        rig.put_raw(RepairTarget::Records, b"a", Some(record)).await;
         let reply = rig.cancel("a").await;
         assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: None }, "{record:?}");
     }
     for (state, told) in [(&b""[..], true), (b"\x01", true), (&[0xfe; 24], true), (&[0xfe; 25], false)] {
         let (_, armed) = rig.arm_in("a", 10).await;
-        rig.put_raw(Scan::States, b"a", Some(state)).await;
+        rig.put_raw(RepairTarget::States, b"a", Some(state)).await;
         let reply = rig.cancel("a").await;
         assert_eq!(reply.deadline, told.then_some(armed.deadline), "{state:?}");
     }

@@ -88,16 +88,16 @@ async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
 }
 
 async fn an_empty_claim_says_when_another_slot_took_the_last(rig: &mut Rig) {
-    assert_eq!(rig.claim().await.claimed.rival, None, "nobody has taken anything");
+    assert_eq!(rig.claim().await.claimed.other_claimed_at, None, "nobody has taken anything");
     arm_three(rig).await;
     let other = |call: &mut keylapse_wire::Claim| call.slot = Ids::slot(2);
     let then = rig.now();
-    assert_eq!(rig.claim_with(other).await.claimed.rival, None, "it took something itself");
+    assert_eq!(rig.claim_with(other).await.claimed.other_claimed_at, None, "it took something itself");
     rig.pass(ms(5000)).await;
-    assert_eq!(rig.claim().await.claimed.rival, Some(then));
-    assert_eq!(rig.claim_with(other).await.claimed.rival, None, "it is the one");
-    rig.store.close_slot(&rig.at, Ids::slot(2)).await.expect("it closes");
-    assert_eq!(rig.claim().await.claimed.rival, None, "it is there no more");
+    assert_eq!(rig.claim().await.claimed.other_claimed_at, Some(then));
+    assert_eq!(rig.claim_with(other).await.claimed.other_claimed_at, None, "it is the one");
+    rig.store.release_claimer(&rig.at, Ids::slot(2)).await.expect("it closes");
+    assert_eq!(rig.claim().await.claimed.other_claimed_at, None, "it is there no more");
 }
 
 async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
@@ -107,9 +107,9 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
         move |call: &mut keylapse_wire::Claim| (call.slot, call.index) = (Ids::slot(slot), index)
     };
     rig.claim_with(in_slot(2, Index::Due)).await;
-    let before = rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival;
+    let before = rig.claim_with(in_slot(3, Index::Due)).await.claimed.other_claimed_at;
     assert_eq!(rig.claim_with(in_slot(2, Index::Quarantine)).await.keys(), ["pill"]);
-    assert_eq!(rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival, before);
+    assert_eq!(rig.claim_with(in_slot(3, Index::Due)).await.claimed.other_claimed_at, before);
 }
 
 /// Whether a follower that looks with this slot, and finds nothing, is told that another is the standby.

@@ -1,13 +1,13 @@
 //! A topic is destroyed: it is closed, taken apart, and nothing that comes later finds half of it.
 
 use bytes::Bytes;
-use keylapse::inside::hearing::event::Event;
+use keylapse::inside::receiving::event::Event;
 use keylapse::{Cancelled, ErrorKind};
 use keylapse_connection::id::DestroyId;
-use keylapse_wire::Noted;
+use keylapse_wire::RecordedExpiry;
 use keylapse_wire::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Close, DestroyStep, Holdings, OpFlags, Scan, Settle, SettleReply};
+use keylapse_wire::{CloseMode, DestroyStep, Holdings, OpFlags, RepairTarget, Settle, SettleReply};
 
 use crate::model::rig::{ArmCode, Events, LETTERS, Rig, ask, dead, ms, retry};
 use crate::produce::Produce;
@@ -31,7 +31,7 @@ fn id(byte: u8) -> DestroyId {
     DestroyId::from_bytes(&[byte; 8]).expect("an id has eight bytes")
 }
 
-async fn close(rig: &Rig, how: Close) -> Holdings {
+async fn close(rig: &Rig, how: CloseMode) -> Holdings {
     rig.store.close(&rig.at, how).await.expect("it can be asked")
 }
 
@@ -53,18 +53,18 @@ async fn names(rig: &Rig) -> Vec<&'static str> {
 
 async fn what_is_armed_is_closed_by_force_alone(rig: &mut Rig) {
     rig.arm_in("a", 1000).await;
-    let refused = close(rig, Close::Empty).await;
+    let refused = close(rig, CloseMode::Empty).await;
     assert_eq!((refused.closed, refused.timers), (false, 1));
     assert_eq!(rig.arm_in("b", 1000).await.1.code, ArmCode::Armed, "it is as open as before");
-    let closed = close(rig, Close::ByForce(id(1))).await;
+    let closed = close(rig, CloseMode::ByForce(id(1))).await;
     assert_eq!((closed.closed, closed.forced, closed.timers), (true, Some(id(1)), 2));
-    assert!(close(rig, Close::Empty).await.closed, "another goes on with it");
+    assert!(close(rig, CloseMode::Empty).await.closed, "another goes on with it");
 }
 
 async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
     let (_, held) = rig.run("running").await;
     rig.arm_in("waiting", 1000).await;
-    close(rig, Close::ByForce(id(1))).await;
+    close(rig, CloseMode::ByForce(id(1))).await;
     let before = names(rig).await;
     let cancel = rig.cancelling("waiting");
     let new = rig.timer("new", WireWhen::In(0));
@@ -80,54 +80,58 @@ async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
         store.cancel(at, &[cancel]).await.map(drop),
         store.reschedule(at, b"waiting", WireWhen::In(5)).await.map(drop),
         store.pause(at, Some("why")).await.map(drop),
-        store.look(at, b"waiting").await.map(drop),
+        store.get_timer(at, b"waiting").await.map(drop),
     ];
     for error in errors {
         let error = error.expect_err("it is closed");
         assert_eq!(error.kind(), ErrorKind::Destroying, "{error}");
         assert!(error.is_transient() && error.to_string().contains("call Console::destroy"), "{error}");
     }
-    assert!(rig.repair(Scan::Records).await.is_err());
+    assert!(rig.repair(RepairTarget::Records).await.is_err());
     assert_eq!(names(rig).await, before);
-    assert_eq!((rig.length("rec").await, rig.length("run").await), (2, 1));
+    assert_eq!((rig.length("timers").await, rig.length("timer_states").await), (2, 1));
 }
 
 async fn what_was_closed_empty_is_opened_again_as_it_was(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.end(&held, dead()).await;
-    let closed = close(rig, Close::Empty).await;
+    let closed = close(rig, CloseMode::Empty).await;
     assert_eq!(
         (closed.closed, closed.forced, closed.letters),
         (true, None, 1),
         "a letter is no reason to refuse"
     );
-    assert!(rig.store.look(&rig.at, b"a").await.is_err());
-    assert!(!close(rig, Close::Open(None)).await.closed);
+    assert!(rig.store.get_timer(&rig.at, b"a").await.is_err());
+    assert!(!close(rig, CloseMode::Open(None)).await.closed);
     assert_eq!(rig.letters().await.len(), 1);
     assert_eq!(rig.arm_in("a", 1000).await.1.code, ArmCode::Armed);
 }
 
 async fn what_was_closed_by_force_is_opened_under_its_id_alone(rig: &mut Rig) {
     rig.arm_in("a", 1000).await;
-    close(rig, Close::ByForce(id(1))).await;
+    close(rig, CloseMode::ByForce(id(1))).await;
     for other in [None, Some(id(2))] {
-        assert!(close(rig, Close::Open(other)).await.closed, "{other:?}");
+        assert!(close(rig, CloseMode::Open(other)).await.closed, "{other:?}");
     }
-    let opened = close(rig, Close::Open(Some(id(1)))).await;
+    let opened = close(rig, CloseMode::Open(Some(id(1)))).await;
     assert_eq!((opened.closed, opened.forced, opened.timers), (false, None, 1));
-    assert!(!close(rig, Close::Empty).await.closed);
+    assert!(!close(rig, CloseMode::Empty).await.closed);
     rig.cancel("a").await;
-    let closed = close(rig, Close::Empty).await;
+    let closed = close(rig, CloseMode::Empty).await;
     assert_eq!((closed.closed, closed.forced), (true, None), "nothing of the force is left");
 }
 
 async fn the_first_partition_keeps_the_id_of_whoever_came_first(rig: &mut Rig) {
-    close(rig, Close::Empty).await;
-    assert_eq!(close(rig, Close::ByForce(id(1))).await.forced, Some(id(1)), "what was closed empty has none");
-    assert_eq!(close(rig, Close::ByForce(id(2))).await.forced, Some(id(1)));
+    close(rig, CloseMode::Empty).await;
+    assert_eq!(
+        close(rig, CloseMode::ByForce(id(1))).await.forced,
+        Some(id(1)),
+        "what was closed empty has none"
+    );
+    assert_eq!(close(rig, CloseMode::ByForce(id(2))).await.forced, Some(id(1)));
     let second = PartitionNames::new(DEFAULT_NAMESPACE, &rig.at.topic, 1, 2, false);
     for number in [1, 2] {
-        let closed = rig.store.close(&second, Close::ByForce(id(number))).await.expect("an answer");
+        let closed = rig.store.close(&second, CloseMode::ByForce(id(number))).await.expect("an answer");
         assert_eq!(closed.forced, Some(id(number)), "the others go with whoever comes last");
     }
     rig.store.end(&second).await.expect("an answer");
@@ -139,16 +143,16 @@ async fn timers_go_page_by_page_and_the_rest_at_the_end(rig: &mut Rig) {
     for key in ["a", "b", "c"] {
         rig.arm_in(key, 1000).await;
     }
-    close(rig, Close::ByForce(id(1))).await;
+    close(rig, CloseMode::ByForce(id(1))).await;
     let DestroyStep::Closed(page) = destroy(rig, &[], 2).await else { panic!("it is closed") };
     assert_eq!(page, [("a".into(), Some(deadline)), ("b".into(), Some(deadline))]);
     let DestroyStep::Closed(page) = destroy(rig, &["a", "b"], 2).await else { panic!("it is closed") };
     assert_eq!(page, [("c".into(), Some(deadline))]);
-    assert_eq!(rig.length("rec").await, 2);
+    assert_eq!(rig.length("timers").await, 2);
     let DestroyStep::Closed(page) = destroy(rig, &["c"], 2).await else { panic!("it is closed") };
     assert_eq!(page.len(), 1, "what is in quarantine comes last");
     assert_eq!(destroy(rig, &["d"], 2).await, DestroyStep::Closed(Vec::new()));
-    assert_eq!(names(rig).await, ["meta", "slots"], "what has no names to go by goes with the partition");
+    assert_eq!(names(rig).await, ["meta", "claimers"], "what has no names to go by goes with the partition");
     destroy(rig, &[], 0).await;
     assert!(names(rig).await.is_empty());
 }
@@ -156,7 +160,7 @@ async fn timers_go_page_by_page_and_the_rest_at_the_end(rig: &mut Rig) {
 async fn whoever_runs_is_told_and_settles_nothing_afterwards(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.arm_in("a", 500).await;
-    close(rig, Close::ByForce(id(1))).await;
+    close(rig, CloseMode::ByForce(id(1))).await;
     let mut events = Events::open(rig).await;
     let DestroyStep::Closed(page) = destroy(rig, &[], 10).await else { panic!("it is closed") };
     assert_eq!(page, [("a".into(), None)], "the trigger key of what runs is gone by itself");
@@ -172,7 +176,7 @@ async fn whoever_runs_is_told_and_settles_nothing_afterwards(rig: &mut Rig) {
 
 async fn an_arm_after_the_end_is_a_new_beginning(rig: &mut Rig) {
     let (before, _) = rig.arm_in("a", 0).await;
-    close(rig, Close::ByForce(id(1))).await;
+    close(rig, CloseMode::ByForce(id(1))).await;
     destroy(rig, &[], 0).await;
     assert_eq!(rig.cancel("a").await.result, Cancelled::NotArmed);
     let (after, armed) = rig.arm_in("a", 0).await;
@@ -186,22 +190,22 @@ async fn what_is_detached_may_have_enrolled_keys_but_no_timer_and_no_letter(rig:
     rig.attach();
     let canary = rig.now();
     rig.read(canary + 1000, canary, 0).await;
-    assert!(!close(rig, Close::Empty).await.closed);
-    assert_eq!(rig.note(canary, 1).await, Noted::Lapse);
-    let refused = close(rig, Close::Detached).await;
+    assert!(!close(rig, CloseMode::Empty).await.closed);
+    assert_eq!(rig.note(canary, 1).await, RecordedExpiry::Lapse);
+    let refused = close(rig, CloseMode::Detached).await;
     assert_eq!((refused.closed, refused.timers), (false, 1));
     let held = rig.claim().await.held().remove(0);
     rig.end(&held, dead()).await;
-    let refused = close(rig, Close::Detached).await;
+    let refused = close(rig, CloseMode::Detached).await;
     assert_eq!((refused.closed, refused.letters), (false, 1));
     let id = rig.letters().await.remove(0).id;
     assert!(rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped"));
     rig.read(canary + 2000, canary, 1).await;
-    let closed = close(rig, Close::Detached).await;
-    assert_eq!((closed.closed, closed.forced, closed.enrolled), (true, None, 1));
-    assert!(close(rig, Close::Detached).await.closed, "another goes on with it");
-    assert!(!close(rig, Close::Open(None)).await.closed, "and it can be opened again");
-    close(rig, Close::Detached).await;
+    let closed = close(rig, CloseMode::Detached).await;
+    assert_eq!((closed.closed, closed.forced, closed.tracked), (true, None, 1));
+    assert!(close(rig, CloseMode::Detached).await.closed, "another goes on with it");
+    assert!(!close(rig, CloseMode::Open(None)).await.closed, "and it can be opened again");
+    close(rig, CloseMode::Detached).await;
     destroy(rig, &[], 0).await;
     assert!(names(rig).await.is_empty());
 }
@@ -216,9 +220,9 @@ async fn nothing_is_taken_from_what_is_open(rig: &mut Rig) {
 
 async fn a_partition_that_never_was_is_closed_and_ended(rig: &mut Rig) {
     assert_eq!(destroy(rig, &[], 10).await, DestroyStep::Gone);
-    assert_eq!(close(rig, Close::Ask).await, Holdings::default());
+    assert_eq!(close(rig, CloseMode::Ask).await, Holdings::default());
     assert!(names(rig).await.is_empty(), "whoever asks writes nothing");
-    assert!(close(rig, Close::Empty).await.closed);
+    assert!(close(rig, CloseMode::Empty).await.closed);
     assert_eq!(destroy(rig, &[], 10).await, DestroyStep::Closed(Vec::new()));
     destroy(rig, &[], 0).await;
     assert!(names(rig).await.is_empty());
@@ -228,7 +232,7 @@ async fn another_number_of_partitions_or_kind_is_refused(rig: &mut Rig) {
     rig.arm_in("a", 1000).await;
     let other = |of, attached| PartitionNames::new(DEFAULT_NAMESPACE, &rig.at.topic, 0, of, attached);
     for (at, kind) in [(other(2, false), ErrorKind::Partitions), (other(1, true), ErrorKind::Conflict)] {
-        let refused = rig.store.close(&at, Close::Ask).await.expect_err("it is another topic");
+        let refused = rig.store.close(&at, CloseMode::Ask).await.expect_err("it is another topic");
         assert_eq!(refused.kind(), kind, "{refused}");
     }
 }

@@ -1,6 +1,6 @@
 //! Attached keys whose deadlines were read, and that are checked.
 
-use keylapse_wire::{Deed, Enrolled, Noted};
+use keylapse_wire::{CheckAction, RecordedExpiry, TrackResult};
 
 use crate::model::rig::{Rig, ms};
 
@@ -24,9 +24,9 @@ const PAGE: u64 = 300_000;
 async fn reading_an_unchanged_key_again_restores_a_lost_check(rig: &mut Rig) {
     rig.attach();
     let (canary, deadline) = (rig.now(), rig.now() + 1000);
-    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::New, Some(deadline + TOUCH_AFTER)));
+    assert_eq!(rig.read(deadline, canary, 0).await, (TrackResult::New, Some(deadline + TOUCH_AFTER)));
     rig.lose_check().await;
-    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::Known, Some(deadline + TOUCH_AFTER)));
+    assert_eq!(rig.read(deadline, canary, 0).await, (TrackResult::Known, Some(deadline + TOUCH_AFTER)));
 }
 
 async fn reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it(rig: &mut Rig) {
@@ -35,24 +35,24 @@ async fn reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it(rig
     rig.read(deadline, canary, 0).await;
     rig.pass(ms(1500)).await;
     assert_eq!(rig.take_checks(1, 5000).await.watches.len(), 1);
-    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::Known, Some(rig.now() + 5000)));
+    assert_eq!(rig.read(deadline, canary, 0).await, (TrackResult::Known, Some(rig.now() + 5000)));
 }
 
 async fn a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing(rig: &mut Rig) {
     rig.attach();
     let canary = rig.now();
-    assert_eq!(rig.read(0, canary, 1).await, (Enrolled::Forgotten, None));
+    assert_eq!(rig.read(0, canary, 1).await, (TrackResult::Forgotten, None));
     assert_eq!(rig.histories().await, 0);
-    assert_eq!(rig.read(canary + 1000, canary, 0).await.0, Enrolled::New, "nothing later was done to it");
+    assert_eq!(rig.read(canary + 1000, canary, 0).await.0, TrackResult::New, "nothing later was done to it");
 }
 
 async fn what_is_forgotten_without_a_canary_is_remembered_by_its_time(rig: &mut Rig) {
     rig.attach();
-    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New);
-    assert_eq!(rig.read(0, 0, 0).await, (Enrolled::Forgotten, None));
+    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, TrackResult::New);
+    assert_eq!(rig.read(0, 0, 0).await, (TrackResult::Forgotten, None));
     assert_eq!(rig.histories().await, 1);
     rig.pass(ms(1)).await;
-    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New, "it was read later");
+    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, TrackResult::New, "it was read later");
 }
 
 async fn a_history_is_forgotten_although_nothing_else_is_noted(rig: &mut Rig) {
@@ -62,7 +62,7 @@ async fn a_history_is_forgotten_although_nothing_else_is_noted(rig: &mut Rig) {
         let canary = rig.now();
         assert_eq!(
             rig.read(canary + 1000, canary, 1).await.0,
-            if turn == 0 { Enrolled::New } else { Enrolled::Known }
+            if turn == 0 { TrackResult::New } else { TrackResult::Known }
         );
         assert_eq!(rig.histories().await, left, "after {turn} pages");
         rig.pass(ms(PAGE)).await;
@@ -92,7 +92,7 @@ async fn the_check_of_a_watch_that_is_lost_or_cut_short_is_removed(rig: &mut Rig
     let head = [0; 27];
     for watch in [None, Some(&head[..])] {
         rig.put_watch(None).await;
-        assert_eq!(rig.read(rig.now() + 1000, rig.now(), 0).await.0, Enrolled::New);
+        assert_eq!(rig.read(rig.now() + 1000, rig.now(), 0).await.0, TrackResult::New);
         rig.put_watch(watch).await;
         rig.pass(ms(1500)).await;
         let taken = rig.take_checks(1, 5000).await;
@@ -106,7 +106,7 @@ async fn a_verdict_may_put_a_check_off(rig: &mut Rig) {
     rig.pass(ms(1500)).await;
     let watch = rig.take_checks(1, 5000).await.watches.remove(0);
     let later = rig.now() + 700;
-    assert_eq!(rig.judge(watch, Deed::Again { at: later }).await, (true, Some(later)));
+    assert_eq!(rig.judge(watch, CheckAction::Again { at: later }).await, (true, Some(later)));
 }
 
 async fn a_repeated_note_without_an_anchor_makes_one_lapse(rig: &mut Rig) {
@@ -114,7 +114,7 @@ async fn a_repeated_note_without_an_anchor_makes_one_lapse(rig: &mut Rig) {
     for kept in [0, 1, 2] {
         let arming = rig.ids.arming();
         for _ in 0..2 {
-            assert_eq!(rig.note_as(None, arming).await, Noted::Lapse);
+            assert_eq!(rig.note_as(None, arming).await, RecordedExpiry::Lapse);
         }
         let next = rig.look("a").await.expect("it waits").next;
         let count = next.map_or(0, |cycles| u32::from_be_bytes(cycles[1..5].try_into().expect("4 bytes")));

@@ -1,8 +1,8 @@
 //! What listeners are told: new heads and fences.
 
-use keylapse::inside::hearing::event::Event;
+use keylapse::inside::receiving::event::Event;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Held, Index};
+use keylapse_wire::{AttemptEnd, Index, LeaseRef};
 
 use crate::model::rig::{Events, Ids, Rig, ms, retry};
 
@@ -64,8 +64,8 @@ async fn a_cancel_fences_the_claim_that_holds(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     let mut events = Events::open(rig).await;
     rig.cancel("a").await;
-    let Held { key, token } = held;
-    assert_eq!(events.so_far(rig).await, [Event::Fence { partition: 0, held: Held { key, token } }]);
+    let LeaseRef { key, token } = held;
+    assert_eq!(events.so_far(rig).await, [Event::Fence { partition: 0, held: LeaseRef { key, token } }]);
 }
 
 async fn a_cancel_of_a_waiting_timer_says_nothing(rig: &mut Rig) {
@@ -87,7 +87,7 @@ async fn a_retry_wakes_only_if_it_is_next(rig: &mut Rig) {
 async fn a_release_wakes_those_who_stay(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     let mut events = Events::open(rig).await;
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     assert_eq!(events.so_far(rig).await, [wake(rig.now())]);
 }
 
@@ -114,7 +114,7 @@ async fn what_follows_a_burial_wakes(rig: &mut Rig) {
     rig.arm_in("a", 10).await;
     rig.lose_leases().await;
     let mut events = Events::open(rig).await;
-    assert_eq!(rig.claim_quarantined().await.claimed.buried, 1);
+    assert_eq!(rig.claim_quarantined().await.claimed.dead_lettered, 1);
     assert_eq!(events.so_far(rig).await, [wake_of_quarantine(rig.now())]);
 }
 
@@ -152,12 +152,12 @@ async fn what_is_left_is_announced_where_it_is_due_and_not_paused(rig: &mut Rig)
     let mut events = Events::open(rig).await;
     let (_, next) = rig.arm_in("next", 50).await;
     let mut left = async |rig: &mut Rig| {
-        rig.store.announce_left(&rig.at).await.expect("an answer");
+        rig.store.wake_followers(&rig.at).await.expect("an answer");
         events.so_far(rig).await
     };
     assert_eq!(left(rig).await, [wake(next.deadline)], "of the arming: it is not due");
     rig.pass(ms(51)).await;
-    let said = Event::Left { partition: 0, at: next.deadline };
+    let said = Event::Unclaimed { partition: 0, at: next.deadline };
     assert_eq!(left(rig).await, [said]);
     rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
     assert_eq!(left(rig).await, [], "nobody may claim it");
@@ -176,11 +176,11 @@ async fn the_end_of_who_leads_or_stands_by_is_announced(rig: &mut Rig) {
     assert!(look(rig, 3, -13).await);
     let mut events = Events::open(rig).await;
     let mut close = async |rig: &mut Rig, slot: u64| {
-        rig.store.close_slot(&rig.at, Ids::slot(slot)).await.expect("it closes");
+        rig.store.release_claimer(&rig.at, Ids::slot(slot)).await.expect("it closes");
         events.so_far(rig).await
     };
     assert_eq!(close(rig, 3).await, []);
-    let now = Event::Left { partition: 0, at: 0 };
+    let now = Event::Unclaimed { partition: 0, at: 0 };
     assert_eq!(close(rig, 2).await, std::slice::from_ref(&now));
     assert!(!look(rig, 3, -13).await, "the standby is gone");
     assert_eq!(close(rig, 1).await, [now]);

@@ -2,7 +2,7 @@
 
 use keylapse::dead_letters::DeadReason;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Ending, JournalBounds, JournalPosition, Scan, ToldOf};
+use keylapse_wire::{Ending, JournalBounds, JournalPosition, RepairTarget, TimerEvent};
 
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
 
@@ -34,7 +34,7 @@ async fn bounds(rig: &Rig) -> Option<JournalBounds> {
 }
 
 /// All that is kept, newest first.
-async fn kept(rig: &Rig) -> Vec<ToldOf> {
+async fn kept(rig: &Rig) -> Vec<TimerEvent> {
     positions(rig).await.iter().map(|one| one.decode().expect("it is an end")).collect()
 }
 
@@ -43,7 +43,7 @@ async fn positions(rig: &Rig) -> Vec<JournalPosition> {
 }
 
 async fn endings(rig: &Rig) -> Vec<(String, Ending)> {
-    let name = |ended: ToldOf| (String::from_utf8_lossy(&ended.key).into_owned(), ended.what);
+    let name = |ended: TimerEvent| (String::from_utf8_lossy(&ended.key).into_owned(), ended.what);
     let mut all: Vec<_> = kept(rig).await.into_iter().map(name).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
@@ -78,7 +78,7 @@ async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
     rig.end(&held, dead()).await;
     let (_, held) = rig.run("again").await;
     let arming = rig.ids.arming();
-    rig.end(&held, keylapse_wire::End::Again { delay: 1000, arming }).await;
+    rig.end(&held, keylapse_wire::AttemptEnd::Again { delay: 1000, arming }).await;
     rig.arm_in("cancelled", 1000).await;
     rig.cancel("cancelled").await;
     rig.arm_in("replaced", 1000).await;
@@ -92,7 +92,7 @@ async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
         ("dead", Ending::Dead),
         ("done", Ending::Done),
         ("replaced", Ending::Replaced),
-        ("way", Ending::GaveWay),
+        ("way", Ending::ReplacedByQueued),
     ];
     assert_eq!(endings(rig).await, expected.map(|(key, ending)| (key.to_owned(), ending)));
     let reasons: Vec<_> = kept(rig).await.into_iter().filter_map(|one| one.reason).collect();
@@ -105,7 +105,7 @@ async fn what_goes_on_is_no_end(rig: &mut Rig) {
     rig.end(&held, snooze(0)).await;
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();
-    rig.end(&held, keylapse_wire::End::Release).await;
+    rig.end(&held, keylapse_wire::AttemptEnd::Release).await;
     let _ = rig.reschedule("a", WireWhen::In(1000)).await;
     assert_eq!(kept(rig).await, []);
 }
@@ -181,7 +181,7 @@ async fn what_is_too_old_goes_with_the_next_end_or_the_slow_repair(rig: &mut Rig
     rig.ack(&[held]).await;
     assert_eq!(endings(rig).await, [("b".to_owned(), Ending::Done)]);
     rig.pass(ms(1001)).await;
-    rig.repair(Scan::Tombstones).await.expect("it is repaired");
+    rig.repair(RepairTarget::Tombstones).await.expect("it is repaired");
     assert_eq!(kept(rig).await, []);
 }
 

@@ -3,10 +3,10 @@
 use crate::model::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse_wire::record::Letter;
 use keylapse_wire::record::State;
+use keylapse_wire::record::StoredDeadLetter;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{AckReply, End, Group, Index, Scan, SettleReply};
+use keylapse_wire::{AckReply, AttemptEnd, Index, QuarantineGroup, RepairTarget, SettleReply};
 
 on_each_server! {
     a_lease_that_runs_out_makes_the_timer_due_again,
@@ -56,8 +56,8 @@ async fn a_stale_token_changes_nothing(rig: &mut Rig) {
     let before = rig.look("a").await;
     assert_eq!(rig.ack(std::slice::from_ref(&stale)).await.gone, [0]);
     assert!(!rig.renew(&stale).await);
-    let again = End::Again { delay: 0, arming: rig.ids.arming() };
-    for end in [retry(0), snooze(0), again, dead(), End::Release] {
+    let again = AttemptEnd::Again { delay: 0, arming: rig.ids.arming() };
+    for end in [retry(0), snooze(0), again, dead(), AttemptEnd::Release] {
         assert_eq!(rig.end(&stale, end).await, SettleReply::Gone);
     }
     assert_eq!(rig.look("a").await, before);
@@ -119,7 +119,7 @@ async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut
 
 /// Claims from the quarantine, beside so many that run already.
 async fn claim_group(rig: &mut Rig, running: usize) -> Vec<Bytes> {
-    let group = Group { running, sizes: [4, 2, 1] };
+    let group = QuarantineGroup { running, sizes: [4, 2, 1] };
     rig.claim_with(|call| (call.index, call.group) = (Index::Quarantine, group)).await.keys()
 }
 
@@ -129,7 +129,7 @@ async fn suspect(rig: &mut Rig, keys: &[(&str, u8)]) {
         rig.arm_in(key, LEASE).await;
         rig.unindex(key.as_bytes()).await;
         let state = State { lost: *lost, ..State::waiting(1) }.encode();
-        rig.put_raw(Scan::States, key.as_bytes(), Some(&state)).await;
+        rig.put_raw(RepairTarget::States, key.as_bytes(), Some(&state)).await;
         let _ = rig.reschedule(key, WireWhen::In(0)).await;
         rig.pass(ms(1)).await;
     }
@@ -180,12 +180,12 @@ async fn five_lost_leases_make_a_dead_letter(rig: &mut Rig) {
         rig.lose_leases().await;
     }
     let burial = rig.claim_quarantined().await;
-    assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
+    assert_eq!((burial.claimed.dead_lettered, burial.is_empty()), (1, true));
     assert_eq!(rig.look("a").await, None);
 
     let letters = rig.letters().await;
     assert_eq!(letters[0].id, letter_name(timer.arming, rig.now(), b"a"));
-    let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
+    let letter = StoredDeadLetter::decode(letters[0].letter.clone()).expect("it can be read");
     assert_eq!((letter.reason, letter.died), (DeadReason::LostLeases, rig.now()));
     let state = State::decode(letter.state).expect("it can be read");
     assert_eq!((state.lost, Some(state.token)), (5, last));
@@ -226,7 +226,7 @@ async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
 async fn a_release_keeps_lost_leases(rig: &mut Rig) {
     rig.quarantine("a").await;
     let held = rig.claim_quarantined().await.one();
-    let SettleReply::Settled(Some((deadline, _))) = rig.end(&held, End::Release).await else {
+    let SettleReply::Settled(Some((deadline, _))) = rig.end(&held, AttemptEnd::Release).await else {
         panic!("it was held");
     };
     let heads = rig.finds_nothing().await;

@@ -4,10 +4,11 @@ use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
 use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
 use keylapse::{Cancelled, Rescheduled};
-use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::record::{Record, State, StoredDeadLetter};
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{
-    Group, Index, LetterBounds, LetterPosition, NewTimer, PageCall, PageFrom, PageOf, Replay, Scan, Settle,
+    DeadLetterLimits, DeadLetterPosition, Index, NewTimer, PageCall, PageFrom, PageOf, QuarantineGroup,
+    RepairTarget, ReplayCall, Settle,
 };
 
 on_each_server! {
@@ -37,7 +38,7 @@ on_each_server! {
 }
 
 /// Ends each of these keys for good, one after the other in time.
-async fn kill(rig: &mut Rig, letters: LetterBounds, keys: &[&str]) {
+async fn kill(rig: &mut Rig, letters: DeadLetterLimits, keys: &[&str]) {
     for key in keys {
         let (_, held) = rig.run(key).await;
         rig.end_bounded(letters, &held, dead()).await;
@@ -62,23 +63,23 @@ async fn counts(rig: &Rig) -> (u64, u64) {
 }
 
 async fn the_oldest_letters_make_room(rig: &mut Rig) {
-    kill(rig, LetterBounds { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
+    kill(rig, DeadLetterLimits { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
     assert_eq!(dead_keys(rig).await, ["c", "d"]);
-    assert_eq!((counts(rig).await, rig.length("letters").await), ((2, 2), 2));
+    assert_eq!((counts(rig).await, rig.length("dead_letters").await), ((2, 2), 2));
 }
 
 async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
     rig.arm_due(["a", "b", "c", "d"]).await;
     let held = rig.claim().await.held();
     let ends: Vec<Settle> = held.into_iter().map(|held| Settle { held, end: dead() }).collect();
-    let letters = LetterBounds { count: 1, ..LETTERS };
+    let letters = DeadLetterLimits { count: 1, ..LETTERS };
     rig.store.settle(&rig.at, letters, false, &ends).await.expect("they can be settled");
     assert_eq!(counts(rig).await, (1, 3));
 }
 
 async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
     rig.arm_due(["a", "b", "c", "d"]).await;
-    let group = Group { running: 0, sizes: [4; 3] };
+    let group = QuarantineGroup { running: 0, sizes: [4; 3] };
     for _ in 0..5 {
         if rig.claim().await.is_empty() {
             rig.claim_with(|call| (call.index, call.group) = (Index::Quarantine, group)).await;
@@ -87,12 +88,12 @@ async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
     }
     let burial = rig.claim_with(|call| (call.index, call.letters.count) = (Index::Quarantine, 1));
     let burial = burial.await.claimed;
-    assert_eq!((burial.buried, burial.trimmed), (4, 3));
+    assert_eq!((burial.dead_lettered, burial.trimmed), (4, 3));
     assert_eq!(counts(rig).await, (1, 3));
 }
 
 async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
-    let letters = LetterBounds { age_ms: 1000, ..LETTERS };
+    let letters = DeadLetterLimits { age_ms: 1000, ..LETTERS };
     kill(rig, letters, &["old"]).await;
     rig.pass(ms(900)).await;
     kill(rig, letters, &["young"]).await;
@@ -104,7 +105,7 @@ async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
 }
 
 async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
-    let letters = LetterBounds { count: 2, pause_when_full: true, ..LETTERS };
+    let letters = DeadLetterLimits { count: 2, pause_when_full: true, ..LETTERS };
     kill(rig, letters, &["a", "b"]).await;
     rig.arm_due(["c"]).await;
     let taken = rig.claim().await;
@@ -116,14 +117,14 @@ async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
 async fn a_pause_of_an_operator_keeps_its_reason(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
-    let letters = LetterBounds { count: 1, pause_when_full: true, ..LETTERS };
+    let letters = DeadLetterLimits { count: 1, pause_when_full: true, ..LETTERS };
     rig.end_bounded(letters, &held, dead()).await;
     assert_eq!(rig.claim().await.claimed.paused.as_deref(), Some("maintenance"));
 }
 
 async fn letters_are_read_page_by_page(rig: &mut Rig) {
     kill(rig, LETTERS, &["a", "b", "c"]).await;
-    let page = async |after: Option<&LetterPosition>, count| {
+    let page = async |after: Option<&DeadLetterPosition>, count| {
         let (letters, more) = rig.store.letters(&rig.at, after, count).await.expect("they can be read");
         (letters.iter().map(|letter| key(&letter.id)).collect::<Vec<_>>(), more)
     };
@@ -200,7 +201,7 @@ async fn dropping_a_letter_does_not_mix_up_the_answers_of_others(rig: &mut Rig) 
 }
 
 /// Replays a letter and claims it: the letter's record, and what is claimed.
-async fn replay_and_claim(rig: &mut Rig, call: &Replay) -> (Record, Record) {
+async fn replay_and_claim(rig: &mut Rig, call: &ReplayCall) -> (Record, Record) {
     let raw = rig.letters().await.remove(0);
     assert_eq!(rig.replay_as(call).await, Replayed::Replayed);
     let now = rig.ceil();
@@ -209,7 +210,7 @@ async fn replay_and_claim(rig: &mut Rig, call: &Replay) -> (Record, Record) {
     let taken = rig.claim().await;
     assert_eq!(taken.state().attempt, 1);
     let record = Record::decode(taken.claimed.timers[0].record.clone()).expect("it can be read");
-    let letter = Letter::decode(raw.letter).expect("it can be read");
+    let letter = StoredDeadLetter::decode(raw.letter).expect("it can be read");
     assert_eq!(record.deadline, now);
     (Record::decode(letter.record).expect("it can be read"), record)
 }
@@ -224,7 +225,7 @@ async fn a_replayed_letter_is_the_same_arming(rig: &mut Rig) {
 async fn a_letter_that_is_replayed_as_new_is_another_arming_of_the_same_payload(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     let arming = rig.ids.arming();
-    let call = Replay { anew: Some(arming), ..rig.replaying(&names(rig).await[0]) };
+    let call = ReplayCall { anew: Some(arming), ..rig.replaying(&names(rig).await[0]) };
     let (died, lives) = replay_and_claim(rig, &call).await;
     assert_eq!((lives.arming, lives.payload), (arming, died.payload));
 }
@@ -278,7 +279,7 @@ async fn a_replay_clears_the_tombstone_of_its_arming(rig: &mut Rig) {
 
 async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
-    rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
+    rig.put_raw(RepairTarget::States, b"a", Some(&State::waiting(7).encode())).await;
     let id = names(rig).await.remove(0);
     assert_eq!(rig.replay(&id).await, Replayed::Replayed);
     rig.pass(ms(1)).await;
@@ -332,9 +333,9 @@ async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
 
 async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
-    rig.put_raw(Scan::Records, b"a", Some(b"\x01cut")).await;
+    rig.put_raw(RepairTarget::Records, b"a", Some(b"\x01cut")).await;
     rig.pass(ms(1)).await;
-    assert_eq!(rig.claim().await.claimed.buried, 1);
+    assert_eq!(rig.claim().await.claimed.dead_lettered, 1);
     let id = rig.letters().await[0].id.clone();
     let replayed = rig.replay(&id).await;
     assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));

@@ -4,9 +4,11 @@ use crate::model::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::Cancelled;
 use keylapse::dead_letters::DeadReason;
-use keylapse_wire::record::{Letter, Record, State};
+use keylapse_wire::record::{Record, State, StoredDeadLetter};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply};
+use keylapse_wire::{
+    AttemptEnd, Index, NewTimer, PromotedArming, QuarantineGroup, RawDeadLetter, SettleReply,
+};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
@@ -31,7 +33,7 @@ on_each_server! {
 }
 
 /// A running attempt of `a`, with another arming kept behind it.
-async fn run_and_keep(rig: &mut Rig) -> (keylapse_wire::Held, NewTimer, ArmReply) {
+async fn run_and_keep(rig: &mut Rig) -> (keylapse_wire::LeaseRef, NewTimer, ArmReply) {
     let (_, held) = rig.run("a").await;
     let (kept, reply) = rig.arm_in("a", 1000).await;
     assert_eq!(reply.code, ArmCode::AfterRunning);
@@ -58,7 +60,7 @@ async fn a_later_arming_takes_the_place_of_a_kept_one(rig: &mut Rig) {
 
 async fn a_later_arming_over_what_was_handed_back_withdraws_a_kept_one(rig: &mut Rig) {
     let (held, kept, _) = run_and_keep(rig).await;
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     let (latest, reply) = rig.arm_in("a", 0).await;
     assert_eq!(reply.code, ArmCode::Replaced);
     rig.pass(ms(1)).await;
@@ -71,7 +73,7 @@ async fn a_later_arming_over_what_was_handed_back_withdraws_a_kept_one(rig: &mut
 async fn it_follows_an_ack(rig: &mut Rig) {
     let (held, kept, ArmReply { deadline, .. }) = run_and_keep(rig).await;
     let reply = rig.ack(&[held]).await;
-    assert_eq!(reply.followed, [Followed { place: 0, deadline, arming: kept.arming }]);
+    assert_eq!(reply.followed, [PromotedArming { place: 0, deadline, arming: kept.arming }]);
     rig.pass(ms(1001)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
@@ -80,7 +82,7 @@ async fn it_follows_at_its_deadline_although_it_has_no_payload(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(1000)) };
     let kept = rig.arm_all(std::slice::from_ref(&empty)).await[0];
-    let followed = Followed { place: 0, deadline: kept.deadline, arming: empty.arming };
+    let followed = PromotedArming { place: 0, deadline: kept.deadline, arming: empty.arming };
     assert_eq!(rig.ack(&[held]).await.followed, [followed]);
 }
 
@@ -93,7 +95,7 @@ async fn it_follows_once_although_an_ack_names_the_timer_twice(rig: &mut Rig) {
 
 async fn it_follows_a_death(rig: &mut Rig) {
     let (held, kept, reply) = run_and_keep(rig).await;
-    assert_eq!(rig.end(&held, dead()).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+    assert_eq!(rig.end(&held, dead()).await, SettleReply::ReplacedByQueued(reply.deadline, kept.arming));
     assert_eq!(rig.letters().await.len(), 1);
     assert_eq!(rig.armed("a").await, Some(kept.arming));
 }
@@ -101,7 +103,7 @@ async fn it_follows_a_death(rig: &mut Rig) {
 async fn it_takes_the_place_of_a_retry(rig: &mut Rig) {
     let (held, kept, reply) = run_and_keep(rig).await;
     let first = NewTimer { arming: rig.armed("a").await.expect("it runs"), ..kept.clone() };
-    assert_eq!(rig.end(&held, retry(5)).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+    assert_eq!(rig.end(&held, retry(5)).await, SettleReply::ReplacedByQueued(reply.deadline, kept.arming));
     rig.pass(ms(6)).await;
     assert!(rig.claim().await.is_empty(), "the retry is off");
     assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
@@ -109,13 +111,13 @@ async fn it_takes_the_place_of_a_retry(rig: &mut Rig) {
 
 async fn it_takes_the_place_of_running_again(rig: &mut Rig) {
     let (held, kept, reply) = run_and_keep(rig).await;
-    let again = End::Again { delay: 5, arming: rig.ids.arming() };
-    assert_eq!(rig.end(&held, again).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+    let again = AttemptEnd::Again { delay: 5, arming: rig.ids.arming() };
+    assert_eq!(rig.end(&held, again).await, SettleReply::ReplacedByQueued(reply.deadline, kept.arming));
 }
 
 async fn it_waits_through_a_release(rig: &mut Rig) {
     let (held, kept, _) = run_and_keep(rig).await;
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     let unfinished = rig.claim().await.one();
     assert_ne!(rig.armed("a").await, Some(kept.arming));
     rig.ack(&[unfinished]).await;
@@ -148,18 +150,18 @@ async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
     let (kept, _) = rig.arm_in("a", 0).await;
     rig.lose_leases().await;
     let burial = rig.claim_quarantined().await;
-    assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
+    assert_eq!((burial.claimed.dead_lettered, burial.is_empty()), (1, true));
 
     let alone = rig.claim_next().await;
     assert_eq!(alone.call.index, keylapse_wire::Index::Quarantine);
     assert_eq!(alone.state(), State { lost: 4, ..State::first(alone.call.token) });
     assert_eq!(rig.armed("a").await, Some(kept.arming));
     rig.lose_leases().await;
-    assert_eq!(rig.claim_quarantined().await.claimed.buried, 1, "one lease lost is enough now");
+    assert_eq!(rig.claim_quarantined().await.claimed.dead_lettered, 1, "one lease lost is enough now");
 }
 
 /// `a` has four lost leases, and runs alone for the last time.
-async fn run_for_the_last_time(rig: &mut Rig) -> keylapse_wire::Held {
+async fn run_for_the_last_time(rig: &mut Rig) -> keylapse_wire::LeaseRef {
     rig.lose("a", 4).await;
     rig.claim_quarantined().await.one()
 }
@@ -171,9 +173,10 @@ async fn what_a_dying_attempt_has_armed_for_its_own_key_dies_with_it_and_does_no
     assert_eq!(reply.code, ArmCode::AfterRunning);
     rig.lose_leases().await;
     let burial = rig.claim_quarantined().await;
-    assert_eq!((burial.claimed.buried, burial.is_empty(), rig.look("a").await), (2, true, None));
+    assert_eq!((burial.claimed.dead_lettered, burial.is_empty(), rig.look("a").await), (2, true, None));
 
-    let decoded = |raw: RawLetter| (Letter::decode(raw.letter).expect("it can be read"), raw.id);
+    let decoded =
+        |raw: RawDeadLetter| (StoredDeadLetter::decode(raw.letter).expect("it can be read"), raw.id);
     let mut letters: Vec<_> = rig.letters().await.into_iter().map(decoded).collect();
     letters.sort_by_key(|(letter, _)| letter.reason == DeadReason::Inherited);
     let [dead, unrun] = [0, 1].map(|place| letters[place].0.clone());
@@ -210,9 +213,9 @@ async fn what_others_have_armed_follows_a_poison_pill_as_the_last_in_quarantine(
     rig.arm_own("a").await;
     let (others, _) = rig.arm_in("a", 0).await;
     rig.pass(ms(2 * LEASE)).await;
-    let group = Group { running: 0, sizes: [4, 2, 1] };
+    let group = QuarantineGroup { running: 0, sizes: [4, 2, 1] };
     let taken = rig.claim_with(|call| (call.index, call.group) = (Index::Quarantine, group)).await;
-    assert_eq!((taken.claimed.buried, taken.keys()), (1, vec![Bytes::from_static(b"b")]));
+    assert_eq!((taken.claimed.dead_lettered, taken.keys()), (1, vec![Bytes::from_static(b"b")]));
     assert_eq!(rig.armed("a").await, Some(others.arming));
     assert_eq!(rig.claim_quarantined().await.state().lost, 4);
 }

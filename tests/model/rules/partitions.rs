@@ -23,7 +23,7 @@ fn partition(rig: &Rig, index: u32, of: u32) -> PartitionNames {
 }
 
 async fn refusal(store: &Store, at: &PartitionNames) -> Option<ErrorKind> {
-    store.look(at, b"a").await.err().map(|error| error.kind())
+    store.get_timer(at, b"a").await.err().map(|error| error.kind())
 }
 
 async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
@@ -46,7 +46,7 @@ async fn a_registration_creates_the_partitions(rig: &mut Rig) {
         name: format!("{}.divided", rig.at.topic),
         pattern: "a:{id}".to_owned(),
         partitions: of,
-        triggers: true,
+        marker_keys: true,
         attached: false,
     };
     let all = |of| (0..of).map(|index| partition(rig, index, of)).collect::<Vec<_>>();
@@ -62,7 +62,7 @@ async fn a_managed_topic_stays_managed(rig: &mut Rig) {
         name: rig.at.topic.clone(),
         pattern: "{id}".to_owned(),
         partitions: 1,
-        triggers: false,
+        marker_keys: false,
         attached: true,
     };
     let managed = rig.at.clone();
@@ -76,7 +76,7 @@ async fn a_managed_topic_stays_managed(rig: &mut Rig) {
 async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {
     let timer = rig.timer("a", WireWhen::In(0));
     rig.store.arm(&partition(rig, 0, 2), OpFlags::default(), &[timer]).await.expect("it can be armed");
-    let look = async |at| rig.store.look(&at, b"a").await.expect("it answers");
+    let look = async |at| rig.store.get_timer(&at, b"a").await.expect("it answers");
     assert!(look(partition(rig, 0, 2)).await.is_some());
     assert_eq!(look(partition(rig, 1, 2)).await, None);
 }

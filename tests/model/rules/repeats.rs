@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keylapse::dead_letters::Replayed;
 use keylapse_wire::record::State;
 use keylapse_wire::time::{ServerTime, WireWhen};
-use keylapse_wire::{Claim, End, Index, Look, NewTimer};
+use keylapse_wire::{AttemptEnd, Claim, Index, NewTimer, TimerSnapshot};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,
@@ -81,7 +81,7 @@ async fn a_repeated_arm_without_a_payload_answers_as_the_first(rig: &mut Rig) {
 async fn a_repeated_arm_finds_what_is_kept_behind_a_released_attempt(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     let (kept, reply) = rig.arm_in("a", 10).await;
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     rig.pass(ms(3)).await;
     assert_eq!(rig.arm_again(&kept).await, reply);
 }
@@ -153,7 +153,7 @@ async fn a_repeated_arm_after_it_was_followed_is_superseded(rig: &mut Rig) {
 async fn a_repeated_arm_after_it_ran_again_is_superseded(rig: &mut Rig) {
     let (first, held) = rig.run("a").await;
     let arming = rig.ids.arming();
-    rig.end(&held, End::Again { delay: 10, arming }).await;
+    rig.end(&held, AttemptEnd::Again { delay: 10, arming }).await;
     assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
     assert_eq!(rig.armed("a").await, Some(arming));
 }
@@ -278,7 +278,7 @@ async fn what_a_repeated_claim_hands_back_is_as_it_was_before(rig: &mut Rig) {
     assert_eq!(first.keys(), ["a", "b"]);
     assert_eq!(repeat_of_one(rig, &first).await.keys(), ["a"]);
     let after = rig.look("b").await.expect("it waits again");
-    let unstamped = |look| Look { stamp: ServerTime::default(), ..look };
+    let unstamped = |look| TimerSnapshot { stamp: ServerTime::default(), ..look };
     assert_eq!(unstamped(after), unstamped(before));
 }
 
@@ -313,7 +313,7 @@ async fn listeners_do_not_share_a_slot(rig: &mut Rig) {
 async fn a_closed_slot_is_gone(rig: &mut Rig) {
     rig.arm_due(["a"]).await;
     let first = rig.claim().await;
-    rig.store.close_slot(&rig.at, first.call.slot).await.expect("it closes");
+    rig.store.release_claimer(&rig.at, first.call.slot).await.expect("it closes");
     assert!(repeat(rig, &first).await.is_empty());
 }
 
@@ -321,10 +321,10 @@ async fn a_repeated_replay_answers_as_the_first(rig: &mut Rig) {
     let letter = dead_letter(rig).await;
     let call = rig.replaying(&letter);
     assert_eq!(rig.replay_as(&call).await, Replayed::Replayed);
-    let before = rig.look("a").await.map(|look| Look { stamp: ServerTime::default(), ..look });
+    let before = rig.look("a").await.map(|look| TimerSnapshot { stamp: ServerTime::default(), ..look });
     rig.pass(ms(5)).await;
     assert_eq!(rig.replay_again(&call).await, Replayed::Replayed);
-    let after = rig.look("a").await.map(|look| Look { stamp: ServerTime::default(), ..look });
+    let after = rig.look("a").await.map(|look| TimerSnapshot { stamp: ServerTime::default(), ..look });
     assert_eq!(before, after);
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use keylapse::dead_letters::DeadReason;
-use keylapse::inside::hearing::{Overheard, TailLine};
+use keylapse::inside::receiving::{TailConnection, TailMessage};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Ending, Scan, Told, ToldOf};
+use keylapse_wire::{AttemptEnd, Ending, RepairTarget, TailBatch, TimerEvent};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::model::rig::{Events, Rig, dead, ms, retry, snooze};
@@ -24,8 +24,8 @@ on_each_server! {
 }
 
 struct Ear {
-    _line: TailLine,
-    heard: UnboundedReceiver<Overheard>,
+    _line: TailConnection,
+    heard: UnboundedReceiver<TailMessage>,
     marks: u64,
 }
 
@@ -34,12 +34,13 @@ impl Ear {
         let server = rig.store.topology().only().expect("one server");
         let (sender, heard) = unbounded_channel();
         let hear = move |one| drop(sender.send(one));
-        let line = TailLine::open(&server.present(), std::slice::from_ref(&rig.at), &[0], hear).await;
+        let line =
+            TailConnection::open(&server.last_address(), std::slice::from_ref(&rig.at), &[0], hear).await;
         Self { _line: line.expect("somebody can look on"), heard, marks: 0 }
     }
 
     /// The messages so far: a mark that is published now is heard after all that was published before.
-    async fn so_far(&mut self, rig: &Rig) -> Vec<Told> {
+    async fn so_far(&mut self, rig: &Rig) -> Vec<TailBatch> {
         self.marks += 1;
         let mark = [&b"t"[..], &self.marks.to_be_bytes(), &u32::MAX.to_be_bytes()].concat();
         rig.publish(&mark).await;
@@ -47,21 +48,23 @@ impl Ear {
         loop {
             let next = tokio::time::timeout(Duration::from_secs(10), self.heard.recv()).await;
             match next.expect("it is heard").expect("the line holds") {
-                Overheard::Told(0, message) if message == mark[..] => return all,
-                Overheard::Told(0, message) => all.push(Told::decode(message).expect("it can be read")),
+                TailMessage::Message(0, message) if message == mark[..] => return all,
+                TailMessage::Message(0, message) => {
+                    all.push(TailBatch::decode(message).expect("it can be read"))
+                }
                 other => panic!("{other:?}"),
             }
         }
     }
 
     /// Of a single message.
-    async fn only(&mut self, rig: &Rig) -> Told {
+    async fn only(&mut self, rig: &Rig) -> TailBatch {
         let mut all = self.so_far(rig).await;
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     }
 
-    async fn of_one(&mut self, rig: &Rig) -> ToldOf {
+    async fn of_one(&mut self, rig: &Rig) -> TimerEvent {
         let mut told = self.only(rig).await;
         assert_eq!((told.at, told.left_out, told.entries.len()), (rig.now(), 0, 1), "{told:?}");
         told.entries.remove(0)
@@ -69,7 +72,7 @@ impl Ear {
 }
 
 async fn look_on(rig: &Rig, for_ms: u64) -> u64 {
-    rig.store.look_on(&rig.at, for_ms).await.expect("it is answered")
+    rig.store.renew_watch(&rig.at, for_ms).await.expect("it is answered")
 }
 
 async fn nobody_looks_and_nothing_is_told(rig: &mut Rig) {
@@ -91,7 +94,7 @@ async fn one_who_looks_hears_starts_and_ends(rig: &mut Rig) {
     let (timer, held) = rig.run("a").await;
     let deadline = rig.now();
     let key = timer.key.clone();
-    let told = |what, attempt, at| ToldOf {
+    let told = |what, attempt, at| TimerEvent {
         what,
         reason: None,
         attempt,
@@ -106,7 +109,7 @@ async fn one_who_looks_hears_starts_and_ends(rig: &mut Rig) {
     rig.pass(ms(15)).await;
     let held = rig.claim().await.one();
     assert_eq!(ear.of_one(rig).await, told(Ending::Started, 2, due), "so it says how late it is");
-    rig.end(&held, End::Release).await;
+    rig.end(&held, AttemptEnd::Release).await;
     assert_eq!(ear.of_one(rig).await, told(Ending::Released, 2, due));
     let held = rig.claim().await.one();
     rig.end(&held, snooze(1)).await;
@@ -116,7 +119,7 @@ async fn one_who_looks_hears_starts_and_ends(rig: &mut Rig) {
     let held = rig.claim().await.one();
     rig.ack(&[held]).await;
     let [_, done] = &ear.so_far(rig).await[..] else { panic!("a start and an end") };
-    assert_eq!(done.entries, [ToldOf { arming: None, ..told(Ending::Done, 1, 0) }]);
+    assert_eq!(done.entries, [TimerEvent { arming: None, ..told(Ending::Done, 1, 0) }]);
 
     let (_, held) = rig.run("b").await;
     rig.end(&held, dead()).await;
@@ -176,7 +179,7 @@ async fn whoever_looks_for_longer_is_not_cut_short(rig: &mut Rig) {
 async fn nobody_looks_further_ahead_than_a_minute(rig: &mut Rig) {
     rig.arm_in("a", 100_000).await;
     assert_eq!(look_on(rig, u64::MAX).await, rig.now() + 60_000);
-    rig.put_meta("tail", &(rig.now() + 3_600_000).to_string()).await;
+    rig.put_meta("watched_until", &(rig.now() + 3_600_000).to_string()).await;
     assert_eq!(look_on(rig, 1000).await, rig.now() + 1000);
 }
 
@@ -184,15 +187,15 @@ async fn what_has_passed_is_cleared_away(rig: &mut Rig) {
     rig.arm_in("a", 100_000).await;
     look_on(rig, 1000).await;
     let fields = rig.length("meta").await;
-    rig.repair(Scan::Tombstones).await.expect("it is repaired");
+    rig.repair(RepairTarget::Tombstones).await.expect("it is repaired");
     assert_eq!(rig.length("meta").await, fields);
     rig.pass(ms(1000)).await;
-    rig.repair(Scan::Tombstones).await.expect("it is repaired");
+    rig.repair(RepairTarget::Tombstones).await.expect("it is repaired");
     assert_eq!(rig.length("meta").await, fields - 1);
 }
 
 async fn a_partition_that_is_not_there_is_not_made(rig: &mut Rig) {
-    let refused = rig.store.look_on(&rig.at, 1000).await.expect_err("there is none");
+    let refused = rig.store.renew_watch(&rig.at, 1000).await.expect_err("there is none");
     assert!(refused.to_string().contains("does not exist"), "{refused}");
     assert!(!rig.exists(rig.at.key("meta")).await);
 }

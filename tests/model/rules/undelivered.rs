@@ -3,7 +3,7 @@
 use crate::model::rig::{LEASE, Rig, dead, ms, retry, snooze};
 use keylapse::Rescheduled;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Held, Scan};
+use keylapse_wire::{AttemptEnd, LeaseRef, RepairTarget};
 
 on_each_server! {
     what_ends_at_its_first_attempt_is_written_nowhere_else,
@@ -25,7 +25,7 @@ on_each_server! {
 const NOTHING: (u64, Option<u64>) = (0, None);
 
 /// Arms keys for now, and ends their first attempts so.
-async fn fail<const N: usize>(rig: &mut Rig, keys: [&str; N], end: End) -> Vec<Held> {
+async fn fail<const N: usize>(rig: &mut Rig, keys: [&str; N], end: AttemptEnd) -> Vec<LeaseRef> {
     rig.arm_due(keys).await;
     let held = rig.claim().await.held();
     for one in &held {
@@ -35,7 +35,7 @@ async fn fail<const N: usize>(rig: &mut Rig, keys: [&str; N], end: End) -> Vec<H
     held
 }
 
-async fn tidy(rig: &Rig, what: Scan) -> u64 {
+async fn tidy(rig: &Rig, what: RepairTarget) -> u64 {
     rig.repair(what).await.expect("it can be tidied")
 }
 
@@ -68,7 +68,7 @@ async fn a_retry_counts_from_its_first_deadline_until_it_has_ended(rig: &mut Rig
 }
 
 async fn each_end_of_a_retry_takes_it_out(rig: &mut Rig) {
-    let again = End::Again { delay: 5, arming: rig.ids.arming() };
+    let again = AttemptEnd::Again { delay: 5, arming: rig.ids.arming() };
     for end in [None, Some(dead()), Some(again)] {
         fail(rig, ["a"], retry(0)).await;
         let held = rig.claim().await.one();
@@ -125,7 +125,7 @@ async fn what_is_handed_back_counts_as_before(rig: &mut Rig) {
     rig.arm_in("b", 5).await;
     rig.pass(ms(7)).await;
     for held in rig.claim().await.held() {
-        rig.end(&held, End::Release).await;
+        rig.end(&held, AttemptEnd::Release).await;
     }
     assert_eq!(rig.undelivered().await, (2, Some(8)));
 }
@@ -177,10 +177,10 @@ async fn a_retry_that_is_moved_counts_from_its_first_deadline(rig: &mut Rig) {
 async fn a_retry_that_an_earlier_release_has_ended_is_taken_out_by_the_repair(rig: &mut Rig) {
     fail(rig, ["a", "b"], retry(5)).await;
     rig.unindex(b"a").await;
-    rig.put_raw(Scan::Records, b"a", None).await;
-    rig.put_raw(Scan::States, b"a", None).await;
+    rig.put_raw(RepairTarget::Records, b"a", None).await;
+    rig.put_raw(RepairTarget::States, b"a", None).await;
     assert_eq!(rig.undelivered().await.0, 2);
-    assert_eq!(tidy(rig, Scan::Tried).await, 2, "it stands there twice");
+    assert_eq!(tidy(rig, RepairTarget::Tried).await, 2, "it stands there twice");
     assert_eq!(rig.undelivered().await.0, 1);
 }
 
@@ -188,9 +188,9 @@ async fn a_retry_that_an_earlier_release_has_made_is_put_in_by_the_repair(rig: &
     fail(rig, ["a"], retry(500)).await;
     rig.delete(&[rig.at.key("tried").to_owned()]).await;
     assert_eq!(rig.undelivered().await, NOTHING);
-    assert_eq!(tidy(rig, Scan::States).await, 1);
+    assert_eq!(tidy(rig, RepairTarget::States).await, 1);
     assert_eq!(rig.undelivered().await, (1, Some(1)));
-    assert_eq!(tidy(rig, Scan::States).await, 0);
+    assert_eq!(tidy(rig, RepairTarget::States).await, 0);
     rig.pass(ms(501)).await;
     let held = rig.claim().await.one();
     rig.end(&held, dead()).await;

@@ -21,7 +21,7 @@ async fn keys_that_are_read_are_heard_whatever_the_server_finds_by_itself() {
     let server = well().start().await;
     let all = measure(&server.app_url()).await;
     let lateness = &all.lateness;
-    assert_eq!((lateness.touched_heard, lateness.touched_probes), (200, 200), "{:#?}", all.findings);
+    assert_eq!((lateness.checked_received, lateness.checked_probes), (200, 200), "{:#?}", all.findings);
     assert_eq!(lateness.plain_probes, 200);
     find(&all, "K502");
     assert!(!codes(&all).contains("K504"));
@@ -29,8 +29,8 @@ async fn keys_that_are_read_are_heard_whatever_the_server_finds_by_itself() {
     server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let lazy = measure(&server.app_url()).await;
     let lateness = &lazy.lateness;
-    assert_eq!((lateness.touched_heard, lateness.plain_heard), (200, 0), "{:#?}", lazy.findings);
-    assert_eq!((lateness.plain_late_p50_s, lateness.touched_late_p99_ms.is_some()), (None, true));
+    assert_eq!((lateness.checked_received, lateness.plain_received), (200, 0), "{:#?}", lazy.findings);
+    assert_eq!((lateness.plain_late_p50_s, lateness.checked_late_p99_ms.is_some()), (None, true));
     find(&lazy, "K503");
     assert!(
         lazy.summary().to_string().contains(" plain_late_p50_s=- plain_heard=0/200 touched_late_p99_ms=")
@@ -58,5 +58,5 @@ async fn events_that_get_lost_though_keys_were_read_are_an_error() {
     let diagnosis = measure(&impostor.url()).await;
     find(&diagnosis, "K300");
     find(&diagnosis, "K504");
-    assert_eq!((diagnosis.lateness.touched_heard, diagnosis.lateness.touched_probes), (0, 200));
+    assert_eq!((diagnosis.lateness.checked_received, diagnosis.lateness.checked_probes), (0, 200));
 }

@@ -45,7 +45,7 @@ async fn a_server_that_is_well_has_no_warning() {
         let diagnosis = diagnose(&url).await;
         assert_eq!(codes(&diagnosis), WELL.into(), "{:#?}", diagnosis.findings);
         assert_eq!((diagnosis.errors(), diagnosis.warnings()), (0, 0));
-        assert!(diagnosis.lateness.canary_ms.is_some_and(|ms| ms > 0.0));
+        assert!(diagnosis.lateness.heartbeat_ms.is_some_and(|ms| ms > 0.0));
         let summary = diagnosis.summary().to_string();
         assert!(summary.starts_with("errors=0 warnings=0 canary_ms="), "{summary}");
         assert!(summary.ends_with("plain_late_p50_s=- plain_heard=- touched_late_p99_ms=-"), "{summary}");

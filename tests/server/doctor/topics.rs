@@ -74,7 +74,7 @@ async fn names_without_records_are_found() {
         let _ = schedule.arm(&topic(), id, LATER, &1).await.unwrap();
     }
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K604"));
-    server.cmd(&["HDEL", "keylapse:{app.order/0}:rec", "app:order:1", "app:order:3"]).await;
+    server.cmd(&["HDEL", "keylapse:{app.order/0}:timers", "app:order:1", "app:order:3"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     assert!(find(&diagnosis, "K604").observed.starts_with("app.order: 2 among"));
     assert_eq!(
@@ -109,7 +109,7 @@ async fn what_others_have_made_of_our_names_is_found() {
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("wire version 99"));
     server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", "4"]).await;
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K607"));
-    let odd = r#"{"name":"odd","pattern":"a:{","partitions":1,"triggers":true}"#;
+    let odd = r#"{"name":"odd","pattern":"a:{","partitions":1,"marker_keys":true}"#;
     for (name, entry) in [("odd", odd), ("half", &odd[..20])] {
         server.cmd(&["HSET", "keylapse:topics", name, entry]).await;
         let diagnosis = diagnose(&server.app_url()).await;
@@ -130,7 +130,7 @@ async fn what_others_have_made_of_our_names_is_found() {
 async fn of_very_many_topics_some_are_looked_at() {
     let (server, _) = scene().await;
     let many = "for n = 1, 3000 do redis.call('HSET', KEYS[1], 't' .. n, cjson.encode({
-        name = 't' .. n, pattern = 'app:' .. n .. ':{id}', partitions = 1, triggers = true })) end";
+        name = 't' .. n, pattern = 'app:' .. n .. ':{id}', partitions = 1, marker-keys = true })) end";
     server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     let observed = &find(&diagnosis, "K600").observed;

@@ -184,7 +184,7 @@ async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
     }
     scene.tally.until(50).await;
     let stats = scene.stats();
-    assert_eq!((stats.heard, stats.by_timer + stats.by_sweep), (0, 50));
+    assert_eq!((stats.announced, stats.by_timer + stats.by_sweep), (0, 50));
     assert!(stats.by_timer > stats.by_sweep, "deadlines are known: {stats:?}");
     let flags = scene.server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let flags: Vec<String> = redis::from_redis_value(flags).unwrap();
@@ -227,7 +227,7 @@ async fn another_database_is_another_world() {
     let url = format!("{}3", server.url());
     let (schedule, tally, running) = orders_at(&url).await;
     let _ = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap();
-    running.until("its expiry to be heard", |stats| stats.total().heard == 1).await;
+    running.until("its expiry to be heard", |stats| stats.total().announced == 1).await;
     tally.until(1).await;
     running.stop().await.unwrap();
     assert_eq!(server.cmd(&["DBSIZE"]).await, Value::Int(0), "nothing in database 0");

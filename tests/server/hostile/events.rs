@@ -37,7 +37,7 @@ async fn a_forged_expiry_does_not_run_an_armed_timer() {
     let scene = Scene::hearing().await;
     scene.arm("later", HOUR).await;
     scene.publish(CHANNEL, b"app:order:later").await;
-    scene.until("the forgery to be heard", |stats| stats.heard == 1).await;
+    scene.until("the forgery to be heard", |stats| stats.announced == 1).await;
     // Whatever it prompts is over when what comes after it has run.
     scene.proves_well("now").await;
     assert_eq!(scene.tally.runs_of("app:order:later"), 0);
@@ -55,7 +55,7 @@ async fn an_expiry_announced_again_and_again_runs_its_timer_once() {
     for _ in 0..50 {
         scene.publish(CHANNEL, b"app:order:1").await;
     }
-    scene.until("all to be heard", |stats| stats.heard >= 100).await;
+    scene.until("all to be heard", |stats| stats.announced >= 100).await;
     scene.proves_well("2").await;
     scene.tally.assert_each_once(2);
     scene.stop().await;
@@ -73,7 +73,7 @@ async fn events_for_unknown_keys_are_counted_and_their_keys_never_touched() {
         scene.publish(CHANNEL, theirs).await;
     }
     eventually(PATIENCE, "those of others to be counted", async || {
-        scene.running.stats.listener().unrouted == 6 && scene.stats().heard == 1
+        scene.running.stats.listener().unrouted == 6 && scene.stats().announced == 1
     })
     .await;
     let keys: Vec<String> = redis::from_redis_value(scene.server.cmd(&["KEYS", "*"]).await).unwrap();
@@ -91,7 +91,7 @@ async fn events_with_enormous_names_are_unrouted() {
     let name = [b"app:order:", &vec![b'x'; 8 << 20][..]].concat();
     scene.publish(CHANNEL, &name).await;
     eventually(PATIENCE, "it to be counted", async || scene.running.stats.listener().unrouted == 1).await;
-    assert_eq!(scene.stats().heard, 0);
+    assert_eq!(scene.stats().announced, 0);
     scene.stop().await;
 }
 
@@ -142,12 +142,12 @@ async fn a_flood_of_a_hundred_thousand_events_costs_little_and_delays_nobody() {
     // Events come in order: once a later one is heard, the flood is over.
     eventually(PATIENCE, "the flood to be over", async || {
         scene.server.cmd(&["PUBLISH", CHANNEL, "app:last:1"]).await;
-        scene.running.stats.topic("last").unwrap().heard > 0
+        scene.running.stats.topic("last").unwrap().announced > 0
     })
     .await;
     scene.tally.until(50).await;
     let (stats, listener) = (scene.stats(), scene.running.stats.listener());
-    assert!(listener.unrouted > before.1.unrouted && stats.heard > before.0.heard);
+    assert!(listener.unrouted > before.1.unrouted && stats.announced > before.0.announced);
     let claims = stats.claims - before.0.claims;
     assert!(claims < 300, "{claims} claims for 50 timers");
     assert!(listener.sweeps - before.1.sweeps < 20, "{listener:?}");

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use keylapse::limits::MAX_KEY;
-use keylapse::timers::TriggerKey;
+use keylapse::timers::MarkerKey;
 use keylapse::{
-    Arming, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, NewArm, Schedule,
+    ArmResult, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, NewArm, Schedule,
     Topic,
 };
 use redis::Value;
@@ -91,14 +91,14 @@ async fn newlines_nul_other_bytes_braces_and_metacharacters_go_through_unharmed(
     for id in ids {
         // So far ahead that its trigger is set before, on a busy machine, too.
         let armed = schedule.arm(&topic, [id], Duration::from_secs(2), &id.to_vec()).await.unwrap();
-        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Set), "{armed:?}");
+        assert!(matches!(armed.receipt().unwrap().marker, MarkerKey::Set), "{armed:?}");
     }
     for _ in ids {
         let (captured, is_text, payload) = reported.next().await;
         assert_eq!(captured.as_ref(), Some(&payload));
         assert_eq!(is_text, std::str::from_utf8(&payload).is_ok());
     }
-    running.until("each key's expiry to be heard", |stats| stats.total().heard == ids.len() as u64).await;
+    running.until("each key's expiry to be heard", |stats| stats.total().announced == ids.len() as u64).await;
     running.stop().await.unwrap();
 }
 
@@ -133,7 +133,7 @@ async fn a_key_of_just_the_limit_works_from_end_to_end() {
     assert_eq!(reported.next().await, (1, MAX_KEY));
     assert_eq!(reported.next().await, (2, MAX_KEY));
     until_dead(&schedule, &topic, 1).await;
-    running.until("both expiries to be heard", |stats| stats.total().heard == 2).await;
+    running.until("both expiries to be heard", |stats| stats.total().announced == 2).await;
     running.stop().await.unwrap();
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(letter.key.len(), MAX_KEY);
@@ -202,7 +202,7 @@ async fn look_alike_keys_are_different_timers() {
     let ids: [&[u8]; 6] = [b"1", b"01", b"1 ", "é".as_bytes(), "e\u{301}".as_bytes(), b"\xe9"];
     for id in ids {
         let armed = schedule.arm(&topic, [id], SOON, &Bytes::new()).await.unwrap();
-        assert!(matches!(armed, Arming::Armed(_)), "{armed:?}");
+        assert!(matches!(armed, ArmResult::Armed(_)), "{armed:?}");
     }
     tally.until(ids.len()).await;
     running.stop().await.unwrap();

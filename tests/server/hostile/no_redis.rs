@@ -83,7 +83,7 @@ async fn connect_says_at_once_that_nobody_is_there_and_new_waits() {
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     let patience = Duration::from_millis(700);
-    let client = Client::new("redis://127.0.0.1:1/").unwrap().patience(patience);
+    let client = Client::new("redis://127.0.0.1:1/").unwrap().retry_for(patience);
     let (schedule, started) = (Schedule::new(client), Instant::now());
     let error = schedule.look_up(&orders(), ["1"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
@@ -199,7 +199,7 @@ fn urls_that_cannot_be_read_are_refused_without_being_quoted() {
 async fn who_waits_for_a_server_that_hangs_shares_one_try_to_connect() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("redis://{}", silent.local_addr().unwrap())).unwrap();
-    let schedule = Schedule::new(client.patience(Duration::from_secs(1)));
+    let schedule = Schedule::new(client.retry_for(Duration::from_secs(1)));
     let accepting = tokio::spawn(async move {
         let mut all = Vec::new();
         while let Ok((one, _)) = silent.accept().await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::stats::Stats;
-use keylapse::timers::TriggerKey;
+use keylapse::timers::MarkerKey;
 use keylapse::{Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule};
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use keylapse_wire::names::WIRE_VERSION;
@@ -80,11 +80,11 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
     let running = Running::start(listener(server).on(topic.clone(), handler));
     for (kind, _) in THEIRS {
         let armed = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
-        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{kind}: {armed:?}");
+        assert!(matches!(armed.receipt().unwrap().marker, MarkerKey::Taken), "{kind}: {armed:?}");
     }
     let arms = THEIRS.map(|(kind, _)| NewArm::new([kind], HOUR, String::new()));
     for armed in schedule.arm_many(&topic, arms).await.unwrap() {
-        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Taken));
+        assert!(matches!(armed.unwrap().receipt().unwrap().marker, MarkerKey::Taken));
     }
     for (kind, _) in THEIRS {
         let moved = schedule.reschedule(&topic, [kind], Duration::from_millis(50)).await.unwrap();
@@ -95,7 +95,7 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
         attempts[reported.next().await as usize - 1] += 1;
     }
     assert_eq!(attempts, [THEIRS.len(); 2]);
-    let counted = |stats: &Stats| stats.total().taken_triggers == THEIRS.len() as u64;
+    let counted = |stats: &Stats| stats.total().taken_markers == THEIRS.len() as u64;
     running.until("the retries' triggers to be counted", counted).await;
     running.stop().await.unwrap();
     for (kind, _) in THEIRS {
@@ -188,7 +188,7 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
         ("3", "older than this library's 4: stop what speaks it and remove its names"),
         ("5", "newer than this library's 4: upgrade this program"),
     ] {
-        server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
+        server.cmd(&["HSET", names.key("meta"), "v", theirs, "partitions", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
         let refused = refusal(listener(&server).on(orders(), Tally::default().handler())).await;
         for error in [armed, refused] {
@@ -204,7 +204,12 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_meta_that_changes_while_we_run_parks_the_partition_until_it_is_put_right() {
     let ours = WIRE_VERSION.to_string();
-    let changes = [("v", "1", &*ours), ("p", "7", "1"), ("v", "\u{1b}[31m\n", &*ours), ("p", "", "1")];
+    let changes = [
+        ("v", "1", &*ours),
+        ("partitions", "7", "1"),
+        ("v", "\u{1b}[31m\n", &*ours),
+        ("partitions", "", "1"),
+    ];
     join_all(changes.map(|(field, wrong, right)| a_changed_meta_parks(field, wrong, right))).await;
 }
 

@@ -27,7 +27,8 @@ impl<'de> Deserialize<'de> for Picky {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
     let (server, schedule) = server_and_schedule().await;
-    let topic = Topic::<Picky>::named("picky", "app:picky:{id}").unwrap().undecodable_for(Duration::ZERO);
+    let topic =
+        Topic::<Picky>::named("picky", "app:picky:{id}").unwrap().undecodable_retention(Duration::ZERO);
     let text = Topic::<String>::named("picky", "app:picky:{id}").unwrap();
     let running = Running::start(listener(&server).on(topic.clone(), Tally::default().handler()));
     let _ = schedule.arm(&text, ["1"], Duration::ZERO, &SECRET.to_owned()).await.unwrap();

@@ -22,7 +22,7 @@ struct Notice {
 /// What a listener reads as notices, as somebody writes it who does not care.
 fn notices() -> (Topic<Notice>, Topic<Bytes>) {
     let pattern = "app:notice:{id}";
-    let notices = Topic::named("notices", pattern).unwrap().undecodable_for(Duration::ZERO);
+    let notices = Topic::named("notices", pattern).unwrap().undecodable_retention(Duration::ZERO);
     (notices, Topic::raw_named("notices", pattern).unwrap())
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 
 use keylapse::stats::Stats;
-use keylapse::timers::TriggerKey;
-use keylapse::{Arming, Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
+use keylapse::timers::MarkerKey;
+use keylapse::{ArmResult, Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use redis::Value;
 
@@ -139,15 +139,15 @@ async fn a_missing_right_parks(server: &Server, right: &str) {
     let _ = arm("after", Duration::ZERO).await;
     handled(7).await;
     let settled =
-        async || server.cmd(&["HLEN", super::scene::names(&topic).key("rec")]).await == Value::Int(0);
+        async || server.cmd(&["HLEN", super::scene::names(&topic).key("timers")]).await == Value::Int(0);
     eventually(PATIENCE, &format!("everything to be settled without {right}"), settled).await;
     running.stop().await.unwrap();
     tally.assert_each(7, 2);
     assert_eq!(schedule.dead_letter_counts(&topic).await.unwrap(), (0, 0), "without {right}");
 }
 
-fn trigger_error(armed: &Arming) -> ErrorKind {
-    let TriggerKey::Failed(error) = &armed.receipt().unwrap().trigger else { panic!("{armed:?}") };
+fn trigger_error(armed: &ArmResult) -> ErrorKind {
+    let MarkerKey::Failed(error) = &armed.receipt().unwrap().marker else { panic!("{armed:?}") };
     error.kind()
 }
 

@@ -25,7 +25,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     let url = server.url_for("keylapse", SECRET);
     let schedule = Schedule::connect(&url).await.unwrap();
     let topic = Topic::<u32>::named("numbers", "app:number:{id}").unwrap().max_attempts(2);
-    let topic = topic.undecodable_for(Duration::from_millis(100));
+    let topic = topic.undecodable_retention(Duration::from_millis(100));
     let raw = Topic::raw_named("numbers", "app:number:{id}").unwrap();
     let running = Running::start(Listener::builder(&url).on(topic.clone(), |lapse: Lapse<u32>| async move {
         match lapse.payload() {
@@ -84,7 +84,7 @@ async fn a_topic_with_keys_like_ours_is_warned_of_once_its_listeners_have_ended(
     assert_eq!(log.loud("no listener seems to serve it"), 0, "{:#?}", log.lines());
     theirs.stop().await.unwrap();
     // What can be no pattern is left out: the list of topics is no more to be trusted than anything else.
-    let forged = r#"{"name":"forged","pattern":"app:\u001b[31m:{id}","partitions":1,"triggers":true}"#;
+    let forged = r#"{"name":"forged","pattern":"app:\u001b[31m:{id}","partitions":1,"marker_keys":true}"#;
     server.cmd(&["HSET", "keylapse:topics", "forged", forged]).await;
     server.cmd(&["ZADD", "keylapse:{forged/0}:due", "1", "app:x:1"]).await;
     starts(after()).await.stop().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_producer_without_the_right_to_publish_is_told_so_and_so_is_the_log() 
     running.until_anchored().await;
     let arm = async |id: &str, after| {
         let armed = schedule.arm(&topic, [id], after, &String::new()).await.unwrap();
-        armed.receipt().unwrap().untold.clone()
+        armed.receipt().unwrap().wake_up_error.clone()
     };
     let (hour, soon) = (Duration::from_secs(3600), Duration::from_millis(50));
     let untold = arm("1", hour).await.expect("it is said");
@@ -187,12 +187,12 @@ async fn a_parked_partition_is_an_error_that_names_the_key_and_an_end() {
     let running = Running::start(listener(&server).on(orders(), tally.handler()));
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
     let _ = schedule.arm(&orders(), ["1"], Duration::from_secs(1), &String::new()).await.unwrap();
-    server.cmd(&["SET", "keylapse:{orders/0}:slots", "theirs"]).await;
+    server.cmd(&["SET", "keylapse:{orders/0}:claimers", "theirs"]).await;
     let parked = async || log.loud("parked") > 0;
     eventually(PATIENCE, "it to be reported", parked).await;
     tokio::time::sleep(Duration::from_millis(300)).await; // several tries more
-    assert_eq!(log.loud(r#"(key "keylapse:{orders/0}:slots")"#), 1, "{:#?}", log.lines());
-    server.cmd(&["DEL", "keylapse:{orders/0}:slots"]).await;
+    assert_eq!(log.loud(r#"(key "keylapse:{orders/0}:claimers")"#), 1, "{:#?}", log.lines());
+    server.cmd(&["DEL", "keylapse:{orders/0}:claimers"]).await;
     tally.until(1).await;
     running.stop().await.unwrap();
     assert!(log.lines().iter().any(|line| line.contains("no longer parked")), "{:#?}", log.lines());

@@ -8,7 +8,7 @@ use keylapse::timers::TimerPhase;
 use keylapse::{ErrorKind, Rescheduled};
 use keylapse_support::eventually;
 use keylapse_wire::record::{Record, State};
-use keylapse_wire::{RepairStep, Scan, Store};
+use keylapse_wire::{RepairStep, RepairTarget, Store};
 use redis::Value;
 
 use super::scene::{Scene, orders};
@@ -24,14 +24,14 @@ impl Scene {
     /// Writes the record of a timer anew.
     async fn write_record(&self, id: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let (names, key) = (self.names(), format!("app:order:{id}"));
-        let record = self.cmd(&[b"HGET", names.key("rec").as_bytes(), key.as_bytes()]).await;
+        let record = self.cmd(&[b"HGET", names.key("timers").as_bytes(), key.as_bytes()]).await;
         let record: Vec<u8> = redis::from_redis_value(record).unwrap();
-        self.cmd(&[b"HSET", names.key("rec").as_bytes(), key.as_bytes(), &change(record)]).await;
+        self.cmd(&[b"HSET", names.key("timers").as_bytes(), key.as_bytes(), &change(record)]).await;
     }
 
     async fn write_state(&self, id: &str, state: &[u8]) {
         let key = format!("app:order:{id}");
-        self.cmd(&[b"HSET", self.names().key("run").as_bytes(), key.as_bytes(), state]).await;
+        self.cmd(&[b"HSET", self.names().key("timer_states").as_bytes(), key.as_bytes(), state]).await;
     }
 
     async fn write_score(&self, id: &str, score: &str) {
@@ -70,7 +70,7 @@ impl Scene {
     }
 
     /// One whole round of the slow repair; what it has repaired.
-    async fn repair(&self, what: Scan) -> u64 {
+    async fn repair(&self, what: RepairTarget) -> u64 {
         let store = Store::at(&self.server.app_url()).unwrap();
         let step = RepairStep { what, cursor: 0, count: 1000, lease_ms: 30_000 };
         store.repair(&self.names(), step).await.unwrap().repaired
@@ -147,7 +147,7 @@ async fn a_record_or_state_of_a_newer_version_is_parked_and_runs_once_it_is_repa
     scene.proves_well("well").await;
     assert_eq!((scene.stats().parked, scene.stats().dead), (2, 0), "put off, not looked at over and over");
     scene.write_record("record", |record| [&[1], &record[1..]].concat()).await;
-    scene.cmd(&[b"HDEL", scene.names().key("run").as_bytes(), b"app:order:state"]).await;
+    scene.cmd(&[b"HDEL", scene.names().key("timer_states").as_bytes(), b"app:order:state"]).await;
     for id in ["record", "state"] {
         let moved = scene.schedule.reschedule(&scene.topic, [id], Duration::ZERO).await.unwrap();
         assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
@@ -191,8 +191,8 @@ async fn a_score_made_too_late_is_put_right_by_the_slow_repair() {
         scene.write_score(score, score).await;
     }
     let _ = scene.arm("later", HOUR).await;
-    assert_eq!(scene.repair(Scan::Records).await, 3);
-    assert_eq!(scene.repair(Scan::Records).await, 0);
+    assert_eq!(scene.repair(RepairTarget::Records).await, 3);
+    assert_eq!(scene.repair(RepairTarget::Records).await, 0);
     scene.tally.until(3).await;
     scene.tally.assert_each_once(3);
     scene.stop().await;
@@ -237,7 +237,7 @@ async fn records_without_an_index_entry_are_found_by_the_slow_repair() {
     scene.write_record("short", |record| record[..5].to_vec()).await;
     scene.cmd(&[b"DEL", scene.names().key("due").as_bytes()]).await;
     assert_eq!(scene.phase("later").await, Some(TimerPhase::Lost));
-    assert_eq!(scene.repair(Scan::Records).await, 4);
+    assert_eq!(scene.repair(RepairTarget::Records).await, 4);
     scene.tally.until(2).await;
     scene.dead(1).await;
     assert!(
@@ -270,7 +270,7 @@ async fn dead_letters_that_cannot_be_read_are_listed_and_can_be_dropped() {
     for (n, letter) in bytes.iter().enumerate() {
         let member = format!("{n:08}app:order:{n}");
         scene.cmd(&[b"ZADD", names.key("dead").as_bytes(), b"1", member.as_bytes()]).await;
-        scene.cmd(&[b"HSET", names.key("letters").as_bytes(), member.as_bytes(), letter]).await;
+        scene.cmd(&[b"HSET", names.key("dead_letters").as_bytes(), member.as_bytes(), letter]).await;
     }
     let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
     assert_eq!(letters.len(), bytes.len());

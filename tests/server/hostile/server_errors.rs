@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// A producer who does not wait.
 fn hasty(url: &str) -> Schedule {
-    Schedule::new(Client::new(url).unwrap().patience(Duration::ZERO))
+    Schedule::new(Client::new(url).unwrap().retry_for(Duration::ZERO))
 }
 
 impl Scene {
@@ -259,6 +259,6 @@ async fn noscript_over_and_over_loses_and_doubles_nothing() {
     stop.send(()).unwrap();
     assert!(flushing.await.unwrap() > 200);
     tally.assert_each_once(200);
-    let left = server.cmd(&["HLEN", super::scene::names(&topic).key("rec")]).await;
+    let left = server.cmd(&["HLEN", super::scene::names(&topic).key("timers")]).await;
     assert_eq!(left, Value::Int(0));
 }

@@ -154,7 +154,7 @@ async fn the_largest_settings_work() {
         .concurrency(usize::MAX)
         .dead_letters(u64::MAX, Duration::MAX);
     let server = Server::start().await;
-    let client = Client::new(&server.app_url()).unwrap().patience(Duration::MAX);
+    let client = Client::new(&server.app_url()).unwrap().retry_for(Duration::MAX);
     let client = client.answer_within(Duration::MAX).unwrap();
     let schedule = Schedule::new(client.clone());
     let scene =

@@ -17,7 +17,7 @@ async fn assert_works_at(url: &str) {
     running.until_anchored().await;
     let _ = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap();
     tally.until(1).await;
-    running.until("its expiry to be heard", |stats| stats.total().heard == 1).await;
+    running.until("its expiry to be heard", |stats| stats.total().announced == 1).await;
     running.stop().await.unwrap();
     tally.assert_each_once(1);
 }
@@ -91,7 +91,7 @@ async fn a_user_without_the_channel_hears_nothing_and_misses_no_timer() {
         let _ = schedule.arm(&orders(), [n.to_string()], SOON * 3, &String::new()).await.unwrap();
     }
     tally.until(10).await;
-    assert_eq!((running.stats.total().heard, running.stats.listener().anchored), (0, 0));
+    assert_eq!((running.stats.total().announced, running.stats.listener().anchored), (0, 0));
     assert!(running.stats.listener().gaps > 0);
     running.stop().await.unwrap();
     tally.assert_each_once(10);

@@ -89,9 +89,13 @@ async fn a_producer_is_told_which_name_holds_what() {
     let topic = orders();
     let names = super::scene::names(&topic);
     let _ = schedule.arm(&topic, ["1"], Duration::from_secs(60), &String::new()).await.unwrap();
-    for name in
-        [names.key("meta"), names.key("due"), names.key("quarantine"), names.key("rec"), names.key("run")]
-    {
+    for name in [
+        names.key("meta"),
+        names.key("due"),
+        names.key("quarantine"),
+        names.key("timers"),
+        names.key("timer_states"),
+    ] {
         let _ = schedule.arm(&topic, ["3"], Duration::from_secs(60), &String::new()).await.unwrap();
         spoil(&server, name).await;
         let errors = [
@@ -121,7 +125,7 @@ async fn whoever_reads_dead_letters_is_told_which_name_holds_what() {
     running.stop().await.unwrap();
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     let names = super::scene::names(&topic);
-    for name in [names.key("meta"), names.key("dead"), names.key("letters")] {
+    for name in [names.key("meta"), names.key("dead"), names.key("dead_letters")] {
         spoil(&server, name).await;
         let errors = [
             schedule.dead_letters(&topic).page(10).await.map(|_| ()),
@@ -145,7 +149,7 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let names = super::scene::names(&topic);
-    for name in [names.key("next"), names.key("rec"), names.key("run")] {
+    for name in [names.key("queued"), names.key("timers"), names.key("timer_states")] {
         let (handler, mut reported, gate) = gated(|_: &Lapse<u32>| ());
         let running = Running::start(listener(&server).on(topic.clone(), handler));
         let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
@@ -180,7 +184,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     let hidden = async |topic: &Topic<String>, key: &str| {
         let (names, hour) = (super::scene::names(topic), Duration::from_secs(3600));
         let _ = schedule.arm(topic, Key(key), hour, &String::new()).await.unwrap();
-        server.cmd(&[&b"HSET"[..], names.key("run").as_bytes(), key.as_bytes(), &state]).await;
+        server.cmd(&[&b"HSET"[..], names.key("timer_states").as_bytes(), key.as_bytes(), &state]).await;
         server.cmd(&["ZREM", names.key("due"), key]).await;
     };
     let quarantine = async |topic: &Topic<String>, key: &str| {
@@ -189,7 +193,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     // Any look tells of the quarantine, too.
     let look = async |topic| server.cmd(&["SPUBLISH", &super::scene::names(topic).wake, "w1"]).await;
     hidden(&spoilt, "app:a:1").await;
-    spoil(&server, super::scene::names(&spoilt).key("rec")).await;
+    spoil(&server, super::scene::names(&spoilt).key("timers")).await;
     quarantine(&spoilt, "app:a:1").await;
     look(&spoilt).await;
     running.until("the complaint", |stats| stats.topic("a").unwrap().claim_errors > 0).await;
@@ -198,7 +202,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     look(&healthy).await;
     tally.until(1).await;
     assert_eq!(tally.runs_of("app:b:1"), 1);
-    heal(&server, super::scene::names(&spoilt).key("rec")).await;
+    heal(&server, super::scene::names(&spoilt).key("timers")).await;
     tally.until(2).await;
     running.stop().await.unwrap();
 }

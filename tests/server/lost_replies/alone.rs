@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use keylapse_connection::id::DestroyId;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Cargo, Close, End, Listing, Reshape, Scan, scripts};
+use keylapse_wire::{AttemptEnd, CloseMode, ListTarget, MovedKind, RepairTarget, RepartitionStep, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
@@ -150,7 +150,7 @@ fn settles() -> Vec<Row> {
         ("snooze", snooze()),
         ("run again", again(5)),
         ("bury", dead()),
-        ("release", End::Release),
+        ("release", AttemptEnd::Release),
     ];
     let mut rows = Vec::new();
     for (name, end) in ends {
@@ -179,7 +179,7 @@ fn others() -> Vec<Row> {
         Row::of("reschedule what is not armed", [], in_100),
         Row::of("renew", running(), renew("a", 1)).repeat_acts_as(renew("a", 1)),
         Row::of("renew what is not held", running(), renew("a", 2)),
-        Row::of("look", running(), Step::Look("a")),
+        Row::of("get_timer", running(), Step::Look("a")),
         Row::of("peek", running(), Step::Peek),
         Row::of("overview", running(), Step::Overview),
         Row::of(
@@ -221,13 +221,13 @@ fn others() -> Vec<Row> {
         Row::of("replay what another has followed", followed, replay("a", 1, 3)),
         Row::of("drop a dead letter", dead_letter.clone(), Step::Drop("a", 1)).repeat_says("false"),
         Row::of("init", [], Step::Init),
-        Row::of("trigger", [], Step::Trigger("a", 1)),
+        Row::of("set_marker", [], Step::Trigger("a", 1)),
         Row::of(
             "trigger over what others have written",
             [Step::Raw(&["SET", "app:t:a", "x"])],
             Step::Trigger("a", 1),
         ),
-        Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
+        Row::of("delete_marker", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
         Row::of("forward", [], Step::Forward("1")).repeat_says("Before"),
         Row::of("forward what was", [Step::Forward("1")], Step::Forward("1")),
         Row::of(
@@ -236,7 +236,7 @@ fn others() -> Vec<Row> {
             Step::Forward("1"),
         ),
         // It says when it was made.
-        Row::of("report", [], report.clone()).repeat_acts_as(report.clone()),
+        Row::of("save_report", [], report.clone()).repeat_acts_as(report.clone()),
         Row::of("read reports", [report.clone()], Step::Reports),
         Row::of("leave", [report], Step::Report { leaves: true }),
         Row::of("canary", [], Step::Canary).repeat_says("4000000000000:0, new: 0"),
@@ -253,55 +253,68 @@ fn others() -> Vec<Row> {
 fn destroyings() -> Vec<Row> {
     let id = DestroyId::from_bytes(b"destroys").expect("an id has eight bytes");
     let close = |how| Step::Close(how);
-    let forced = || close(Close::ByForce(id));
+    let forced = || close(CloseMode::ByForce(id));
     let empty = || [arm("a", 1), cancel("a", 1)];
     let closed = |by| [&waiting()[..], &[arm("b", 2), close(by)]].concat();
     let destroy = |gone: &[&'static str], most| Step::Destroy(gone.to_vec(), most);
     vec![
-        Row::of("ask before a topic is destroyed", waiting(), close(Close::Ask)),
-        Row::of("close what is empty", empty(), close(Close::Empty)),
-        Row::of("close what never was", [], close(Close::Empty)),
-        Row::of("close what is armed", waiting(), close(Close::Empty)),
-        Row::of("close what is to be detached", empty(), close(Close::Detached)),
+        Row::of("ask before a topic is destroyed", waiting(), close(CloseMode::Ask)),
+        Row::of("close what is empty", empty(), close(CloseMode::Empty)),
+        Row::of("close what never was", [], close(CloseMode::Empty)),
+        Row::of("close what is armed", waiting(), close(CloseMode::Empty)),
+        Row::of("close what is to be detached", empty(), close(CloseMode::Detached)),
         Row::of("close by force", waiting(), forced()),
-        Row::of("open again", [&empty()[..], &[close(Close::Empty)]].concat(), close(Close::Open(None))),
-        Row::of("open what was closed by force", closed(Close::ByForce(id)), close(Close::Open(None))),
+        Row::of(
+            "open again",
+            [&empty()[..], &[close(CloseMode::Empty)]].concat(),
+            close(CloseMode::Open(None)),
+        ),
+        Row::of(
+            "open what was closed by force",
+            closed(CloseMode::ByForce(id)),
+            close(CloseMode::Open(None)),
+        ),
         Row::of(
             "open what a call that is over has left",
-            closed(Close::ByForce(id)),
-            close(Close::Open(Some(id))),
+            closed(CloseMode::ByForce(id)),
+            close(CloseMode::Open(Some(id))),
         ),
-        Row::of("name what is to be removed", closed(Close::ByForce(id)), destroy(&[], 1)),
-        Row::of("remove some, and name others", closed(Close::ByForce(id)), destroy(&["a"], 5)),
+        Row::of("name what is to be removed", closed(CloseMode::ByForce(id)), destroy(&[], 1)),
+        Row::of("remove some, and name others", closed(CloseMode::ByForce(id)), destroy(&["a"], 5)),
         Row::of("remove from what is open", waiting(), destroy(&["a"], 5)),
         // Where it had been lost, it may as well have been made anew.
-        Row::of("end a partition", closed(Close::ByForce(id)), destroy(&[], 0)).repeat_says("Gone"),
+        Row::of("end a partition", closed(CloseMode::ByForce(id)), destroy(&[], 0)).repeat_says("Gone"),
         Row::of("end what is not there", [], destroy(&[], 0)),
     ]
 }
 
 fn repartitionings() -> Vec<Row> {
     let to = Step::Reshape;
-    let closed = |before: &[Step]| [before, &[to(Reshape::Pause), to(Reshape::Close)]].concat();
-    let share = Reshape::Share { paused: Some("why"), from: 1, trimmed: 7 };
+    let closed =
+        |before: &[Step]| [before, &[to(RepartitionStep::Pause), to(RepartitionStep::Close)]].concat();
+    let share = RepartitionStep::Share { paused: Some("why"), from: 1, trimmed: 7 };
     let two = [arm("a", 1), arm("b", 2)];
     vec![
-        Row::of("ask before it is repartitioned", waiting(), to(Reshape::Ask)),
-        Row::of("pause to repartition", waiting(), to(Reshape::Pause)),
-        Row::of("pause what others have paused", [Step::Pause(Some("why"))], to(Reshape::Pause)),
-        Row::of("close to repartition", [to(Reshape::Pause)], to(Reshape::Close)),
-        Row::of("close what is not paused", waiting(), to(Reshape::Close)),
+        Row::of("ask before it is repartitioned", waiting(), to(RepartitionStep::Ask)),
+        Row::of("pause to repartition", waiting(), to(RepartitionStep::Pause)),
+        Row::of("pause what others have paused", [Step::Pause(Some("why"))], to(RepartitionStep::Pause)),
+        Row::of("close to repartition", [to(RepartitionStep::Pause)], to(RepartitionStep::Close)),
+        Row::of("close what is not paused", waiting(), to(RepartitionStep::Close)),
         Row::of("share what others say", closed(&[]), to(share)),
-        Row::of("open with the new number", closed(&waiting()), to(Reshape::Open)),
-        Row::of("resume what was to be repartitioned", [to(Reshape::Pause)], to(Reshape::Resume))
-            .repeat_says("false Open 1 to 0, paused: None, trimmed: 0"),
-        Row::of("tidy", [to(Reshape::Pause)], to(Reshape::Tidy)),
-        Row::of("list", two.clone(), Step::List(Listing::Records)),
-        Row::of("list what runs", running(), Step::List(Listing::Running)),
-        Row::of("take", two.clone(), Step::Take(Cargo::Timers, vec!["a", "c", "b"])),
-        Row::of("put", closed(&two), Step::Put(3, "c")),
+        Row::of("open with the new number", closed(&waiting()), to(RepartitionStep::Open)),
+        Row::of(
+            "resume what was to be repartitioned",
+            [to(RepartitionStep::Pause)],
+            to(RepartitionStep::Resume),
+        )
+        .repeat_says("false Open 1 to 0, paused: None, trimmed: 0"),
+        Row::of("clean_up", [to(RepartitionStep::Pause)], to(RepartitionStep::Tidy)),
+        Row::of("list_names", two.clone(), Step::List(ListTarget::Records)),
+        Row::of("list what runs", running(), Step::List(ListTarget::Running)),
+        Row::of("move_read", two.clone(), Step::Take(MovedKind::Timers, vec!["a", "c", "b"])),
+        Row::of("move_write", closed(&two), Step::Put(3, "c")),
         Row::of("put into what is open", two.clone(), Step::Put(1, "c")),
-        Row::of("shed", closed(&two), Step::Shed(vec!["a"])),
+        Row::of("move_delete", closed(&two), Step::Shed(vec!["a"])),
         Row::of("shed from what is open", two, Step::Shed(vec!["a"])),
     ]
 }
@@ -312,19 +325,20 @@ const FIRST_CANARY: &str = "keylapse:{canary/0}:4000000000000:0";
 fn repairs() -> Vec<Row> {
     let lost_entry = [arm("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])];
     let lost_lease = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])];
-    let lost_record = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:rec"])];
+    let lost_record = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:timers"])];
     let only_next =
-        [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
-    let old_slot = [Step::Raw(&["HSET", "keylapse:{t/0}:slots", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
+        [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:timers", "keylapse:{t/0}:due"])]];
+    let old_slot =
+        [Step::Raw(&["HSET", "keylapse:{t/0}:claimers", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
     let repaired = |name, given: Vec<Step>, scan| {
         Row::of(name, given, Step::Repair(scan)).repeat_says("cursor 0, repaired 0")
     };
     vec![
-        repaired("repair records", lost_entry.to_vec(), Scan::Records),
-        repaired("repair held records", lost_lease.to_vec(), Scan::Records),
-        repaired("repair states", lost_record.to_vec(), Scan::States),
-        repaired("repair kept armings", only_next.concat(), Scan::Next),
-        repaired("repair claim slots", old_slot.to_vec(), Scan::Slots),
-        Row::of("repair where all is well", running(), Step::Repair(Scan::Records)),
+        repaired("repair records", lost_entry.to_vec(), RepairTarget::Records),
+        repaired("repair held records", lost_lease.to_vec(), RepairTarget::Records),
+        repaired("repair states", lost_record.to_vec(), RepairTarget::States),
+        repaired("repair kept armings", only_next.concat(), RepairTarget::Next),
+        repaired("repair claim slots", old_slot.to_vec(), RepairTarget::Slots),
+        Row::of("repair where all is well", running(), Step::Repair(RepairTarget::Records)),
     ]
 }

@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 use keylapse_connection::id::SlotId;
-use keylapse_wire::policy::{Capture, Fields};
+use keylapse_wire::policy::{CopySpec, FieldSelection};
 use keylapse_wire::time::ServerTime;
-use keylapse_wire::{Deed, Enrolment, Identity, Judged, NodeId, Note, Position, TakeChecks, Watch};
+use keylapse_wire::{
+    AnnouncedExpiry, CheckAction, CheckResult, DeadlineReading, ExpiryIdentity, NodeId, Position, TakeChecks,
+    TrackedKey,
+};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
@@ -12,7 +15,7 @@ use crate::model::rules::attached::on;
 
 use super::step::{Spot, Step, fire, note};
 
-const CAPTURE: Capture = Capture { cap: 100, dumps: true, fields: Fields::None };
+const CAPTURE: CopySpec = CopySpec { cap: 100, dumps: true, fields: FieldSelection::None };
 /// When enrolled keys are to expire.
 const DEADLINE: u64 = START + 100;
 /// No canary has a number that the clock has not reached.
@@ -33,14 +36,14 @@ fn place(at: Spot) -> Option<Position> {
 }
 
 /// By the canary before it.
-fn anchored(at: Position) -> Identity {
-    Identity::Anchored { at, since: at.canary }
+fn anchored(at: Position) -> ExpiryIdentity {
+    ExpiryIdentity::Anchored { at, since: at.canary }
 }
 
-fn watch(name: &str, at: Position) -> Watch {
+fn watch(name: &str, at: Position) -> TrackedKey {
     let [deadline, canary, stamp] = [DEADLINE, at.canary, micros(at)].map(u64::to_be_bytes);
     let head = [&deadline[..], &canary, &at.count.to_be_bytes(), &stamp].concat();
-    Watch { key: key(name), head: head.into(), deadline: DEADLINE, at, answered: false }
+    TrackedKey { key: key(name), head: head.into(), deadline: DEADLINE, at, announced_elsewhere: false }
 }
 
 impl Caller {
@@ -48,31 +51,34 @@ impl Caller {
         let Self { store, watched, .. } = self;
         Ok(match step {
             Step::Note(all) => {
-                let note = |(name, at, arming): &(&str, Spot, u8)| Note {
+                let note = |(name, at, arming): &(&str, Spot, u8)| AnnouncedExpiry {
                     key: key(name),
-                    identity: place(*at).map_or(Identity::Unknown(NodeId::NONE), anchored),
+                    identity: place(*at).map_or(ExpiryIdentity::Unknown(NodeId::NONE), anchored),
                     arming: id(*arming),
                 };
                 let notes: Vec<_> = all.iter().map(note).collect();
-                format!("{:?}", store.note(watched, &on(), &notes).await?)
+                format!("{:?}", store.record_expiries(watched, &on(), &notes).await?)
             }
             Step::Enrol(name, at) => {
                 let at = place(*at).unwrap_or_default();
                 let copy = Bytes::from_static(b"\x02value");
-                let read = Enrolment {
+                let read = DeadlineReading {
                     key: key(name),
                     deadline: DEADLINE,
                     at,
                     stamp: stamp(at),
-                    asked: ServerTime::default(),
+                    requested_at: ServerTime::default(),
                     copy,
                 };
-                let reply = store.enrol(watched, &on(), &[read]).await?;
+                let reply = store.track_keys(watched, &on(), &[read]).await?;
                 format!("{:?}, next {:?}", reply.1, reply.0.map(|at| at - START))
             }
             Step::DueChecks => {
                 let looks = store
-                    .checks(watched, TakeChecks { slot: slot(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
+                    .take_checks(
+                        watched,
+                        TakeChecks { slot: slot(1), limit: 10, hold_ms: 5000, overdue_ms: 0 },
+                    )
                     .await?;
                 list(looks.watches.iter().map(|watch| watch.key.escape_ascii().to_string()))
             }
@@ -80,20 +86,22 @@ impl Caller {
                 // What was looked at was enrolled at the first canary.
                 let watch = watch(name, Position { canary: FIRST_CANARY, ..Position::default() });
                 let at = place(*at).unwrap_or_default();
-                let judgement = Judged { watch, at, stamp: stamp(at), before: None, deed: *deed };
-                format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.1)
+                let judgement = CheckResult { watch, at, stamp: stamp(at), before: None, deed: *deed };
+                format!("{:?}", store.apply_checks(watched, &on(), &[judgement]).await?.1)
             }
             Step::Policy(revision) => {
                 format!("{:?}", store.agree_on_policy(watched, *revision, &format!("of {revision}")).await?)
             }
             Step::Scanner(slot, ms) => {
-                format!("{:?}", store.hold_scanner(watched, self::slot(*slot), *ms, false).await?)
+                format!("{:?}", store.take_duty(watched, self::slot(*slot), *ms, false).await?)
             }
             Step::Touch(name) => {
                 let found = store.read(&[key(name)], &CAPTURE).await?;
                 format!("{:?}", found.iter().map(|one| (one.life, &one.copy)).collect::<Vec<_>>())
             }
-            Step::Returned(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
+            Step::Returned(name) => {
+                format!("{}", store.write_back_expired(watched, &key(name), DEADLINE).await?)
+            }
             Step::WriteBack(name) => {
                 // By the server's own clock, decades from now.
                 format!("{:?}", store.write_back(&key(name), DEADLINE, b"\x02value").await?)
@@ -126,7 +134,7 @@ fn notes() -> Vec<Row> {
     let (first, second) = (Some((0, 1)), Some((0, 2)));
     let fired = [&expired()[..], &[Step::Judge("a", Some((1000, 0)), fire(9))]].concat();
     vec![
-        Row::of("note", [], note("a", first, 1)).repeat_says("[Known]"),
+        Row::of("record_expiries", [], note("a", first, 1)).repeat_says("[Known]"),
         Row::of("note what was enrolled", expired(), note("a", first, 1)).repeat_says("[Known]"),
         Row::of("note behind a lapse", [note("a", first, 1)], note("a", second, 2)).repeat_says("[Known]"),
         Row::of(
@@ -158,7 +166,7 @@ fn notes() -> Vec<Row> {
 
 fn enrolments() -> Vec<Row> {
     vec![
-        Row::of("enrol", [], Step::Enrol("a", FIRST)).repeat_says("[Known], next Some(102)"),
+        Row::of("track_keys", [], Step::Enrol("a", FIRST)).repeat_says("[Known], next Some(102)"),
         Row::of("enrol where nothing is heard", [], Step::Enrol("a", None))
             .repeat_says("[Known], next Some(102)"),
         Row::of("enrol again", enrolled(), Step::Enrol("a", Some((1000, 0)))),
@@ -175,10 +183,10 @@ fn looks_and_verdicts() -> Vec<Row> {
         // Whoever has taken a look and does not know has taken it all the same; it comes back by itself.
         Row::of("looks", expired(), Step::DueChecks).repeat_says(""),
         Row::of("looks that are not due", enrolled(), Step::DueChecks),
-        Row::of("forget", expired(), judge(Deed::Forget)).repeat_says("[false]"),
+        Row::of("forget", expired(), judge(CheckAction::Forget)).repeat_says("[false]"),
         Row::of("fire", expired(), judge(fire(1))).repeat_says("[false]"),
         Row::of("fire behind a lapse", behind_a_lapse, judge(fire(2))).repeat_says("[false]"),
-        Row::of("look again", expired(), judge(Deed::Again { at: START + 500 })),
+        Row::of("look again", expired(), judge(CheckAction::Again { at: START + 500 })),
         Row::of("judge what has changed", [Step::Enrol("a", at)], judge(fire(1))),
     ]
 }
@@ -210,9 +218,9 @@ fn scanners() -> Vec<Row> {
 fn keys() -> Vec<Row> {
     let key = |words| [Step::Raw(words)];
     vec![
-        Row::of("touch", key(&["SET", "app:t:a", "x", "PXAT", "4000000000100"]), Step::Touch("a")),
+        Row::of("read_keys", key(&["SET", "app:t:a", "x", "PXAT", "4000000000100"]), Step::Touch("a")),
         Row::of("touch nothing", [], Step::Touch("a")),
-        Row::of("returned", [], Step::Returned("a")).repeat_says("false"),
+        Row::of("write_back_expired", [], Step::Returned("a")).repeat_says("false"),
         Row::of("write back", [], Step::WriteBack("a")).repeat_says("Taken"),
         Row::of("write back over its writer's", key(&["SET", "app:t:a", "x"]), Step::WriteBack("a")),
         Row::of("write back too late", [Step::Wait(200)], Step::WriteBack("a")),

@@ -5,17 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylapse::fleet::ListenerReport;
-use keylapse::timers::{ArmingId, TriggerKey};
-use keylapse::{Arming, Rescheduled};
+use keylapse::timers::{ArmingId, MarkerKey};
+use keylapse::{ArmResult, Rescheduled};
 use keylapse_connection::id::{CancelId, RepartitionId, ReplayId, SlotId, Token};
 use keylapse_support::connect;
 use keylapse_wire::names::PartitionNames;
 use keylapse_wire::record::{Record, State};
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{
-    AckReply, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group, Held, Holdings,
-    ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, OpFlags, PageCall, PageFrom, PageOf,
-    RepairStep, Repartitioning, Replay, Scan, Settle, Shape, Store, TopicEntry, Trigger, scripts,
+    AckReply, AttemptEnd, Claim, Claimed, ClaimedTimer, DeadLetterLimits, Forwarding, Holdings, ImportEntry,
+    Index, JournalBounds, LeaseRef, MarkerWrite, MovedEntry, MovedKind, NewTimer, OpFlags, PageCall,
+    PageFrom, PageOf, PartitionMeta, QuarantineGroup, RepairStep, RepairTarget, RepartitionChange,
+    ReplayCall, Settle, Store, TopicEntry, scripts,
 };
 
 use super::dump::CLOCK;
@@ -30,7 +31,7 @@ pub(super) const LEASE: u64 = 1000;
 /// A list that workers read.
 const JOBS: &str = "app:jobs";
 
-const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: DeadLetterLimits = DeadLetterLimits { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -61,7 +62,7 @@ pub(super) fn key(name: &str) -> Bytes {
 }
 
 fn holdings(found: Holdings) -> String {
-    let Holdings { closed, forced, timers, enrolled, letters, most: _ } = found;
+    let Holdings { closed, forced, timers, tracked: enrolled, letters, most: _ } = found;
     let forced = if forced.is_some() { " by force" } else { "" };
     format!("closed: {closed}{forced}, {timers} timers, {enrolled} enrolled, {letters} letters")
 }
@@ -72,19 +73,19 @@ fn trigger_deadline(number: u8) -> u64 {
 }
 
 /// To two partitions.
-fn change() -> Repartitioning {
+fn change() -> RepartitionChange {
     let id = RepartitionId::from_bytes(b"reshapes").expect("an id has eight bytes");
-    Repartitioning { to: 2, own: id, id }
+    RepartitionChange { to: 2, own: id, id }
 }
 
 /// How a partition stands, without for how long.
-fn shape(found: &Shape) -> String {
-    let Shape { done, standing, of, to, paused, trimmed, .. } = found;
+fn shape(found: &PartitionMeta) -> String {
+    let PartitionMeta { done, standing, of, to, paused, trimmed, .. } = found;
     format!("{done} {standing:?} {of} to {to}, paused: {paused:?}, trimmed: {trimmed}")
 }
 
-fn held(name: &str, number: u8) -> Held {
-    Held { key: key(name), token: token(number) }
+fn held(name: &str, number: u8) -> LeaseRef {
+    LeaseRef { key: key(name), token: token(number) }
 }
 
 impl Caller {
@@ -114,7 +115,7 @@ impl Caller {
                 Rescheduled::Rescheduled(to) => format!("at {}", since_start(to)),
                 other => format!("{other:?}"),
             },
-            Step::Look(name) => match store.look(at, &key(name)).await? {
+            Step::Look(name) => match store.get_timer(at, &key(name)).await? {
                 Some(look) => format!("{:?} {:?} {:?}", look.score, look.record, look.state),
                 None => "nothing".into(),
             },
@@ -139,13 +140,13 @@ impl Caller {
             Step::Renew(name, number) => {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }
-            Step::Left(None) => format!("{:?}", store.announce_left(at).await?),
+            Step::Left(None) => format!("{:?}", store.wake_followers(at).await?),
             Step::Left(Some(number)) => {
                 let slot = SlotId::from_bytes(&bytes(*number)).expect("a slot has eight bytes");
-                format!("{:?}", store.close_slot(at, slot).await?)
+                format!("{:?}", store.release_claimer(at, slot).await?)
             }
             Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
-            Step::Tail(ms) => format!("{:?}", store.look_on(at, *ms).await? - START),
+            Step::Tail(ms) => format!("{:?}", store.renew_watch(at, *ms).await? - START),
             Step::Journal(count) => {
                 let bounds = JournalBounds { count: *count, age_ms: 86_400_000 };
                 format!("{}", store.keep_journal(at, bounds).await?)
@@ -159,7 +160,7 @@ impl Caller {
                 let letter = [&bytes(*number)[..], &START.to_be_bytes(), &key(name)].concat();
                 format!("{}", store.drop_letter(at, &letter).await?)
             }
-            Step::Reshape(how) => shape(&store.reshape(at, change(), *how).await?),
+            Step::Reshape(how) => shape(&store.repartition_step(at, change(), *how).await?),
             Step::List(what) => format!("{:?}", store.names_in(at, *what, 0, 10).await?),
             Step::Take(cargo, names) => {
                 let names: Vec<_> = names.iter().map(|name| key(name)).collect();
@@ -169,23 +170,23 @@ impl Caller {
                 let (name, value) = (key(name), Bytes::from_static(b"7"));
                 format!(
                     "{}",
-                    store.put_entries(at, change().id, &[Entry { place: *place, name, value }]).await?
+                    store.put_entries(at, change().id, &[MovedEntry { place: *place, name, value }]).await?
                 )
             }
             Step::Shed(names) => {
                 let names: Vec<_> = names.iter().map(|name| key(name)).collect();
-                format!("{}", store.shed(at, change().id, Cargo::Timers, &names).await?)
+                format!("{}", store.delete_moved(at, change().id, MovedKind::Timers, &names).await?)
             }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);
-                let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
-                match store.set_triggers(&[trigger]).await.remove(0) {
-                    TriggerKey::Failed(error) => return Err(error.into()),
+                let trigger = MarkerWrite { key: key(name), deadline, attempt: 1, moved: false };
+                match store.set_markers(&[trigger]).await.remove(0) {
+                    MarkerKey::Failed(error) => return Err(error.into()),
                     became => format!("{became:?}"),
                 }
             }
             Step::Untrigger(name, number) => {
-                format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)
+                format!("{}", store.delete_marker(&key(name), trigger_deadline(*number)).await?)
             }
             Step::Forward(id) => {
                 let memory = format!("keylapse:{{{JOBS}}}:forwarded:8:{JOBS}:{id}");
@@ -258,7 +259,7 @@ impl Caller {
             }
         };
         let id = ReplayId::from_bytes(&bytes(number)).expect("an id has eight bytes");
-        let call = Replay { letter: letter.into(), id, anew: anew.map(self::id), repeat };
+        let call = ReplayCall { letter: letter.into(), id, anew: anew.map(self::id), repeat };
         Ok(format!("{:?}", self.store.replay(&self.at, &call).await?))
     }
 
@@ -274,7 +275,7 @@ impl Caller {
             lookahead_ms: 0,
             lease_ms: LEASE,
             letters: LETTERS,
-            group: Group::ALONE,
+            group: QuarantineGroup::ALONE,
         };
         Ok(claimed(self.store.claim(&self.at, call).await?, call.token))
     }
@@ -286,13 +287,13 @@ impl Caller {
         Ok(format!("gone: {gone:?}, followed: {}", list(followed)))
     }
 
-    async fn settle(&self, name: &str, number: u8, end: &End) -> Said {
+    async fn settle(&self, name: &str, number: u8, end: &AttemptEnd) -> Said {
         let settle = Settle { held: held(name, number), end: end.clone() };
         let replies = self.store.settle(&self.at, LETTERS, false, &[settle]).await?.each;
         Ok(list(replies.iter().map(|reply| format!("{reply:?}"))))
     }
 
-    async fn repair(&self, what: Scan) -> Said {
+    async fn repair(&self, what: RepairTarget) -> Said {
         let step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
         let reply = self.store.repair(&self.at, step).await?;
         Ok(format!("cursor {}, repaired {}", reply.cursor, reply.repaired))
@@ -301,7 +302,7 @@ impl Caller {
     async fn init(&self) -> Said {
         let both = [0, 1].map(|index| PartitionNames::new("keylapse", "two", index, 2, false));
         let (name, pattern) = ("two".into(), "two:{id}".into());
-        let entry = TopicEntry { name, pattern, partitions: 2, triggers: true, attached: false };
+        let entry = TopicEntry { name, pattern, partitions: 2, marker_keys: true, attached: false };
         self.store.register(&entry, &both).await?;
         Ok("agreed".into())
     }
@@ -342,7 +343,7 @@ fn since_start(at: SystemTime) -> u128 {
     at.duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() - u128::from(START)
 }
 
-fn armed(reply: &Arming) -> String {
+fn armed(reply: &ArmResult) -> String {
     let shown = format!("{reply:?}");
     let name = shown.split('(').next().unwrap_or_default();
     match reply.receipt() {
@@ -356,7 +357,7 @@ fn claimed(claimed: Claimed, token: Token) -> String {
     let taken = claimed.timers.into_iter().map(|timer| taken(timer, token));
     let mut said = vec![format!("[{}]", list(taken))];
     said.extend(claimed.paused.map(|reason| format!("paused: {reason}")));
-    said.extend((claimed.buried > 0).then(|| format!("buried: {}", claimed.buried)));
+    said.extend((claimed.dead_lettered > 0).then(|| format!("buried: {}", claimed.dead_lettered)));
     said.extend((claimed.orphans > 0).then(|| format!("orphans: {}", claimed.orphans)));
     said.join(", ")
 }

@@ -77,7 +77,7 @@ impl Dump {
     pub(super) fn knows_arming(&self, number: u8) -> bool {
         let id = shown(&bytes(number));
         let is_record = |record: &&&str| record.starts_with(&format!("\\x01{id}"));
-        let kept = [self.entries("rec"), self.entries("next")];
+        let kept = [self.entries("timers"), self.entries("queued")];
         kept.iter().any(|records| records.values().any(|record| is_record(&record)))
             || self.entries("tombstones").contains_key(&*format!("a{id}"))
     }
@@ -85,8 +85,10 @@ impl Dump {
     /// A timer has a record, and one place in one index; nothing is kept behind
     /// nothing, and no arming is in two places.
     pub(super) fn assert_sound(&self, story: &impl Fn() -> String) {
-        let (due, quarantine, rec) = (self.entries("due"), self.entries("quarantine"), self.entries("rec"));
-        let (run, next, tried) = (self.entries("run"), self.entries("next"), self.entries("tried"));
+        let (due, quarantine, rec) =
+            (self.entries("due"), self.entries("quarantine"), self.entries("timers"));
+        let (run, next, tried) =
+            (self.entries("timer_states"), self.entries("queued"), self.entries("tried"));
         for key in due.keys().chain(quarantine.keys()).chain(run.keys()).chain(next.keys()) {
             assert!(rec.contains_key(key), "{key} has no record\n{}\n{self:#?}", story());
         }

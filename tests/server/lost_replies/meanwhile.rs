@@ -5,7 +5,7 @@
 
 use keylapse_support::skipped_on_a_cluster;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Scan};
+use keylapse_wire::{AttemptEnd, RepairTarget};
 
 use super::call::LEASE;
 use super::row::{Row, check};
@@ -87,7 +87,7 @@ fn kept_armings() -> Vec<Row> {
     };
     let lease_is_over = || vec![Step::Wait(LEASE), claim(2), Step::Wait(LEASE), claim(3)];
     vec![
-        kept("kept, then released", &[settle("a", 1, End::Release)]),
+        kept("kept, then released", &[settle("a", 1, AttemptEnd::Release)]),
         kept("kept, then snoozed", &[settle("a", 1, snooze())]),
         kept("kept, then in quarantine", &lease_is_over()),
         kept("kept, then running from quarantine", &[&lease_is_over()[..], &[claim_quarantined(4)]].concat()),
@@ -100,10 +100,10 @@ fn kept_armings() -> Vec<Row> {
             .repeat_says("Superseded"),
         kept("kept, then cancelled", &[cancel("a", 3)]).repeat_says("Superseded"),
         kept("kept, then replaced", &[arm("a", 3)]).repeat_says("Superseded"),
-        kept("kept, released, then replaced", &[settle("a", 1, End::Release), arm("a", 3)])
+        kept("kept, released, then replaced", &[settle("a", 1, AttemptEnd::Release), arm("a", 3)])
             .repeat_says("Superseded"),
         Row::of("refused, then released", [arm_now("a", 1), claim(1)], arm_absent("a", 2))
-            .meanwhile([settle("a", 1, End::Release)]),
+            .meanwhile([settle("a", 1, AttemptEnd::Release)]),
     ]
 }
 
@@ -146,7 +146,7 @@ fn claims() -> Vec<Row> {
         claimed("claimed, and more is due", &[arm_now("c", 3)]).repeat_acts_as(renewed()),
         claimed("claimed, and another claims the rest", &[Step::Wait(100), claim(2)])
             .repeat_acts_as(renewed()),
-        claimed("claimed, and its record was deleted", &[Step::Raw(&["DEL", "keylapse:{t/0}:rec"])])
+        claimed("claimed, and its record was deleted", &[Step::Raw(&["DEL", "keylapse:{t/0}:timers"])])
             .repeat_says("[]"),
         Row::of("claimed nothing, then something is due", [], claim(1))
             .meanwhile([arm_now("a", 1)])
@@ -164,7 +164,7 @@ fn ends() -> Vec<Row> {
         acked("acked, then armed", &[arm("a", 2)]),
         acked("acked, then armed and claimed", &[arm_now("a", 2), claim(2)]),
     ];
-    let ends = [retry(), snooze(), again(5), End::Release];
+    let ends = [retry(), snooze(), again(5), AttemptEnd::Release];
     rows.extend(ends.into_iter().flat_map(|end| {
         let settled = |name, meanwhile: &[Step]| {
             Row::of(name, runs(), settle("a", 1, end.clone())).meanwhile(meanwhile).repeat_says("Gone")
@@ -227,7 +227,7 @@ fn others() -> Vec<Row> {
         Row::of(
             "repaired, then claimed",
             [arm_now("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])],
-            Step::Repair(Scan::Records),
+            Step::Repair(RepairTarget::Records),
         )
         .meanwhile([claim(1)])
         .repeat_says("cursor 0, repaired 0"),

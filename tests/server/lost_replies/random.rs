@@ -3,7 +3,7 @@
 
 use keylapse_support::{Binary, skipped_on_a_cluster};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{End, Index, Scan};
+use keylapse_wire::{AttemptEnd, Index, RepairTarget};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -99,7 +99,9 @@ impl Chance {
     fn step(&mut self) -> Step {
         match self.random.random_range(0..8) {
             0 => Step::Wait(self.one_of(&[1, 50, 100, LEASE])),
-            1 => Step::Repair(self.one_of(&[Scan::Records, Scan::States, Scan::Next])),
+            1 => {
+                Step::Repair(self.one_of(&[RepairTarget::Records, RepairTarget::States, RepairTarget::Next]))
+            }
             _ => self.call(),
         }
     }
@@ -150,14 +152,14 @@ impl Chance {
         self.one_of(&[last, last, other])
     }
 
-    fn end(&mut self) -> End {
+    fn end(&mut self) -> AttemptEnd {
         let arming = self.arming();
         match self.random.random_range(0..5) {
             0 => retry(),
             1 => snooze(),
             2 => again(arming),
             3 => dead(),
-            _ => End::Release,
+            _ => AttemptEnd::Release,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::DeadReason;
-use keylapse_wire::Deed;
+use keylapse_wire::CheckAction;
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Cargo, Close, End, Index, Listing, Reshape, Scan};
+use keylapse_wire::{AttemptEnd, CloseMode, Index, ListTarget, MovedKind, RepairTarget, RepartitionStep};
 
 use super::call::id;
 
@@ -28,7 +28,7 @@ pub(super) enum Step {
         token: u8,
     },
     Ack(Vec<&'static str>, u8),
-    Settle(&'static str, u8, End),
+    Settle(&'static str, u8, AttemptEnd),
     Renew(&'static str, u8),
     /// More is due than can be run; or the slot of this claim ends.
     Left(Option<u8>),
@@ -41,15 +41,15 @@ pub(super) enum Step {
     Import(&'static str, u8),
     /// So many ends are kept.
     Journal(u64),
-    Close(Close),
+    Close(CloseMode),
     /// A step of taking a closed partition apart: what goes, and how many are named at most.
     Destroy(Vec<&'static str>, usize),
     /// The letter of this arming.
     Drop(&'static str, u8),
     /// The topic gets two partitions.
-    Reshape(Reshape<'static>),
-    List(Listing),
-    Take(Cargo, Vec<&'static str>),
+    Reshape(RepartitionStep<'static>),
+    List(ListTarget),
+    Take(MovedKind, Vec<&'static str>),
     /// At which place.
     Put(u64, &'static str),
     Shed(Vec<&'static str>),
@@ -61,7 +61,7 @@ pub(super) enum Step {
         number: u8,
         anew: Option<u8>,
     },
-    Repair(Scan),
+    Repair(RepairTarget),
     Init,
     Trigger(&'static str, u8),
     Untrigger(&'static str, u8),
@@ -76,7 +76,7 @@ pub(super) enum Step {
     /// The key lives for 100 ms from the beginning.
     Enrol(&'static str, Spot),
     DueChecks,
-    Judge(&'static str, Spot, Deed),
+    Judge(&'static str, Spot, CheckAction),
     /// A listener says its policy, of this revision.
     Policy(u32),
     /// For so many ms.
@@ -100,8 +100,8 @@ pub(super) fn note(key: &'static str, at: Spot, arming: u8) -> Step {
     Step::Note(vec![(key, at, arming)])
 }
 
-pub(super) fn fire(arming: u8) -> Deed {
-    Deed::Fire { arming: id(arming), flags: 3 }
+pub(super) fn fire(arming: u8) -> CheckAction {
+    CheckAction::Fire { arming: id(arming), flags: 3 }
 }
 
 pub(super) fn arm(key: &'static str, arming: u8) -> Step {
@@ -147,24 +147,24 @@ pub(super) fn replay(key: &'static str, arming: u8, number: u8) -> Step {
     Step::Replay { key, died: (arming, Some(0)), number, anew: None }
 }
 
-pub(super) fn settle(key: &'static str, token: u8, end: End) -> Step {
+pub(super) fn settle(key: &'static str, token: u8, end: AttemptEnd) -> Step {
     Step::Settle(key, token, end)
 }
 
-pub(super) fn retry() -> End {
-    End::Retry { delay: 50, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
+pub(super) fn retry() -> AttemptEnd {
+    AttemptEnd::Retry { delay: 50, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
 }
 
-pub(super) fn snooze() -> End {
-    End::Snooze { delay: 50, attempt: 1, snoozes: 1, history: Bytes::new() }
+pub(super) fn snooze() -> AttemptEnd {
+    AttemptEnd::Snooze { delay: 50, attempt: 1, snoozes: 1, history: Bytes::new() }
 }
 
-pub(super) fn again(arming: u8) -> End {
-    End::Again { delay: 50, arming: id(arming) }
+pub(super) fn again(arming: u8) -> AttemptEnd {
+    AttemptEnd::Again { delay: 50, arming: id(arming) }
 }
 
-pub(super) fn dead() -> End {
-    End::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[]") }
+pub(super) fn dead() -> AttemptEnd {
+    AttemptEnd::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[]") }
 }
 
 impl Step {
@@ -174,7 +174,7 @@ impl Step {
             Self::Arm { .. } => "arm",
             Self::Cancel(_) => "cancel",
             Self::Reschedule(..) => "reschedule",
-            Self::Look(_) => "look",
+            Self::Look(_) => "get_timer",
             Self::Peek => "peek",
             Self::Overview => "overview",
             Self::Page => "page",
@@ -183,35 +183,35 @@ impl Step {
             Self::Ack(..) => "ack",
             Self::Settle(..) => "settle",
             Self::Renew(..) => "renew",
-            Self::Left(_) => "left",
+            Self::Left(_) => "wake_followers",
             Self::Pause(_) => "pause",
-            Self::Tail(_) => "tail",
-            Self::Journal(_) => "journal",
-            Self::Close(_) => "close",
+            Self::Tail(_) => "renew_watch",
+            Self::Journal(_) => "set_journal_limits",
+            Self::Close(_) => "close_partition",
             Self::Destroy(..) => "destroy",
-            Self::Drop(..) => "drop",
-            Self::Reshape(_) => "reshape",
-            Self::List(_) => "list",
-            Self::Take(..) => "take",
-            Self::Put(..) => "put",
-            Self::Shed(_) => "shed",
+            Self::Drop(..) => "delete_dead_letter",
+            Self::Reshape(_) => "repartition_step",
+            Self::List(_) => "list_names",
+            Self::Take(..) => "move_read",
+            Self::Put(..) => "move_write",
+            Self::Shed(_) => "move_delete",
             Self::Replay { .. } => "replay",
             Self::Repair(_) => "repair",
             Self::Init => "init",
-            Self::Trigger(..) => "trigger",
-            Self::Untrigger(..) => "untrigger",
+            Self::Trigger(..) => "set_marker",
+            Self::Untrigger(..) => "delete_marker",
             Self::Canary => "canary",
-            Self::Report { .. } => "report",
-            Self::Reports => "reports",
-            Self::Note(_) => "note",
-            Self::Enrol(..) => "enrol",
-            Self::DueChecks => "checks",
-            Self::Judge(..) => "judge",
-            Self::Policy(_) => "policy",
-            Self::Scanner(..) => "scanner",
+            Self::Report { .. } => "save_report",
+            Self::Reports => "list_reports",
+            Self::Note(_) => "record_expiries",
+            Self::Enrol(..) => "track_keys",
+            Self::DueChecks => "take_checks",
+            Self::Judge(..) => "apply_checks",
+            Self::Policy(_) => "sync_policy",
+            Self::Scanner(..) => "take_duty",
             Self::Forward(_) => "forward",
-            Self::Touch(_) => "touch",
-            Self::Returned(_) => "returned",
+            Self::Touch(_) => "read_keys",
+            Self::Returned(_) => "write_back_expired",
             Self::WriteBack(_) => "write_back",
             Self::Wait(_) | Self::Raw(_) => return None,
         })

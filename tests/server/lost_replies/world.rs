@@ -95,7 +95,7 @@ impl Caller {
                 name: at.topic.clone(),
                 pattern: format!("app:{}:{{id}}", at.topic),
                 partitions: 1,
-                triggers: !at.attached,
+                marker_keys: !at.attached,
                 attached: at.attached,
             };
             self.store.register(&entry, std::slice::from_ref(at)).await.expect("a partition");

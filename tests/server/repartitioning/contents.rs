@@ -41,7 +41,7 @@ impl Fill {
 
     fn state(&mut self, key: &str, held: u8, lost: u8) {
         let state = [&[1, held][..], b"token--x", &[0, 0, 0, 3, lost, 0, 2], &[0; 8], b"[]"].concat();
-        self.hash("run", key, key.as_bytes(), &state);
+        self.hash("timer_states", key, key.as_bytes(), &state);
     }
 
     fn index(&mut self, what: &str, key: &str, ahead: i64, fraction: usize) {
@@ -56,16 +56,16 @@ impl Fill {
             2 => self.state(key, 0, 0),
             3 => self.state(key, 1, 1),
             4 => self.state(key, 0, 2),
-            5 => self.record("next", key),
+            5 => self.record("queued", key),
             _ => {}
         }
         match id % 9 {
             6 => return self.letter(key, id),
             // Each lacks what the others have.
-            7 => return self.record(if id.is_multiple_of(2) { "rec" } else { "next" }, key),
+            7 => return self.record(if id.is_multiple_of(2) { "timers" } else { "queued" }, key),
             8 if id.is_multiple_of(2) => return self.state(key, 0, 0),
             8 => return self.index("due", key, 1000, id),
-            _ => self.record("rec", key),
+            _ => self.record("timers", key),
         }
         match id % 9 {
             3 => self.index("due", key, -5000, id),
@@ -77,7 +77,7 @@ impl Fill {
     fn letter(&mut self, key: &str, id: usize) {
         let died = self.now - id as u64;
         let name = [&(id as u64).to_be_bytes()[..], &died.to_be_bytes(), key.as_bytes()].concat();
-        self.hash("letters", key, &name, format!("letter of {key}").as_bytes());
+        self.hash("dead_letters", key, &name, format!("letter of {key}").as_bytes());
         self.zset("dead", key, &name, died.to_string());
     }
 }
@@ -87,13 +87,13 @@ pub(super) async fn fill(server: &Server, of: u32, count: usize) {
     let mut fill = Fill { all: redis::pipe(), of, now: now() };
     for index in 0..of as usize {
         let at = partition(index, of);
-        fill.all.cmd("HSET").arg(at.key("meta")).arg("v").arg(WIRE_VERSION).arg("p").arg(of);
+        fill.all.cmd("HSET").arg(at.key("meta")).arg("v").arg(WIRE_VERSION).arg("partitions").arg(of);
         fill.all.arg("trimmed").arg(index + 1).ignore();
         let tombstone = |age: u64| (fill.now - age).to_string() + ".5";
         fill.all.cmd("ZADD").arg(at.key("tombstones"));
         fill.all.arg(tombstone(1000)).arg(format!("crecent-{index}"));
         fill.all.arg(tombstone(500_000)).arg(format!("aold-{index}")).ignore();
-        fill.all.cmd("HSET").arg(at.key("slots")).arg("a slot").arg("of nobody").ignore();
+        fill.all.cmd("HSET").arg(at.key("claimers")).arg("a slot").arg("of nobody").ignore();
     }
     (0..count).for_each(|id| fill.timer(id));
     fill.all.exec_async(&mut server.conn().await).await.unwrap();
@@ -121,7 +121,7 @@ impl Contents {
         for name in names.difference(&allowed) {
             assert!(name.ends_with(":meta"), "{name} is left of a partition that is not needed any more");
             let [version, count] =
-                [server.cmd(&["HGET", name, "v"]).await, server.cmd(&["HGET", name, "p"]).await];
+                [server.cmd(&["HGET", name, "v"]).await, server.cmd(&["HGET", name, "partitions"]).await];
             let text = |value| from_redis_value::<u32>(value).unwrap();
             assert_eq!((text(version), text(count)), (WIRE_VERSION, of), "{name}");
         }
@@ -144,14 +144,14 @@ impl Contents {
         let meta: BTreeMap<String, String> =
             from_redis_value(server.cmd(&["HGETALL", at.key("meta")]).await).unwrap();
         assert_eq!(meta["v"], WIRE_VERSION.to_string(), "{meta:?}");
-        assert_eq!(meta["p"], of.to_string(), "{meta:?}");
-        for field in ["to", "under", "kept", "since"] {
+        assert_eq!(meta["partitions"], of.to_string(), "{meta:?}");
+        for field in ["target_partitions", "repartition_id", "paused_before", "closed_at"] {
             assert!(!meta.contains_key(field), "{meta:?}");
         }
         self.trimmed += meta.get("trimmed").map_or(0, |count| count.parse().unwrap());
         let tombstones = zset("tombstones").await;
         self.tombstones.push(tombstones.into_keys().collect());
-        for what in ["rec", "run", "next", "letters"] {
+        for what in ["timers", "timer_states", "queued", "dead_letters"] {
             self.put(index, of, what, hash(what).await);
         }
         for what in ["due", "quarantine", "dead"] {
@@ -161,7 +161,7 @@ impl Contents {
 
     fn put(&mut self, index: usize, of: u32, what: &'static str, pairs: Pairs) {
         for (name, value) in pairs {
-            let key = if ["dead", "letters"].contains(&what) { &name[16..] } else { &name[..] };
+            let key = if ["dead", "dead_letters"].contains(&what) { &name[16..] } else { &name[..] };
             let shown = name.escape_ascii();
             assert_eq!(
                 partition_of(key, of) as usize,

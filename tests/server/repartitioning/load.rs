@@ -34,7 +34,7 @@ async fn produce(
     mut numbers: Vec<u32>,
     done: Arc<AtomicBool>,
 ) -> (Vec<u32>, u32) {
-    let client = Client::new(&server_url).unwrap().patience(Duration::from_millis(100));
+    let client = Client::new(&server_url).unwrap().retry_for(Duration::from_millis(100));
     let schedule = Schedule::connect(client).await.unwrap();
     let (mut armed, mut refused, mut topic) = (Vec::new(), 0, orders().partitions(numbers.remove(0)));
     for number in 0.. {
@@ -105,7 +105,7 @@ async fn timed_a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up(
     const TIMERS: usize = 100_000;
     let (server, schedule) = server_and_schedule().await;
     let console = console(&server);
-    let topic = orders().triggers(false);
+    let topic = orders().marker_keys(false);
     for armed in schedule.arm_many(&topic, (0..TIMERS).map(|id| NewArm::new(id, LONG, 7))).await.unwrap() {
         assert!(armed.unwrap().is_armed());
     }

@@ -7,7 +7,7 @@ use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule};
 use keylapse_connection::id::RepartitionId;
 use keylapse_console::Console;
 use keylapse_support::{Proxy, Server, eventually};
-use keylapse_wire::{Repartitioning, Reshape, scripts};
+use keylapse_wire::{RepartitionChange, RepartitionStep, scripts};
 use redis::{Value, cmd};
 
 use super::contents::partition;
@@ -20,10 +20,13 @@ use crate::server::support::{PATIENCE, Running, refusal, reporting, server_and_s
 async fn close_all(server: &Server) {
     let store = Client::new(&server.app_url()).unwrap().store().clone();
     let id = RepartitionId::random();
-    for how in [Reshape::Pause, Reshape::Close] {
+    for how in [RepartitionStep::Pause, RepartitionStep::Close] {
         for index in 0..4 {
-            let change = Repartitioning { to: 8, own: id, id };
-            assert!(store.reshape(&partition(index, 4), change, how).await.unwrap().done, "{index} {how:?}");
+            let change = RepartitionChange { to: 8, own: id, id };
+            assert!(
+                store.repartition_step(&partition(index, 4), change, how).await.unwrap().done,
+                "{index} {how:?}"
+            );
         }
     }
 }
@@ -33,7 +36,7 @@ async fn producers_of_either_number_wait_and_then_only_the_new_one_is_let_in() {
     let (server, schedule) = server_and_schedule().await;
     assert!(schedule.arm(&orders(), 1, LONG, &1).await.unwrap().is_armed());
     close_all(&server).await;
-    let at_once = Client::new(&server.app_url()).unwrap().patience(Duration::ZERO);
+    let at_once = Client::new(&server.app_url()).unwrap().retry_for(Duration::ZERO);
     for of in [4, 8] {
         let hasty = Schedule::new(at_once.clone());
         let refused = hasty.arm(&orders().partitions(of), 2, LONG, &1).await.unwrap_err();
@@ -42,7 +45,7 @@ async fn producers_of_either_number_wait_and_then_only_the_new_one_is_let_in() {
         assert!(refused.to_string().contains("call Console::repartition"), "{refused}");
     }
     let patient = |of| {
-        let client = Client::new(&server.app_url()).unwrap().patience(PATIENCE);
+        let client = Client::new(&server.app_url()).unwrap().retry_for(PATIENCE);
         tokio::spawn(async move {
             let topic = orders().partitions(of);
             (Schedule::new(client).arm(&topic, of, LONG, &1).await, topic)

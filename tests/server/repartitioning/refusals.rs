@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylapse::{Attached, Client, Done, ErrorKind, Failure, Lapse, Schedule, Topic};
 use keylapse_console::Console;
 use keylapse_support::{Server, eventually};
-use keylapse_wire::{Repartitioning, Reshape};
+use keylapse_wire::{RepartitionChange, RepartitionStep};
 
 use super::contents::{Contents, fill, meta, partition};
 use super::{LONG, orders};
@@ -105,12 +105,14 @@ async fn whoever_resumes_the_topic_takes_the_change_back() {
 }
 
 /// The steps of a call that dies before it has moved anything.
-async fn half_way(server: &Server, to: u32, how: &[(usize, Reshape<'static>)]) {
+async fn half_way(server: &Server, to: u32, how: &[(usize, RepartitionStep<'static>)]) {
     let store = Client::new(&server.app_url()).unwrap().store().clone();
     let id = keylapse_connection::id::RepartitionId::random();
     for (index, how) in how {
-        let found =
-            store.reshape(&partition(*index, 4), Repartitioning { to, own: id, id }, *how).await.unwrap();
+        let found = store
+            .repartition_step(&partition(*index, 4), RepartitionChange { to, own: id, id }, *how)
+            .await
+            .unwrap();
         assert!(found.done, "{index} {how:?}: {found:?}");
     }
 }
@@ -121,18 +123,18 @@ async fn another_number_is_refused_until_the_first_is_reached() {
     let console = console(&server);
     fill(&server, 4, 100).await;
     let before = Contents::of(&server, 4).await;
-    half_way(&server, 8, &[(0, Reshape::Pause), (1, Reshape::Pause)]).await;
+    half_way(&server, 8, &[(0, RepartitionStep::Pause), (1, RepartitionStep::Pause)]).await;
     let refused = console.repartition(&orders(), 6).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Repartitioning);
     assert!(refused.to_string().contains("is getting 8 partitions, and not 6"), "{refused}");
     // The number that it has takes it back.
     console.repartition(&orders(), 4).await.unwrap();
     before.assert_same(&Contents::of(&server, 4).await, "taken back");
-    half_way(&server, 8, &[(0, Reshape::Pause), (0, Reshape::Close)]).await;
+    half_way(&server, 8, &[(0, RepartitionStep::Pause), (0, RepartitionStep::Close)]).await;
     for other in [4, 6] {
         let refused = console.repartition(&orders(), other).await.unwrap_err();
         assert!(
-            refused.to_string().contains("call Console::repartition with 8, which ends that"),
+            refused.to_string().contains("call Console::repartition with 8, which ends that change"),
             "{refused}"
         );
     }
@@ -167,7 +169,7 @@ async fn it_is_not_destroyed_meanwhile_nor_repartitioned_while_it_is_destroyed()
     let console = console(&server);
     fill(&server, 4, 100).await;
     let before = Contents::of(&server, 4).await;
-    half_way(&server, 8, &[(0, Reshape::Pause), (0, Reshape::Close)]).await;
+    half_way(&server, 8, &[(0, RepartitionStep::Pause), (0, RepartitionStep::Close)]).await;
     let refused = console.destroy(&orders()).forced().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Repartitioning, "{refused}");
     console.repartition(&orders(), 8).await.unwrap();
@@ -175,7 +177,7 @@ async fn it_is_not_destroyed_meanwhile_nor_repartitioned_while_it_is_destroyed()
     let store = Client::new(&server.app_url()).unwrap().store().clone();
     let id = keylapse_connection::id::DestroyId::random();
     for index in [5, 0] {
-        store.close(&partition(index, 8), keylapse_wire::Close::ByForce(id)).await.unwrap();
+        store.close(&partition(index, 8), keylapse_wire::CloseMode::ByForce(id)).await.unwrap();
         let refused = console.repartition(&orders(), 4).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Destroying, "{refused}");
     }

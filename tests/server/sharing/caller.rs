@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use keylapse::limits::MAX_PAYLOAD;
-use keylapse::{Arming, Client, Schedule, Topic};
+use keylapse::{ArmResult, Client, Schedule, Topic};
 
 pub(super) const LATER: Duration = Duration::from_secs(3600);
 
@@ -37,7 +37,7 @@ impl Caller {
         id: impl Into<String>,
         delay: Duration,
         payload: &str,
-    ) -> BoxFuture<'static, keylapse::Result<Arming>> {
+    ) -> BoxFuture<'static, keylapse::Result<ArmResult>> {
         let (Self { schedule, topic }, id, payload) = (self.clone(), id.into(), payload.to_owned());
         async move { schedule.arm(&topic, [id], delay, &payload).await }.boxed()
     }

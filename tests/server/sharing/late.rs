@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::timers::ArmingId;
-use keylapse::{Arming, Cancelled};
+use keylapse::{ArmResult, Cancelled};
 use keylapse_connection::id::CancelId;
 use keylapse_support::{Direction, Proxy, Server, eventually, skipped_on_a_cluster};
 use keylapse_wire::names::PartitionNames;
@@ -30,7 +30,7 @@ fn timer(id: &str) -> NewTimer {
     }
 }
 
-fn words(answers: &[keylapse::Result<Arming>]) -> Vec<String> {
+fn words(answers: &[keylapse::Result<ArmResult>]) -> Vec<String> {
     answers.iter().map(super::scene::word_of).collect()
 }
 
@@ -43,12 +43,12 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
         name: "app.share".into(),
         pattern: "app:share:{id}".into(),
         partitions: 1,
-        triggers: true,
+        marker_keys: true,
         attached: false,
     };
     store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
     let (first, repeat) =
-        (OpFlags { triggers: true, ..OpFlags::default() }, OpFlags { repeat: true, ..OpFlags::default() });
+        (OpFlags { marker_keys: true, ..OpFlags::default() }, OpFlags { repeat: true, ..OpFlags::default() });
     for only_if_absent in [false, true] {
         let first = OpFlags { only_if_absent, ..first };
         for others in [vec![], vec![timer("b"), timer("c")]] {
@@ -61,7 +61,7 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
             let answers = words(&store.arm(&at, first, &late).await.unwrap());
             assert_eq!(answers[0], "Superseded", "{first:?} beside {}", others.len());
             assert!(answers[1..].iter().all(|answer| answer == "Armed"), "{answers:?}");
-            assert!(store.look(&at, &key("a")).await.unwrap().is_none());
+            assert!(store.get_timer(&at, &key("a")).await.unwrap().is_none());
             let set = server.cmd(&["EXISTS", "app:share:a"]).await;
             assert_eq!(set, redis::Value::Int(0), "nor is there a trigger key");
             for NewTimer { key, .. } in others {
@@ -91,7 +91,7 @@ async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_sin
     let port = Arc::new(AtomicU16::new(scene.proxy.port()));
     let (to, limit) = (port.clone(), Duration::from_secs(1));
     let open = move || TcpStream::connect(("127.0.0.1", to.load(Ordering::SeqCst)));
-    let caller = scene.caller_of(scene.client().answer_within(limit).unwrap().streams(open)).await;
+    let caller = scene.caller_of(scene.client().answer_within(limit).unwrap().connect_with(open)).await;
     let before = runs(&scene.server).await;
     scene.proxy.stall(Direction::Requests);
     port.store(other.port(), Ordering::SeqCst);

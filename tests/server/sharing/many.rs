@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use keylapse::Arming;
+use keylapse::ArmResult;
 use keylapse::limits::MAX_PAYLOAD;
 use keylapse::timers::TimerPhase;
 use keylapse_support::{Direction, eventually, skipped_on_a_cluster};
@@ -31,7 +31,7 @@ async fn arms_joined_in_one_task_share_few_calls_and_each_has_its_own_answer() {
     assert_eq!(seen.iter().map(|seen| seen.ids.len()).sum::<usize>(), 200, "each is in one of them");
     for (n, answer) in (0..).zip(answers) {
         let answer = answer.unwrap();
-        assert_eq!(matches!(answer, Arming::Replaced(_)), n % 10 == 0, "{n}: {answer:?}");
+        assert_eq!(matches!(answer, ArmResult::Replaced(_)), n % 10 == 0, "{n}: {answer:?}");
         let receipt = answer.receipt().unwrap();
         let timer = scene.standing(&n.to_string()).await.unwrap();
         assert_eq!((timer.arming, timer.phase), (receipt.id, TimerPhase::Waiting(receipt.deadline)));
@@ -162,7 +162,7 @@ async fn large_payloads_share_calls_of_at_most_a_mebibyte() {
     let payload = "x".repeat(MIB / 8);
     let held = scene.hold(&caller).await;
     let answers = held.release((0..32).map(|n| caller.armed_with(n.to_string(), LATER, &payload))).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Arming::Armed(_)))), "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(ArmResult::Armed(_)))), "{answers:?}");
     let seen = scene.take_seen();
     let sizes: Vec<_> = seen.iter().map(|seen| seen.bytes).collect();
     assert!(sizes.iter().all(|bytes| *bytes < MIB + MIB / 16), "{sizes:?}");
@@ -178,7 +178,7 @@ async fn the_largest_payload_goes_beside_small_ones() {
     let calls = [("1", "small"), ("2", "small"), ("large", &*large), ("3", "small"), ("4", "small")]
         .map(|(id, payload)| caller.armed_with(id, LATER, payload));
     let answers = held.release(calls).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Arming::Armed(_)))), "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(ArmResult::Armed(_)))), "{answers:?}");
     assert_eq!(scene.standing("large").await.unwrap().payload.len(), large.len());
     scene.all_stand(&["1", "2", "3", "4"]).await;
     let ids: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();

@@ -24,7 +24,7 @@ async fn failing(caller: Caller, id: &'static str) -> (Duration, keylapse::Error
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_was_not_sent_in_time_is_told_so_and_never_sent() {
     let scene = Scene::start().await;
-    let caller = scene.caller_of(scene.client().patience(SECOND).answer_within(2 * SECOND).unwrap()).await;
+    let caller = scene.caller_of(scene.client().retry_for(SECOND).answer_within(2 * SECOND).unwrap()).await;
     let held = scene.hold(&caller).await;
     let single = tokio::spawn(failing(caller.clone(), "1"));
     let many = [NewArm::new(["2"], LATER, String::new()), NewArm::new(["3"], LATER, String::new())];
@@ -44,7 +44,7 @@ async fn a_call_that_was_not_sent_in_time_is_told_so_and_never_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_were_sent_together_without_an_answer_each_end_with_their_own_patience() {
     let scene = Scene::start().await;
-    let hasty = scene.client().answer_within(Duration::from_millis(100)).unwrap().patience(2 * SECOND);
+    let hasty = scene.client().answer_within(Duration::from_millis(100)).unwrap().retry_for(2 * SECOND);
     let caller = scene.caller_of(hasty).await;
     scene.proxy.lose_replies(usize::MAX, command("EVALSHA"), Then::Stall);
     let calls: Vec<_> = ["1", "2", "3"].map(|id| tokio::spawn(failing(caller.clone(), id))).into();
@@ -111,7 +111,7 @@ async fn payloads_of_dropped_calls_do_not_stay_in_memory_while_the_line_is_silen
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_not_sent_hears_of_it_when_its_own_patience_ends() {
     let scene = Scene::start().await;
-    let slow = scene.client().patience(SECOND).answer_within(10 * SECOND).unwrap();
+    let slow = scene.client().retry_for(SECOND).answer_within(10 * SECOND).unwrap();
     let caller = scene.caller_of(slow).await;
     let held = scene.hold(&caller).await;
     let first = tokio::spawn(failing(caller.clone(), "1"));

@@ -52,7 +52,7 @@ async fn a_deadline_that_the_server_cannot_keep_fails_alone() {
     let now = (Duration::from_millis(MAX_DEADLINE_MS) - year).as_micros().to_string();
     scene.server.cmd(&["SET", CLOCK, &now]).await;
     let store = Store::at(&scene.proxy.app_url()).unwrap().with_clock_key(CLOCK);
-    let caller = scene.caller_of(Client::of_store(store).patience(Duration::from_secs(60))).await;
+    let caller = scene.caller_of(Client::of_store(store).retry_for(Duration::from_secs(60))).await;
     // Its scripts are others than those that were loaded.
     for (call, answer) in [(caller.arm("moved"), "Armed"), (caller.arm("far"), "Armed")] {
         assert_eq!(call.await, answer);

@@ -71,7 +71,7 @@ async fn callers_are_told_the_truth_though_every_other_answer_is_lost() {
                 assert_eq!(caller.cancel(&id).await, "Cancelled");
                 assert_eq!(caller.cancel(&id).await, "NotArmed");
                 let armed = caller.armed_with(&id, LATER, "").await.expect("an answer");
-                assert!(matches!(armed, keylapse::Arming::Armed(_)), "{armed:?}");
+                assert!(matches!(armed, keylapse::ArmResult::Armed(_)), "{armed:?}");
             }
         })
     });

@@ -58,7 +58,7 @@ impl Scene {
     /// Of one who waits long for each answer, and longer for the end.
     pub(super) fn client(&self) -> Client {
         let client = Client::new(&self.proxy.app_url()).unwrap();
-        client.answer_within(Duration::from_secs(30)).unwrap().patience(Duration::from_secs(60))
+        client.answer_within(Duration::from_secs(30)).unwrap().retry_for(Duration::from_secs(60))
     }
 
     pub(super) async fn caller(&self) -> Caller {

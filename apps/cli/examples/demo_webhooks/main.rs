@@ -48,8 +48,8 @@ lease = "2s"
 [topics.unpaid.webhook]
 url = "http://{address}/unpaid"
 secret = {{ file = "secret" }}
-allow = ["127.0.0.1"]
-circuit = {{ failures = 10, wait = "500ms" }}
+allow-addresses = ["127.0.0.1"]
+circuit = {{ failures = 10, open-for = "500ms" }}
 
 [topics.notices]
 pattern = "app:trans:notice:{{id}}"
@@ -58,7 +58,7 @@ lease = "2s"
 [topics.notices.webhook]
 url = "http://{address}/notices"
 secret = {{ file = "secret" }}
-allow = ["127.0.0.1"]
+allow-addresses = ["127.0.0.1"]
 "#
     )
 }

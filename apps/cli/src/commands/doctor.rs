@@ -1,4 +1,4 @@
-//! What the doctor has found, for people.
+//! `keylapse doctor`: prints the findings about the servers.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,21 +7,23 @@ use keylapse_console::doctor::{Diagnosis, Finding, Lateness, Severity};
 use keylapse_console::{Console, parse_span};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
-/// Looks at the servers and at what is kept there.
+/// The options of `keylapse doctor`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Measure for so long how late the server announces expired keys, by some hundred keys of keylapse's own.
+    /// Measure for this span how late the server announces expired keys.
+    ///
+    /// The measurement writes some hundred keys of keylapse's own.
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     measure: Option<Duration>,
-    /// Warnings count as errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
 }
 
-pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let mut request = console.doctor();
     if let Some(time) = args.measure {
         request = request.measure(time);
@@ -37,17 +39,17 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     }
     out.flush()?;
     Ok(match diagnosis.errors() {
-        0 if args.strict && diagnosis.warnings() > 0 => Exit::Findings,
-        0 => Exit::Fine,
+        0 if args.strict && diagnosis.warnings() > 0 => Exit::ProblemsFound,
+        0 => Exit::Success,
         _ if !diagnosis.findings.iter().any(|finding| finding.code == ANSWERS) => Exit::Unreachable,
-        _ => Exit::Findings,
+        _ => Exit::ProblemsFound,
     })
 }
 
-/// The finding that there is a way to a server.
+/// The code of the finding that a server answers.
 const ANSWERS: &str = "K100";
 
-/// The last line, as JSON.
+/// The summary, which is the last line of JSON.
 #[derive(Serialize)]
 struct Counted<'a> {
     errors: usize,
@@ -69,8 +71,8 @@ const YELLOW: &str = "\x1b[33m";
 const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Writes the findings, server by server, what is bad with its meaning and the line that mends it; and the summary, last.
-/// It is for one of `anstream`'s streams, which takes the colours out where they are of no use.
+/// Writes the findings by server, each problem with its meaning and its fix, and then the summary. The stream is one of
+/// `anstream`, which removes colours that nobody would see.
 pub(crate) fn write_findings(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
     let mut node = None;
     for finding in &diagnosis.findings {
@@ -86,7 +88,7 @@ pub(crate) fn write_findings(out: &mut impl Write, diagnosis: &Diagnosis) -> io:
     writeln!(out, "{gap}{}", diagnosis.summary())
 }
 
-/// One line, and two more where something has to be done.
+/// Writes a finding in one line, and its meaning and fix in two more if it is a problem.
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     let Finding { code, severity, title, observed, meaning, fix, .. } = finding;
     let colour = match severity {

@@ -1,9 +1,9 @@
-//! `keylapse ls`: what a topic holds, page by page.
+//! `keylapse ls`: lists the entries of a topic, page by page.
 
 use keylapse_console::{Console, Entry, EntryState, Filter, Page, text};
 
-use crate::args::Listing;
-use crate::exit::{Exit, Failed};
+use crate::args::ListingArgs;
+use crate::exit::{CliError, Exit};
 use crate::output::{Column, Output, Table, ago, moment, ms_of, short, size};
 
 /// Bytes of a payload that are shown.
@@ -12,19 +12,19 @@ const SHOWN: usize = 4096;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    listing: Listing,
-    /// Which entries: waiting, running, quarantined, dead or enrolled.
+    listing: ListingArgs,
+    /// List entries in this state: waiting, running, quarantined, dead, tracked.
     #[arg(long, default_value = "waiting", value_name = "STATE")]
     state: EntryState,
-    /// How many entries; more than 1,000 are read page by page.
+    /// Print at most this many entries.
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// Show payloads, which may hold secrets: up to 4 KiB of each.
+    /// Print payloads, up to 4 KiB of each. They may hold secrets.
     #[arg(long)]
     payloads: bool,
 }
 
-pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let filter = Filter::parse(&args.listing.filters)?;
     let topic = console.topic(&args.listing.topic).await?;
     let payload = args.payloads.then_some(SHOWN);
@@ -43,10 +43,10 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     if let Some(cursor) = cursor {
         out.note_rest(&cursor);
     }
-    Ok(if found == 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if found == 0 { Exit::ProblemsFound } else { Exit::Success })
 }
 
-fn show(page: &Page, args: &Args, out: &mut Output) -> Result<(), Failed> {
+fn show(page: &Page, args: &Args, out: &mut Output) -> Result<(), CliError> {
     if out.is_json() {
         return page.entries.iter().try_for_each(|entry| out.line("entry", entry));
     }

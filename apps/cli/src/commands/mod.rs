@@ -1,4 +1,4 @@
-//! The commands, by subject: their arguments, and their work.
+//! The arguments and the work of the commands, by subject.
 
 pub(crate) mod attach;
 pub(crate) mod bulk;

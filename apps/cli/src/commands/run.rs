@@ -1,4 +1,4 @@
-//! `keylapse run`: relays what is due, as a file says, and arms timers for those who ask over HTTP.
+//! `keylapse run`: delivers timers and expired keys as a configuration file describes, and arms timers over HTTP.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,28 +11,29 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use crate::args::Connect;
-use crate::exit::{Exit, Failed};
-use crate::listen::{Entrance, Listen};
+use crate::exit::{CliError, Exit};
+use crate::listen::{HttpSecurity, Listen};
 use crate::output::Output;
 use crate::{log, recorder, signals};
 
 /// The advice for a header that seems to hold a secret.
-const EXPOSED: &str = "everybody on this machine can read the file, and with it this header: \
+const EXPOSED: &str = "every user of this machine can read the file, and with it this header: \
                        write { file = \"…\" } or { env = \"…\" } as its value, or chmod o= the file";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The file that says what is relayed where.
+    /// Read this configuration file.
     #[arg(short, long, value_name = "FILE", default_value = "keylapse.toml")]
     config: PathBuf,
-    /// Read the file, say what is wrong with it, and end. Nothing is connected to.
+    /// Check the configuration file and exit, without a connection.
     #[arg(long)]
     check: bool,
-    /// Arm and cancel timers for those who ask over HTTP at this address, answer probes and show metrics. Without it nothing
-    /// is listened at.
+    /// Serve an HTTP API at this address to arm and cancel timers.
+    ///
+    /// It also answers probes and has metrics. Without this option, `run` serves no HTTP.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Arm and cancel over HTTP timers of each topic of the namespace, in place of those of the file's topics alone.
+    /// Allow HTTP clients all topics of the namespace, not only the file's.
     #[arg(long, requires = "listen")]
     any_topic: bool,
     #[command(flatten)]
@@ -41,54 +42,54 @@ pub(crate) struct Args {
     log: log::Log,
 }
 
-pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let mut relay = Relay::new(connect.client()?);
     if args.check {
         let config = read(args)?;
         let exposed =
             config.exposed_headers().iter().map(|header| in_file(args, format!("{header}: {EXPOSED}")));
         exposed.for_each(|note| out.note(note));
-        relay.check(config).map_err(|error| Failed::Usage(in_file(args, error)))?;
-        out.say(in_file(args, "fine"))?;
-        return Ok(Exit::Fine);
+        relay.check(config).map_err(|error| CliError::Usage(in_file(args, error)))?;
+        out.print_line(in_file(args, "fine"))?;
+        return Ok(Exit::Success);
     }
     log::start(&args.log);
     let (reload, stop) = (signals::to_reload(), keylapse::shutdown_signal());
-    // Before the file is read: what it names has metrics from the start.
+    // The recorder comes before the file, so that the topics of the file have metrics from the start.
     let recorded = args.listen.map(|_| recorder::install()).transpose()?;
-    // Before anything is claimed: what is wrong with the command line ends it.
+    // Errors of the file and of the HTTP options end the program before it claims a timer.
     let config = read_and_warn(args)?;
     let door = match args.listen.zip(recorded) {
         Some((address, recorded)) => {
-            Some(Door::open(connect, args, address, relay.health(), recorded).await?)
+            Some(HttpEndpoint::open(connect, args, address, relay.health(), recorded).await?)
         }
         None => None,
     };
-    relay.follow(config).await.map_err(|error| Failed::Usage(in_file(args, error)))?;
+    relay.apply(config).await.map_err(|error| CliError::Usage(in_file(args, error)))?;
     until(&mut relay, args, door.as_ref(), reload, stop).await?;
-    info!("stopping: what runs is finished or handed back");
+    info!("stopping: running deliveries finish, or their timers are released");
     relay.stop().await?;
     if let Some(door) = door {
         door.close().await;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-/// Follows the file, as often as somebody asks for it, until it is to stop.
+/// Applies the file again at each SIGHUP, until the program is stopped.
 async fn until(
     relay: &mut Relay,
     args: &Args,
-    door: Option<&Door>,
+    door: Option<&HttpEndpoint>,
     mut reload: signals::Reload,
     stop: impl Future<Output = ()>,
-) -> Result<(), Failed> {
+) -> Result<(), CliError> {
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => return Ok(()),
             ended = relay.ended() => ended?,
             () = reload.asked() => {
-                // At once: whose token is not to hold any more is not let in while a server is waited for.
+                // Tokens come first: a revoked token must not be accepted while this waits for a server.
                 if let Some(door) = door {
                     args.http.follow(&door.entrance);
                 }
@@ -101,30 +102,32 @@ async fn until(
     }
 }
 
-/// What the file says now, if it can be done.
+/// Reads the file again and applies it. After an error, which is logged, the previous configuration stays in effect.
 async fn follow(relay: &mut Relay, args: &Args) {
-    let followed = async { Ok::<_, Failed>(relay.follow(read_and_warn(args)?).await?) };
+    let followed = async { Ok::<_, CliError>(relay.apply(read_and_warn(args)?).await?) };
     match followed.await {
-        Ok(()) => info!(file = %args.config.display(), "the file was read again, and holds from now on"),
-        Err(error) => error!(%error, "the file was read again, and is refused: all goes on as before"),
+        Ok(()) => info!(file = %args.config.display(), "the configuration file was reloaded"),
+        Err(error) => {
+            error!(%error, "the configuration file was not reloaded: the previous one stays in effect")
+        }
     }
 }
 
-/// Where others ask.
-struct Door {
-    entrance: Entrance,
+/// The HTTP API of this process.
+struct HttpEndpoint {
+    entrance: HttpSecurity,
     close: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
 
-impl Door {
+impl HttpEndpoint {
     async fn open(
         connect: &Connect,
         args: &Args,
         address: SocketAddr,
         health: RelayHealth,
         recorded: impl Fn() -> String + Send + Sync + 'static,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, CliError> {
         let entrance = args.http.read()?;
         let server = entrance.bind(address).await?;
         let web = Web::new(Console::new(connect.client()?), entrance.access.clone());
@@ -133,14 +136,14 @@ impl Door {
             true => web.arming_only(),
             false => web.arming_only_of(move |topic| its.has_topic(topic)),
         };
-        let web = web.recorded(recorded);
+        let web = web.process_metrics(recorded);
         describe_metrics();
         let web = web.ready(move || {
             let notes = health.faults();
             Readiness { ready: notes.is_empty(), notes }
         });
         let (close, closed) = oneshot::channel::<()>();
-        // It closes when it is told to, or this is dropped.
+        // The server stops when `close` is dropped.
         let served = tokio::spawn(server.run(web.router(), async { drop(closed.await) }));
         Ok(Self { entrance, close, served })
     }
@@ -151,7 +154,7 @@ impl Door {
     }
 }
 
-fn read_and_warn(args: &Args) -> Result<Config, Failed> {
+fn read_and_warn(args: &Args) -> Result<Config, CliError> {
     let config = read(args)?;
     for header in config.exposed_headers() {
         warn!(file = %args.config.display(), header, "{EXPOSED}");
@@ -159,8 +162,8 @@ fn read_and_warn(args: &Args) -> Result<Config, Failed> {
     Ok(config)
 }
 
-fn read(args: &Args) -> Result<Config, Failed> {
-    Config::read(&args.config).map_err(|error| Failed::Usage(in_file(args, error)))
+fn read(args: &Args) -> Result<Config, CliError> {
+    Config::read(&args.config).map_err(|error| CliError::Usage(in_file(args, error)))
 }
 
 fn in_file(args: &Args, what: impl std::fmt::Display) -> String {

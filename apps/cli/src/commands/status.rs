@@ -1,22 +1,22 @@
-//! `keylapse status` and `keylapse topics`: how all topics are, and which there are.
+//! `keylapse status`: shows the state of topics. `keylapse topics`: lists them.
 
-use keylapse_console::words::{brief, percent};
-use keylapse_console::{Console, Recent, Registry, Status, TopicStanding};
+use keylapse_console::format::{brief, percent};
+use keylapse_console::{AttemptSummary, Console, Registry, Status, TopicState};
 
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::{Column, Output, Table, count, counted, lateness, or_none, short};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Topics to show, in place of all.
+    /// Show these topics; all by default.
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
-    /// How many topics to show at most, by name.
+    /// Show at most this many topics, by name.
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
 
-pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let status = read(console, args).await?;
     if out.is_json() {
         for topic in &status.topics {
@@ -29,28 +29,28 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         for alarm in status.alarms() {
             out.line("alarm", &alarm)?;
         }
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if status.topics.is_empty() && status.unreadable.is_empty() {
         let namespace = console.namespace();
-        out.say(format!(
+        out.print_line(format!(
             "No topic is registered in namespace {namespace}: programs register theirs when they first use them."
         ))?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     out.table(&table(&status))?;
     for alarm in status.alarms() {
-        out.say(format!("! {}", short(&alarm.to_string(), 600)))?;
+        out.print_line(format!("! {}", short(&alarm.to_string(), 600)))?;
     }
     if status.more_topics > 0 {
         let more = counted(status.more_topics, "more topic");
-        out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
+        out.print_line(format!("… and {more}: raise --limit, or name the topics to show"))?;
     }
-    out.say(counted(status.listeners.len() as u64, "listener"))?;
-    Ok(Exit::Fine)
+    out.print_line(counted(status.listeners.len() as u64, "listener"))?;
+    Ok(Exit::Success)
 }
 
-async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
+async fn read(console: &Console, args: &Args) -> Result<Status, CliError> {
     Ok(match args.topics.is_empty() {
         true => console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?,
         false => console.status_named(&args.topics).await?,
@@ -70,7 +70,7 @@ fn table(status: &Status) -> Table {
         Number("DUE 1H"),
         Number("RUNNING"),
         Number("DEAD"),
-        Number("ENROLLED"),
+        Number("TRACKED"),
         Number("LISTENERS"),
         Number("FAILING 5M"),
         Number("FAILING 1H"),
@@ -79,11 +79,12 @@ fn table(status: &Status) -> Table {
     for topic in &status.topics {
         let held = &topic.overview;
         let oldest = or_none((held.undelivered > 0).then(|| brief(held.oldest_undelivered_ms)));
-        let failing = |of: &Option<Recent>| or_none(of.as_ref().and_then(Recent::failing).map(percent));
-        let enrolled = or_none(topic.topic.is_attached().then(|| count(held.enrolled)));
+        let failing =
+            |of: &Option<AttemptSummary>| or_none(of.as_ref().and_then(AttemptSummary::failing).map(percent));
+        let enrolled = or_none(topic.topic.is_attached().then(|| count(held.tracked)));
         table.row([
             short(topic.topic.name(), 60),
-            topic.standing().as_str().to_owned(),
+            topic.state().as_str().to_owned(),
             count(held.timers),
             count(held.undelivered),
             oldest,
@@ -100,13 +101,13 @@ fn table(status: &Status) -> Table {
         ]);
     }
     for topic in &status.unreadable {
-        let known = [short(&topic.name, 60), TopicStanding::Unreadable.as_str().to_owned()];
+        let known = [short(&topic.name, 60), TopicState::Unreadable.as_str().to_owned()];
         table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 13)));
     }
     table
 }
 
-pub(crate) async fn topics(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn topics(console: &Console, out: &mut Output) -> Result<Exit, CliError> {
     use Column::{Number, Text};
     let Registry { topics, unreadable, .. } = console.registry().await?;
     if out.is_json() {
@@ -128,7 +129,7 @@ pub(crate) async fn topics(console: &Console, out: &mut Output) -> Result<Exit, 
         out.unreadable(&unreadable)?;
     }
     match topics.is_empty() && unreadable.is_empty() {
-        true => Err(Failed::no_topics(console.namespace())),
-        false => Ok(Exit::Fine),
+        true => Err(CliError::no_topics(console.namespace())),
+        false => Ok(Exit::Success),
     }
 }

@@ -1,27 +1,27 @@
-//! `keylapse tail`: starts and ends of attempts, as they happen.
+//! `keylapse tail`: prints starts and ends of attempts as they happen.
 
 use std::time::Duration;
 
-use keylapse_console::{Console, Missed, Tailed, parse_span, text};
+use keylapse_console::{Console, Missed, TailItem, parse_span, text};
 use tokio::time::{Instant, timeout_at};
 
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::{Output, ago, count, moment, short, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Topics, in place of all.
+    /// Print the attempts of these topics; all by default.
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
-    /// End after so many starts and ends.
+    /// Exit after this many starts and ends.
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
-    /// End after so long.
+    /// Exit after this span.
     #[arg(long = "for", value_name = "SPAN", value_parser = parse_span)]
     time: Option<Duration>,
 }
 
-pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let mut tail = console.tail(&args.topics).await?;
     let ends = Instant::now() + args.time.unwrap_or(Duration::from_secs(365 * 86_400));
     let mut heard = 0;
@@ -33,32 +33,32 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         let Ok(next) = next else { break };
         let told = match next {
             Some(told) => told,
-            // A topic has another number of partitions now.
+            // A topic has been given another number of partitions, so the channels are others.
             None => {
                 tail = console.tail(&args.topics).await?;
-                Tailed::Missed(Missed::Disconnected)
+                TailItem::Missed(Missed::Disconnected)
             }
         };
-        heard += u64::from(matches!(told, Tailed::Event(_)));
+        heard += u64::from(matches!(told, TailItem::Event(_)));
         say(&told, out)?;
         out.flush()?;
     }
-    Ok(if heard == 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if heard == 0 { Exit::ProblemsFound } else { Exit::Success })
 }
 
-fn say(told: &Tailed, out: &mut Output) -> Result<(), Failed> {
+fn say(told: &TailItem, out: &mut Output) -> Result<(), CliError> {
     if out.is_json() {
         return out.line("tail", told);
     }
     match told {
-        Tailed::Event(event) => {
+        TailItem::Event(event) => {
             let key = short(&text::escape(&event.key), 100);
             let shown = event.shown(span, |ms| ago(ms, event.at_ms));
-            out.say(format!("{}  {}  {key}  {shown}", moment(event.at_ms), event.topic))
+            out.print_line(format!("{}  {}  {key}  {shown}", moment(event.at_ms), event.topic))
         }
-        Tailed::Missed(Missed::Counted { count: more }) => {
-            out.say(format!("… {} more not told", count(*more)))
+        TailItem::Missed(Missed::Counted { count: more }) => {
+            out.print_line(format!("… {} more were left out", count(*more)))
         }
-        _ => out.say("… the connection was lost: some were missed"),
+        _ => out.print_line("… the connection was lost: some attempts were missed"),
     }
 }

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-use keylapse_console::{Console, EntryState, Export, ImportReport, KnownTopic};
+use keylapse_console::{Console, EntryState, Export, ImportReport, TopicHandle};
 
-use crate::exit::{Exit, Failed};
-use crate::output::{Output, Progress, count};
+use crate::exit::{CliError, Exit};
+use crate::output::{Output, ProgressLine, count};
 
-/// Lines that are installed at a time.
+/// Lines that are imported in one call.
 const BATCH: usize = 500;
-/// Bytes of one line, at most: a payload of 8 MiB, each byte as four.
+/// The most bytes of a line: a payload of 8 MiB, with four for each of its bytes.
 const LONGEST: usize = 40 << 20;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct ExportArgs {
-    /// The topic.
+    /// The name of the topic.
     topic: String,
-    /// Its dead letters, in place of its timers.
+    /// Export dead letters instead of timers.
     #[arg(long)]
     dead: bool,
 }
 
-pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Output) -> Result<Exit, CliError> {
     let topic = console.topic(&args.topic).await?;
     let states: &[EntryState] = if args.dead {
         &[EntryState::Dead]
@@ -30,15 +30,15 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
         &[EntryState::Waiting, EntryState::Running, EntryState::Quarantined]
     };
     let (mut written, mut left_out) = (0, 0);
-    let mut progress = Progress::beside_output("written");
+    let mut progress = ProgressLine::beside_output("written");
     for state in states {
         let mut cursor = None;
         loop {
             let (lines, unreadable, next) = topic.export(*state, cursor.as_ref()).await?;
             for line in &lines {
-                // They say their version and type themselves.
+                // These lines have their own version and type.
                 let line = serde_json::to_string(line);
-                out.say(line.map_err(|error| Failed::Findings(error.to_string()))?)?;
+                out.print_line(line.map_err(|error| CliError::Findings(error.to_string()))?)?;
             }
             written += lines.len() as u64;
             progress.at(written);
@@ -51,26 +51,26 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
     }
     progress.end();
     out.note(format!("written={written} unreadable={left_out}"));
-    Ok(if written == 0 || left_out > 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if written == 0 || left_out > 0 { Exit::ProblemsFound } else { Exit::Success })
 }
 
-pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, CliError> {
     let (mut topics, mut batch, mut batch_bytes) = (BTreeMap::new(), Vec::new(), 0);
     let (mut report, mut number) = (ImportReport::default(), 0_u64);
-    let mut progress = Progress::new("read", None);
+    let mut progress = ProgressLine::new("read", None);
     let (mut input, mut line, mut too_long) = (io::stdin().lock(), Vec::new(), 0);
     loop {
         let read_line = next_line(&mut input, &mut line, LONGEST)?;
-        number += u64::from(read_line != Line::End);
+        number += u64::from(read_line != LineRead::End);
         match read_line {
-            Line::End => break,
-            Line::TooLong => {
+            LineRead::End => break,
+            LineRead::TooLong => {
                 out.note(format!("line {number} is longer than 40 MiB: it is skipped"));
                 too_long += 1;
                 continue;
             }
-            Line::Whole if line.trim_ascii().is_empty() => continue,
-            Line::Whole => {}
+            LineRead::Whole if line.trim_ascii().is_empty() => continue,
+            LineRead::Whole => {}
         }
         batch_bytes += line.len();
         batch.push(read(&line, number)?);
@@ -90,25 +90,25 @@ pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, 
         out.line("imported", &report)?;
     } else {
         for (outcome, lines) in &report.outcomes {
-            out.say(format!("{outcome}: {}", count(*lines)))?;
+            out.print_line(format!("{outcome}: {}", count(*lines)))?;
         }
-        out.say(format!("imported={} skipped={}", report.imported, report.skipped))?;
+        out.print_line(format!("imported={} skipped={}", report.imported, report.skipped))?;
     }
-    Ok(if number == 0 || too_long > 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if number == 0 || too_long > 0 { Exit::ProblemsFound } else { Exit::Success })
 }
 
-fn read(line: &[u8], number: u64) -> Result<Export, Failed> {
+fn read(line: &[u8], number: u64) -> Result<Export, CliError> {
     serde_json::from_slice(line).map_err(|error| {
-        Failed::Usage(format!("line {number}: {error}; the lines before it may be installed"))
+        CliError::Usage(format!("line {number}: {error}; the lines before it may be imported"))
     })
 }
 
 async fn install(
     console: &Console,
-    topics: &mut BTreeMap<String, KnownTopic>,
+    topics: &mut BTreeMap<String, TopicHandle>,
     lines: Vec<Export>,
     mut report: ImportReport,
-) -> Result<ImportReport, Failed> {
+) -> Result<ImportReport, CliError> {
     let mut by_topic = BTreeMap::<String, Vec<Export>>::new();
     lines.into_iter().for_each(|line| by_topic.entry(line.topic.clone()).or_default().push(line));
     for (name, lines) in by_topic {
@@ -120,54 +120,54 @@ async fn install(
     Ok(report)
 }
 
-/// What was read.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum LineRead {
     /// A line, without its end.
     Whole,
-    /// One that is too long, and was passed over.
+    /// A line that is too long, and was skipped.
     TooLong,
-    /// There are no more.
+    /// The input has ended.
     End,
 }
 
-/// Reads the next line into the place of the last one.
-fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>, longest: usize) -> io::Result<Line> {
+/// Reads the next line into `line`, which is cleared first.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>, longest: usize) -> io::Result<LineRead> {
     line.clear();
-    // One more for its end.
+    // One more byte for the newline.
     let read = input.by_ref().take(longest as u64 + 1).read_until(b'\n', line)?;
     if read == 0 {
-        return Ok(Line::End);
+        return Ok(LineRead::End);
     }
     if line.last() == Some(&b'\n') {
         line.pop();
     } else if read > longest {
         *line = Vec::new();
         input.skip_until(b'\n')?;
-        return Ok(Line::TooLong);
+        return Ok(LineRead::TooLong);
     }
-    Ok(Line::Whole)
+    Ok(LineRead::Whole)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(text: &[u8]) -> Vec<Result<String, Line>> {
+    fn all(text: &[u8]) -> Vec<Result<String, LineRead>> {
         let (mut input, mut line, mut found) =
             (io::BufReader::with_capacity(3, text), Vec::new(), Vec::new());
         loop {
             match next_line(&mut input, &mut line, 5).unwrap() {
-                Line::Whole => found.push(Ok(String::from_utf8(line.clone()).unwrap())),
-                Line::TooLong => found.push(Err(Line::TooLong)),
-                Line::End => return found,
+                LineRead::Whole => found.push(Ok(String::from_utf8(line.clone()).unwrap())),
+                LineRead::TooLong => found.push(Err(LineRead::TooLong)),
+                LineRead::End => return found,
             }
         }
     }
 
     #[test]
     fn lines_are_read_up_to_the_bound_and_longer_ones_passed_over() {
-        let long = || Err(Line::TooLong);
+        let long = || Err(LineRead::TooLong);
         let line = |text: &str| Ok(text.to_owned());
         assert_eq!(all(b""), []);
         assert_eq!(all(b"\na\n\n"), [line(""), line("a"), line("")]);
@@ -181,7 +181,7 @@ mod tests {
     fn what_has_no_end_takes_no_memory() {
         let mut input = io::BufReader::new(io::repeat(b'x').take(1 << 28));
         let mut line = Vec::new();
-        assert_eq!(next_line(&mut input, &mut line, 1000).unwrap(), Line::TooLong);
-        assert_eq!((line.capacity(), next_line(&mut input, &mut line, 1000).unwrap()), (0, Line::End));
+        assert_eq!(next_line(&mut input, &mut line, 1000).unwrap(), LineRead::TooLong);
+        assert_eq!((line.capacity(), next_line(&mut input, &mut line, 1000).unwrap()), (0, LineRead::End));
     }
 }

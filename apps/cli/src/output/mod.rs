@@ -1,4 +1,4 @@
-//! What is written, and where: results on the standard output, all else on the other.
+//! Prints results to standard output, and everything else to standard error.
 
 mod progress;
 mod table;
@@ -7,37 +7,37 @@ mod time;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use keylapse_console::{Cursor, Done, UnreadableTopic, text};
+use keylapse_console::{ActionResult, Cursor, UnreadableTopic, text};
 use serde::Serialize;
 
-pub(crate) use keylapse_console::words::{lateness, short, size};
+pub(crate) use keylapse_console::format::{lateness, short, size};
 pub(crate) use keylapse_console::{counted, show_count as count};
 pub(crate) use keylapse_web::{moment, ms_of};
 
-pub(crate) use self::progress::Progress;
+pub(crate) use self::progress::ProgressLine;
 pub(crate) use self::table::{Column, Table};
 pub(crate) use self::time::{ago, span, stalled, time_of_day};
 use crate::args::Format;
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 
 /// The version of the lines of JSON.
 const VERSION: u32 = 1;
 
-/// A text, or what stands in its place where there is none.
+/// Returns the text, or `-` if there is none.
 pub(crate) fn or_none(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Where results go.
+/// Prints results and messages.
 pub(crate) struct Output {
     json: bool,
     out: AutoStream<io::Stdout>,
     err: AutoStream<io::Stderr>,
 }
 
-/// A line of JSON: its version and type, and then its fields.
+/// A line of JSON: version, type and fields.
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct JsonLine<'a, T> {
     v: u32,
     r#type: &'a str,
     #[serde(flatten)]
@@ -60,7 +60,7 @@ impl Output {
         }
     }
 
-    /// Whether lines of JSON are wanted.
+    /// Returns whether results are lines of JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
@@ -70,41 +70,42 @@ impl Output {
         self.out.current_choice() != ColorChoice::Never
     }
 
-    /// Whether somebody could be asked.
+    /// Returns whether standard input is a terminal, where a question can be answered.
     pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal()
     }
 
-    /// A thing as a line of JSON.
-    pub(crate) fn line(&mut self, kind: &str, fields: &impl Serialize) -> Result<(), Failed> {
-        let line = serde_json::to_string(&Line { v: VERSION, r#type: kind, fields });
-        let line =
-            line.map_err(|error| Failed::Findings(format!("this cannot be written as JSON: {error}")))?;
+    /// Prints a line of JSON.
+    pub(crate) fn line(&mut self, kind: &str, fields: &impl Serialize) -> Result<(), CliError> {
+        let line = serde_json::to_string(&JsonLine { v: VERSION, r#type: kind, fields });
+        let line = line.map_err(|error| {
+            CliError::Findings(format!("cannot write a line of type {kind} as JSON: {error}"))
+        })?;
         Ok(writeln!(self.out, "{line}")?)
     }
 
-    /// Where results are written, for what has a form of its own.
+    /// Returns the stream of results, for commands that format them.
     pub(crate) fn stream(&mut self) -> &mut impl Write {
         &mut self.out
     }
 
-    /// A line for people.
-    pub(crate) fn say(&mut self, text: impl AsRef<str>) -> Result<(), Failed> {
+    /// Prints a line of text.
+    pub(crate) fn print_line(&mut self, text: impl AsRef<str>) -> Result<(), CliError> {
         Ok(writeln!(self.out, "{}", text.as_ref())?)
     }
 
-    /// A line beside the results.
+    /// Prints a line to standard error.
     pub(crate) fn note(&mut self, text: impl AsRef<str>) {
         _ = writeln!(self.err, "{}", text.as_ref());
     }
 
-    /// Why these topics cannot be read.
-    pub(crate) fn unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), Failed> {
+    /// Prints why these topics cannot be read.
+    pub(crate) fn unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), CliError> {
         topics.iter().try_for_each(|topic| {
             if self.is_json() {
                 return self.line("unreadable", topic);
             }
-            self.say(format!(
+            self.print_line(format!(
                 "! {}: it cannot be read: {}",
                 short(&topic.name, 60),
                 short(&topic.problem, 300)
@@ -112,30 +113,30 @@ impl Output {
         })
     }
 
-    /// What was done to a topic, or to something of one of its keys.
-    pub(crate) fn did(&mut self, mut done: Done) -> Result<Exit, Failed> {
-        // Lines of JSON have no field for it.
+    /// Prints the result of an action on a topic or on one of its keys.
+    pub(crate) fn print_action_result(&mut self, mut done: ActionResult) -> Result<Exit, CliError> {
+        // Lines of JSON do not have this field.
         done.deadline_ms = None;
         if self.is_json() {
-            self.line("did", &done)?;
+            self.line("action_result", &done)?;
         } else {
-            self.say(format!("{}: {}", done.key.as_ref().unwrap_or(&done.topic), done.says))?;
+            self.print_line(format!("{}: {}", done.key.as_ref().unwrap_or(&done.topic), done.message))?;
         }
-        Ok(if done.was_done { Exit::Fine } else { Exit::Findings })
+        Ok(if done.done { Exit::Success } else { Exit::ProblemsFound })
     }
 
-    /// Where what has been left out begins, as it is to be said to a shell.
+    /// Prints the option that continues after this cursor, quoted for a shell.
     pub(crate) fn note_rest(&mut self, cursor: &Cursor) {
         self.note(format!("there may be more: --after {}", text::quoted(&cursor.to_string())));
     }
 
-    /// A table for people.
-    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failed> {
+    /// Prints a table.
+    pub(crate) fn table(&mut self, table: &Table) -> Result<(), CliError> {
         Ok(writeln!(self.out, "{}", table.render())?)
     }
 
-    /// A question, which is answered by one line.
-    pub(crate) fn ask(&mut self, question: &str) -> Result<String, Failed> {
+    /// Asks a question, and returns the line that was typed.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<String, CliError> {
         write!(self.err, "{question} ")?;
         self.err.flush()?;
         let mut answer = String::new();
@@ -143,16 +144,16 @@ impl Output {
         Ok(answer.trim().to_owned())
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), Failed> {
+    pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.out.flush()?)
     }
 
-    /// Says why a command has failed, and how the program ends.
-    pub(crate) fn failed(&mut self, failed: &Failed) -> Exit {
+    /// Prints why a command failed, and returns the exit code.
+    pub(crate) fn failed(&mut self, failed: &CliError) -> Exit {
         let exit = failed.exit();
-        if exit != Exit::Fine {
+        if exit != Exit::Success {
             self.note(format!("keylapse: {failed}"));
-            failed.here().into_iter().for_each(|here| self.note(format!("here: {here}")));
+            failed.hint().into_iter().for_each(|hint| self.note(format!("hint: {hint}")));
         }
         exit
     }

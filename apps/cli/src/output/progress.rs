@@ -1,4 +1,4 @@
-//! Shows how far something is that takes long.
+//! Shows the progress of an action on many entries.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{count, span};
 
-/// How often it is said where no terminal shows it.
+/// How often a line is printed if standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(3);
-/// No more than these are done before anybody wonders.
-const FEW: u64 = 1000;
+/// Up to this many entries end quickly enough without a line.
+const MIN_REPORTED_ENTRIES: u64 = 1000;
 
-/// A line that stays up to date on a terminal, and elsewhere a new one every few seconds.
-pub(crate) struct Progress {
+/// A line that stays up to date on a terminal, and elsewhere a new line every few seconds.
+pub(crate) struct ProgressLine {
     done: &'static str,
     of: Option<u64>,
     bar: Option<ProgressBar>,
@@ -21,14 +21,14 @@ pub(crate) struct Progress {
     said: Instant,
 }
 
-impl Progress {
-    /// Begins at 0. `done` is the word for a finished entry; `of` is the number of entries, where it is known.
+impl ProgressLine {
+    /// Starts at 0. `done` is the word for a finished entry; `of` is the number of entries, if it is known.
     pub(crate) fn new(done: &'static str, of: Option<u64>) -> Self {
         let now = Instant::now();
         Self { done, of, bar: io::stderr().is_terminal().then(|| bar(of)), begun: now, said: now }
     }
 
-    /// The same of what is written to the standard output. Its lines show how far it is, where somebody sees them.
+    /// Shows the progress of entries that are printed. There is no updated line if they are printed to a terminal.
     pub(crate) fn beside_output(done: &'static str) -> Self {
         let progress = Self::new(done, None);
         Self { bar: progress.bar.filter(|_| !io::stdout().is_terminal()), ..progress }
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Clears the terminal for what comes next.
+    /// Removes the line from the terminal.
     pub(crate) fn end(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -51,7 +51,7 @@ impl Progress {
 
     /// Returns the line to write now, if it is time for one.
     fn line(&mut self, done: u64, now: Instant) -> Option<String> {
-        if now.duration_since(self.said) < EVERY || self.of.unwrap_or(done) <= FEW {
+        if now.duration_since(self.said) < EVERY || self.of.unwrap_or(done) <= MIN_REPORTED_ENTRIES {
             return None;
         }
         self.said = now;
@@ -87,8 +87,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn piped(of: Option<u64>) -> Progress {
-        Progress { bar: None, ..Progress::new("moved", of) }
+    fn piped(of: Option<u64>) -> ProgressLine {
+        ProgressLine { bar: None, ..ProgressLine::new("moved", of) }
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Tables for people.
+//! Tables of text.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 
-/// How a column stands.
+/// The heading and the alignment of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
-    /// Text.
+    /// Text, which is aligned on the left.
     Text(&'static str),
-    /// Numbers, which end below each other.
+    /// Numbers, which are aligned on the right.
     Number(&'static str),
 }
 
@@ -26,7 +26,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// As wide as it is: a line that is broken cannot be searched for.
+    /// Returns the table. Lines are never wrapped, so that tools such as `grep` find whole rows.
     pub(crate) fn render(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

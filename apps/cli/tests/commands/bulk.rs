@@ -166,7 +166,7 @@ async fn where_the_server_is_lost_it_says_what_was_done_and_where_to_go_on() {
     let (out, err) = (text(ended.stdout), text(ended.stderr));
     scene.server.cont();
     assert_eq!(ended.status.code(), Some(3), "{out}{err}");
-    assert!(err.contains("the server was lost: what was done stays done"), "{err}");
+    assert!(err.contains("the server was lost: completed actions are kept"), "{err}");
     let sum = out.lines().last().expect("a sum").split([' ', '=']).collect::<Vec<_>>();
     let [_, matched, _, done, _, "0", _, failed] = sum[..] else { panic!("{out}") };
     let [matched, done, failed] =

@@ -156,7 +156,7 @@ async fn looked_on(scene: &Scene) -> std::thread::JoinHandle<Ran> {
     let tail =
         std::thread::spawn(move || run_at(&url, &["--json", "tail", "--limit", "8", "--for", "60s"], b""));
     eventually(PATIENCE, "somebody who looks on", async || {
-        let known = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "tail"];
+        let known = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "watched_until"];
         scene.server.cmd(&known).await == redis::Value::Int(1)
     })
     .await;
@@ -181,7 +181,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
         &["topics"][..],
         &["status"],
         &["listeners"],
-        &["hosts"],
+        &["destinations"],
         &["ls", "order.unpaid"],
         &["show", "order:unpaid:dead-0", "--payloads"],
         &["why", "order:unpaid:failed"],
@@ -221,7 +221,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
     lines.push(serde_json::from_str(&imported.out).expect("a line"));
     lines.extend(scene.lines(&["export", "order.unpaid"]));
     lines.extend(scene.lines(&["export", "order.unpaid", "--dead"]));
-    scene.server.cmd(&["HDEL", "keylapse:{order.unpaid/0}:rec", "order:unpaid:odd-timer"]).await;
+    scene.server.cmd(&["HDEL", "keylapse:{order.unpaid/0}:timers", "order:unpaid:odd-timer"]).await;
     lines.extend(scene.lines(&["verify"]));
     scene.server.cmd(&["HSET", "keylapse:topics", "odd", "x"]).await;
     lines.extend(scene.lines(&["topics"]));

@@ -17,7 +17,7 @@ async fn the_tail_tells_starts_and_ends_while_it_looks_and_no_longer() {
     let tail = std::thread::spawn(move || {
         run_at(&url, &["tail", "order.unpaid", "--limit", "7", "--for", "60s"], b"")
     });
-    let looked_on = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "tail"];
+    let looked_on = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "watched_until"];
     eventually(PATIENCE, "somebody who looks on", async || {
         scene.server.cmd(&looked_on).await == redis::Value::Int(1)
     })
@@ -66,7 +66,7 @@ async fn a_tail_goes_on_after_a_restart_and_with_other_partitions_and_says_what_
     let mut scene = Scene::with(server, schedule);
     scene.arm(b"first", HOUR, Do::Succeed).await;
     let tail = Tail::of(&scene.server.plain_url());
-    let looked_on = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "tail"];
+    let looked_on = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "watched_until"];
     eventually(PATIENCE, "somebody who looks on", async || {
         scene.server.cmd(&looked_on).await == redis::Value::Int(1)
     })

@@ -112,10 +112,7 @@ async fn why_says_that_whoever_ran_an_attempt_has_left_it() {
     scene.server.cmd(&["CLIENT", "KILL", "USER", "worker"]).await;
     scene.server.cmd(&["ZADD", "keylapse:{order.unpaid/0}:due", "XX", "1", "order:unpaid:runs"]).await;
     let why = plain(&scene.run(&["why", "order:unpaid:runs"]).out);
-    for part in [
-        "the lease of attempt 1 ended, and nobody has settled it",
-        "next:  attempt 1 again, which has been due",
-    ] {
+    for part in ["the lease of attempt 1 ended without a result", "next:  attempt 1 again, due for "] {
         assert!(why.contains(part), "{part} in {why}");
     }
 }
@@ -237,7 +234,7 @@ async fn where_nothing_is_found_it_is_said_what_to_do_next() {
         (
             &["ls", "order.unpiad"][..],
             2,
-            "no topic is called order.unpiad: of 1 topic the nearest: order.unpaid",
+            "no topic is called order.unpiad: the nearest of 1 topic: order.unpaid",
         ),
         (
             &["show", "order:paid:1"],

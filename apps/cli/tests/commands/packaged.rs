@@ -79,7 +79,7 @@ async fn the_order_of_the_compose_file_reaches_the_receiver_with_its_value() {
     let heard = receiver.says("listening at").await;
     let (_, address) = heard.split_once("listening at ").expect("its address");
     let config = read("keylapse.toml").replace("receiver:8000", address);
-    let config = config.replace("allow = [", "allow = [\"127.0.0.1\", ");
+    let config = config.replace("allow-addresses = [", "allow-addresses = [\"127.0.0.1\", ");
     fs::write(folder.path().join("keylapse.toml"), config).expect("a file");
     let mut relay = keylapse();
     relay.arg("run").current_dir(folder.path()).env("WEBHOOK_SECRET", SECRET);

@@ -65,9 +65,9 @@ async fn what_does_not_agree_is_found_and_left_as_it_is() {
     let found = scene.server.cmd(&["ZRANGE", &names("due"), "0", "2"]).await;
     let keys: Vec<String> = redis::from_redis_value(found).expect("keys");
     scene.server.cmd(&["ZREM", &names("due"), &keys[0]]).await;
-    scene.server.cmd(&["HDEL", &names("rec"), &keys[1]]).await;
+    scene.server.cmd(&["HDEL", &names("timers"), &keys[1]]).await;
     scene.server.cmd(&["ZADD", &names("dead"), "7", "0123456789abcdefx"]).await;
-    scene.server.cmd(&["HSET", &names("next"), "order:unpaid:z", "x"]).await;
+    scene.server.cmd(&["HSET", &names("queued"), "order:unpaid:z", "x"]).await;
     let broken = scene.run(&["verify"]);
     assert_eq!(broken.code, 1);
     for fault in [

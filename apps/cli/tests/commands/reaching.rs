@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::{Client, Schedule, Servers, Tls, Topic};
 use keylapse_support::{Authority, skipped, tls_settings, write};
-use keylapse_testing::{Cluster, SentinelGroup};
+use keylapse_testing::{LocalCluster, SentinelGroup};
 
 use crate::commands::scene::{Do, Ran, run_at};
 
@@ -65,12 +65,12 @@ async fn all_works(client: Client, program: &Program<'_>) {
     program.says_of(&["import"], exported.as_bytes(), "imported=0 skipped=21");
     program.says(&["cancel", "--in", "order.unpaid", "--yes", "--expect", "21"], "done=21");
     assert_eq!(program.run(&["tail", "--for", "10ms"], b"").code, 1, "nothing happens");
-    program.says(&["partitions", "order.unpaid", "--to", "7"], "7 partitions, before 5");
+    program.says(&["partitions", "order.unpaid", "--to", "7"], "7 partitions instead of 5");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_command_works_on_a_cluster() {
-    let cluster = Cluster::builder().replicas_each(0).start().await.expect("a cluster");
+    let cluster = LocalCluster::builder().replicas_per_primary(0).start().await.expect("a cluster");
     let url = cluster.url();
     let program = Program { url: &url, access: &[] };
     all_works(Client::new(&url).expect("a client"), &program).await;

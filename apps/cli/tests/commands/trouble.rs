@@ -50,7 +50,8 @@ const MORE: [&[&str]; 10] = [
 ];
 
 /// Commands that have tests of their own: they wait for a server, run until they are stopped, or need none.
-const APART: [&str; 9] = ["top", "hosts", "doctor", "run", "serve", "health", "completions", "man", "help"];
+const APART: [&str; 9] =
+    ["top", "destinations", "doctor", "run", "serve", "health", "completions", "man", "help"];
 
 #[test]
 fn each_command_stands_in_a_list() {

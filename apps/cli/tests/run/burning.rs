@@ -30,10 +30,10 @@ retry = {{ every = "200ms" }}
 max-attempts = 1000
 [topics.{topic}.webhook]
 url = "http://{host}/"
-allow = ["127.0.0.1"]
+allow-addresses = ["127.0.0.1"]
 secret = {{ file = "secret" }}
 timeout = "1s"
-circuit = {{ failures = 3, wait = "30s" }}
+circuit = {{ failures = 3, open-for = "30s" }}
 "#
         )
     };
@@ -153,7 +153,7 @@ async fn each_place_that_shows_alarms_names_all_fires_within_ten_seconds() {
     let (why, _) = scene.says(&["why", "unreachable:1"]);
     assert!(why.contains("held back by 127.0.0.1:1: ") && why.contains("tried again in"), "{why}");
     assert!(why.contains("undelivered for"), "{why}");
-    let (hosts, _) = scene.says(&["hosts"]);
+    let (hosts, _) = scene.says(&["destinations"]);
     assert!(hosts.contains("open") && hosts.contains("busy"), "{hosts}");
 }
 
@@ -163,7 +163,7 @@ async fn circuits_and_classes_are_measured_from_the_start() {
     let scene = Scene::new().await;
     let text = "[topics.orders]\npattern = \"order:{id}\"\nretry = { every = \"10ms\" }\n[topics.orders.webhook]\n\
                 url = \"http://127.0.0.1:1/\"\nallow = [\"127.0.0.1\"]\nsecret = { file = \"secret\" }\n\
-                circuit = { failures = 3, wait = \"1h\" }\n";
+                circuit = { failures = 3, open-for = \"1h\" }\n";
     scene.write("keylapse.toml", text);
     let (_program, at) = scene.listening("run").await;
     let has = |line: &str| get(&at, "/metrics").lines().any(|one| one == line);
@@ -184,7 +184,7 @@ async fn a_program_that_calls_another_url_is_named() {
     let text = |path: &str| {
         format!(
             "[topics.orders]\npattern = \"order:{{id}}\"\n[topics.orders.webhook]\nurl = \"http://127.0.0.1:1/{path}\"\n\
-             allow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n"
+             allow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n"
         )
     };
     scene.write("keylapse.toml", &text("old"));
@@ -195,7 +195,7 @@ async fn a_program_that_calls_another_url_is_named() {
     let _other = scene.run();
     scene.until_listed(3).await;
     let (said, code) = scene.says(&["check"]);
-    assert!(code == Some(1) && said.contains("orders: its listeners do 2 different things"), "{said}");
+    assert!(code == Some(1) && said.contains("orders: its listeners have 2 different handlers"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,16 +229,17 @@ async fn a_host_is_tried_at_once_when_an_operator_asks_for_it() {
     let text = format!(
         "[topics.orders]\npattern = \"order:{{id}}\"\nretry = {{ every = \"10ms\" }}\n[topics.orders.webhook]\n\
          url = \"http://{}/\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n\
-         circuit = {{ failures = 3, wait = \"1h\" }}\n",
+         circuit = {{ failures = 3, open-for = \"1h\" }}\n",
         receiver.host()
     );
     scene.write("keylapse.toml", &text);
     let program = scene.run();
     scene.arm(0..5).await;
-    program.has_said("the host is not called for a while", 1).await;
-    eventually(SOON * 6, "the host to be listed", async || scene.says(&["hosts"]).0.contains("open")).await;
+    program.has_said("the host has failed too often", 1).await;
+    eventually(SOON * 6, "the host to be listed", async || scene.says(&["destinations"]).0.contains("open"))
+        .await;
     works.store(true, std::sync::atomic::Ordering::Relaxed);
-    let asked = scene.says(&["hosts", "orders", "--try", &receiver.host()]);
+    let asked = scene.says(&["destinations", "orders", "--try", &receiver.host()]);
     assert_eq!(asked.1, Some(0), "{asked:?}");
     program.has_said("the host answers again", 1).await;
     scene.none_left().await;

@@ -67,7 +67,7 @@ impl Scene {
 
     pub(crate) async fn none_left(&self) {
         eventually(PATIENCE, "nothing to be left", async || {
-            self.server.cmd(&["HLEN", "keylapse:{orders/0}:rec"]).await == redis::Value::Int(0)
+            self.server.cmd(&["HLEN", "keylapse:{orders/0}:timers"]).await == redis::Value::Int(0)
         })
         .await;
     }

@@ -14,6 +14,6 @@ async fn what_a_program_says_is_logged_with_where_it_was_said() {
     scene.arm(0..1).await;
     for (from, said) in [("stdout", "the output"), ("stderr", "the error")] {
         let line = program.says(said).await;
-        assert!(line.contains("the program said") && line.contains(&format!("from={from:?}")), "{line}");
+        assert!(line.contains("program output") && line.contains(&format!("from={from:?}")), "{line}");
     }
 }

@@ -7,9 +7,9 @@ use keylapse_support::eventually;
 use crate::run::program::{PATIENCE, ids_by_key};
 use crate::run::{Receiver, Scene, Then};
 
-const AGAIN: &str = "the file was read again, and holds";
+const AGAIN: &str = "the configuration file was reloaded";
 const ENDED: &str = "keylapse::listener::run: stopped";
-const REFUSED: &str = "the file was read again, and is refused";
+const REFUSED: &str = "the configuration file was not reloaded";
 
 /// Timers, and keys of other programs, told to this path.
 fn file(receiver: &Receiver, path: &str, settings: &str) -> String {
@@ -34,7 +34,8 @@ async fn under_load_nothing_is_lost_and_nothing_is_told_twice() {
     let program = scene.run();
     eventually(PATIENCE, "keys to be enrolled", async || {
         scene.server.cmd(&["SET", "cart:probe", "1", "EX", "1000"]).await;
-        scene.server.cmd(&["HEXISTS", "keylapse:{carts/0}:watch", "cart:probe"]).await == redis::Value::Int(1)
+        scene.server.cmd(&["HEXISTS", "keylapse:{carts/0}:tracked", "cart:probe"]).await
+            == redis::Value::Int(1)
     })
     .await;
     let (rounds, each, carts) = (4, 150, 30);

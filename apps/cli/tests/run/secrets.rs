@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::run::{Receiver, Scene, Then};
 
-const EXPOSED: &str = "everybody on this machine can read the file";
+const EXPOSED: &str = "every user of this machine can read the file";
 
 fn file(receiver: &Receiver, authorization: &str) -> String {
     format!(
@@ -25,7 +25,7 @@ async fn a_header_whose_file_is_replaced_holds_once_the_files_are_read_again() {
     assert_eq!(receiver.calls(1).await[0].header("authorization"), "Bearer one");
     scene.write("token", "Bearer two\n");
     program.signal("HUP");
-    program.has_said("the file was read again, and holds", 1).await;
+    program.has_said("the configuration file was reloaded", 1).await;
     program.has_said("keylapse::listener::run: stopped", 1).await;
     scene.arm(1..2).await;
     assert_eq!(receiver.calls(2).await[1].header("authorization"), "Bearer two");

@@ -72,7 +72,7 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     no_and_yes(&terminal, "D", question, untouched, &says).await;
     assert_eq!((orders.letters().await, orders.overview().await), (0, (30, 2, false)));
 
-    terminal.press(&["P"], &["why is order.unpaid to be paused?"]).await;
+    terminal.press(&["P"], &["reason to pause order.unpaid:"]).await;
     terminal.press(&["Escape", "P", "closed", "Enter"], &["Pause order.unpaid? Its 30 timers"]).await;
     terminal.press(&["n"], &["nothing was done"]).await;
     assert_eq!(orders.overview().await, (30, 2, false));
@@ -80,11 +80,11 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     terminal.press(&["y"], &["order.unpaid: paused:", "P resume"]).await;
     terminal.press(&["j"], &["order.unpaid: paused: closed"]).await;
     let untouched = async || orders.overview().await == (30, 2, true);
-    let says = ["resumed: what has become due runs now", "P pause"];
+    let says = ["resumed: overdue timers run now", "P pause"];
     no_and_yes(
         &terminal,
         "P",
-        "Resume order.unpaid? What is overdue runs at once: 2 timers",
+        "Resume order.unpaid? This runs 2 overdue timers immediately.",
         untouched,
         &says,
     )
@@ -106,7 +106,7 @@ async fn of_two_operators_at_one_letter_the_second_is_told() {
     operators[0].press(&["y"], &["order:unpaid:dead: replayed"]).await;
     // It has looked again meanwhile, and asks still.
     operators[1].shows(&["4:dead 0", "y/N"]).await;
-    operators[1].press(&["y"], &["order:unpaid:dead: the letter is gone"]).await;
+    operators[1].press(&["y"], &["order:unpaid:dead: the dead letter is gone"]).await;
     assert_eq!((orders.letters().await, orders.overview().await.0), (0, 31));
 
     bury(&server, "third", "00000000000000a9").await;
@@ -115,6 +115,6 @@ async fn of_two_operators_at_one_letter_the_second_is_told() {
     operator.press(&["D"], &["Drop 1 dead letter for good: order:unpaid:third", "y/N"]).await;
     let topic = console(&server).await.topic("order.unpaid").await.unwrap();
     let letter = orders.entries(EntryState::Dead).await.remove(0);
-    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().was_done);
-    operator.press(&["y"], &["order:unpaid:third: the letter is gone", "No dead letters."]).await;
+    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().done);
+    operator.press(&["y"], &["order:unpaid:third: the dead letter is gone", "No dead letters."]).await;
 }

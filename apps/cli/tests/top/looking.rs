@@ -23,7 +23,7 @@ async fn screens_are_gone_through_and_the_terminal_is_left_as_it_was() {
     terminal.press(&["Enter"], &["next", "attempt 1 in 1h", "no listener serves the topic"]).await;
     terminal.press(&["Escape", "4"], &["No dead letters that match key:*:29"]).await;
     terminal.press(&["/", "C-u", "Enter"], &["order:unpaid:dead", "exhausted"]).await;
-    terminal.press(&["R"], &["this is read-only"]).await;
+    terminal.press(&["R"], &["read-only: `keylapse top --write`"]).await;
     terminal.press(&["q"], &["exit=0"]).await;
     assert!(!terminal.screen().contains("exhausted"), "the terminal is as it was:\n{}", terminal.screen());
 }
@@ -114,7 +114,7 @@ async fn without_a_terminal_it_says_what_to_use() {
     assert!(said.contains("top needs a terminal; use status --json"), "{said}");
     let out = Command::new(KEYLAPSE).args(["top", "--every", "100ms"]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("500ms is the least"));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("the shortest interval is 500ms"));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! How much of something is still meant: beyond, it is a slip of the pen, and is said where the file is read.
+//! Bounds of settings. A value beyond them is most likely a mistake, and is refused when the file is read.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use super::values::Span;
 
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
-/// A number, if it is one of these.
+/// Returns the value if it is in this range.
 pub(super) fn within<T>(name: &str, value: T, range: RangeInclusive<T>) -> Result<T, String>
 where
     T: PartialOrd + Debug,
@@ -20,7 +20,7 @@ where
     }
 }
 
-/// The same of one that may have been left out.
+/// Checks the value of an optional setting.
 pub(super) fn if_within<T>(
     name: &str,
     value: Option<T>,
@@ -32,7 +32,7 @@ where
     value.map(|value| within(name, value, range)).transpose()
 }
 
-/// The same of a length of time.
+/// Checks the length of time of an optional setting.
 pub(super) fn time(
     name: &str,
     span: Option<Span>,

@@ -1,4 +1,4 @@
-//! Where a topic's table sends what is due.
+//! Builds the delivery of a topic from its table `webhook`, `forward` or `exec`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::fault::ConfigError;
 use super::tables::{
     CircuitTable, ExecTable, ForwardTable, HeaderTable, SecretTable, TopicTable, WebhookTable,
 };
-use super::topics::At;
+use super::topics::TableContext;
 use crate::delivery::Delivery;
 #[cfg(unix)]
 use crate::exec::Exec;
@@ -24,14 +24,14 @@ use crate::secret::{Secret, SecretPlace};
 use crate::webhook::{Allowed, Limits, Settings, Template, Webhook, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// So many deliveries of a topic run at a time, unless the file says so; ...
+/// Deliveries of a topic that run at a time, unless the file sets `concurrency`.
 const PER_TOPIC: usize = 100;
-/// ... and to each host that a template leads to: fewer, so that one that is slow leaves places to others.
+/// Calls at a time to each host of a template: fewer, so that a slow host leaves capacity to the others.
 const PER_HOST_OF_MANY: usize = 20;
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(600);
 const CIRCUIT: Limits = Limits { failures: 10, wait: Duration::from_secs(30) };
-/// Headers that belong to the message and to HTTP, and not to whoever writes the file.
+/// Headers that keylapse or HTTP sets. A file cannot set them.
 const OURS: [&str; 13] = [
     "connection",
     "content-length",
@@ -47,9 +47,9 @@ const OURS: [&str; 13] = [
     "webhook-signature",
     "webhook-timestamp",
 ];
-/// So many headers, ...
+/// The most headers that a file can add.
 const HEADERS: usize = 32;
-/// ... of so many bytes together.
+/// The most bytes of their names and values together.
 const HEADER_BYTES: usize = 8 << 10;
 #[cfg(unix)]
 const OUTPUT: usize = 16 << 10;
@@ -58,32 +58,30 @@ const MOST_OUTPUT: usize = 1 << 20;
 const MOST_MEMBERS: u64 = 1_000_000_000;
 
 pub(super) fn delivery(
-    at: &At<'_>,
+    at: &TableContext<'_>,
     span: &Range<usize>,
     table: &mut TopicTable,
 ) -> Result<Delivery, ConfigError> {
-    let form = table.value.unwrap_or_default();
+    let form = table.value_format.unwrap_or_default();
     match (table.webhook.take(), table.forward.take(), table.exec.take()) {
         (Some(webhook), None, None) => webhook_of(at, webhook, table.concurrency, form)
             .map(|webhook| Delivery::Webhook(Box::new(webhook))),
         (None, Some(forward), None) => forward_of(at, forward, form).map(Delivery::Forward),
-        (None, None, Some(_)) if table.value.is_some() => Err(at.refuse(
+        (None, None, Some(_)) if table.value_format.is_some() => Err(at.refuse(
             span,
             "value is a setting of topics with .webhook or .forward: a program reads the bytes",
         )),
         (None, None, Some(exec)) => exec_of(at, exec),
         _ => {
             let name = at.name;
-            let what = format!(
-                "say what becomes of what is due, and one thing only: [topics.{name}.webhook], .forward or .exec"
-            );
+            let what = format!("write exactly one delivery: [topics.{name}.webhook], .forward or .exec");
             Err(at.refuse(span, what))
         }
     }
 }
 
 fn webhook_of(
-    at: &At<'_>,
+    at: &TableContext<'_>,
     table: Spanned<WebhookTable>,
     at_once: Option<usize>,
     form: Form,
@@ -94,13 +92,14 @@ fn webhook_of(
     let template = Template::read(table.url.get_ref(), hosts);
     let template = template.map_err(|why| at.refuse(&table.url.span(), why))?;
     if template.is_fixed() && table.hosts.is_some() {
-        return Err(refuse("`hosts` is for a url with {…} in it".to_owned()));
+        return Err(refuse("`hosts` is only for a URL with {…} in it".to_owned()));
     }
     let secrets = std::iter::once(&table.secret).chain(&table.previous_secret);
     let secrets =
         secrets.map(|table| Secret::read(&place(at, table)?)).collect::<Result<_, _>>().map_err(refuse)?;
     let settings = Settings {
-        allowed: Allowed::read(table.allow.iter().map(|one| one.get_ref().as_str())).map_err(refuse)?,
+        allowed: Allowed::read(table.allow_addresses.iter().map(|one| one.get_ref().as_str()))
+            .map_err(refuse)?,
         secrets,
         headers: headers(at, &table.headers).map_err(refuse)?,
         timeout: time("timeout", table.timeout, SHORTEST..=LONGEST).map_err(refuse)?.unwrap_or(TIMEOUT),
@@ -114,7 +113,7 @@ fn webhook_of(
     Webhook::new(at.name, settings).map_err(refuse)
 }
 
-/// As many as the topic may run, if that was said and there is one host.
+/// Returns how many calls to one host run at a time. The default for a fixed URL is the concurrency of the topic.
 fn per_host(table: &WebhookTable, is_fixed: bool, at_once: Option<usize>) -> Result<usize, String> {
     let usual = if is_fixed { at_once.unwrap_or(PER_TOPIC) } else { PER_HOST_OF_MANY };
     Ok(if_within("per-host", table.per_host, 1..=AT_ONCE)?.unwrap_or(usual))
@@ -122,10 +121,10 @@ fn per_host(table: &WebhookTable, is_fixed: bool, at_once: Option<usize>) -> Res
 
 fn circuit(table: &CircuitTable) -> Result<Limits, String> {
     let failures = within("circuit.failures", table.failures, 1..=1_000_000)?;
-    Ok(Limits { failures, wait: within("circuit.wait", table.wait.0, SHORTEST..=DAY)? })
+    Ok(Limits { failures, wait: within("circuit.open-for", table.open_for.0, SHORTEST..=DAY)? })
 }
 
-fn place(at: &At<'_>, table: &SecretTable) -> Result<SecretPlace, String> {
+fn place(at: &TableContext<'_>, table: &SecretTable) -> Result<SecretPlace, String> {
     match (&table.file, &table.env) {
         (Some(file), None) => Ok(SecretPlace::File(at.folder.join(file))),
         (None, Some(name)) => Ok(SecretPlace::Env(name.clone())),
@@ -133,62 +132,69 @@ fn place(at: &At<'_>, table: &SecretTable) -> Result<SecretPlace, String> {
     }
 }
 
-fn headers(at: &At<'_>, table: &BTreeMap<String, HeaderTable>) -> Result<HeaderMap, String> {
+fn headers(at: &TableContext<'_>, table: &BTreeMap<String, HeaderTable>) -> Result<HeaderMap, String> {
     let (mut headers, mut bytes) = (HeaderMap::new(), 0);
     for (name, value) in table {
-        let read: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
+        let read: HeaderName = name.parse().map_err(|_| format!("invalid header name {name:?}"))?;
         if OURS.contains(&read.as_str()) {
-            return Err(format!("the header {read} is keylapse's own"));
+            return Err(format!("keylapse sets the header {read} itself: remove it"));
         }
         let mut value = HeaderValue::from_str(&text(at, value)?)
-            .map_err(|_| format!("the header {read} cannot have this value"))?;
-        // It may be a token.
+            .map_err(|_| format!("invalid value of the header {read}"))?;
+        // The value may be a token, which debug output must not show.
         value.set_sensitive(true);
         bytes += name.len() + value.len();
         headers.insert(read, value);
     }
     if table.len() > HEADERS || bytes > HEADER_BYTES {
-        return Err("`headers` are at most 32, of 8 KiB together".to_owned());
+        return Err("`headers` can have at most 32 headers, of 8 KiB together".to_owned());
     }
     Ok(headers)
 }
 
-fn text(at: &At<'_>, value: &HeaderTable) -> Result<String, String> {
+fn text(at: &TableContext<'_>, value: &HeaderTable) -> Result<String, String> {
     match value {
         HeaderTable::Text(text) => Ok(text.clone()),
         HeaderTable::Elsewhere(table) => {
             let place = place(at, table)?;
             let text = place.read()?;
-            if text.is_empty() { Err(format!("{place}: it is empty")) } else { Ok(text) }
+            if text.is_empty() { Err(format!("{place} is empty")) } else { Ok(text) }
         }
     }
 }
 
-fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>, form: Form) -> Result<Forward, ConfigError> {
+fn forward_of(
+    at: &TableContext<'_>,
+    table: Spanned<ForwardTable>,
+    form: Form,
+) -> Result<Forward, ConfigError> {
     let (span, table) = (table.span(), table.into_inner());
     let refuse = |why: String| at.refuse(&span, why);
     let to = match (table.list, table.stream) {
         (Some(list), None) if !list.is_empty() => ForwardTo::list(list),
         (None, Some(stream)) if !stream.is_empty() => ForwardTo::stream(stream),
-        _ => return Err(refuse("say either `list` or `stream`, the key to put it into".to_owned())),
+        _ => {
+            return Err(refuse("write either `list` or `stream`: the key that receives messages".to_owned()));
+        }
     };
     let room = if_within("max-length", table.max_length, 1..=MOST_MEMBERS).map_err(refuse)?;
-    let remember = time("remember", table.remember, Duration::from_secs(60)..=DAY * 366).map_err(refuse)?;
+    let deduplicate_for = time("deduplicate-for", table.deduplicate_for, Duration::from_secs(60)..=DAY * 366)
+        .map_err(refuse)?;
     let to = to.max_length(room.unwrap_or_default());
-    let to = match remember {
-        Some(time) => to.remember_for(time),
+    let to = match deduplicate_for {
+        Some(time) => to.deduplicate_for(time),
         None => to,
     };
     Ok(Forward::new(to, form))
 }
 
 #[cfg(not(unix))]
-fn exec_of(at: &At<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
-    Err(at.refuse(&table.span(), "programs are run on Unix alone"))
+fn exec_of(at: &TableContext<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
+    Err(at.refuse(&table.span(), "programs run only on Unix"))
 }
 
 #[cfg(unix)]
-fn exec_of(at: &At<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
+fn exec_of(at: &TableContext<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
     let (span, table) = (table.span(), table.into_inner());
     let refuse = |why: String| at.refuse(&span, why);
     let argv = table.argv.get_ref();
@@ -203,7 +209,9 @@ fn exec_of(at: &At<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigErr
         !name.is_empty() && !name.contains(['=', '\0']) && is_whole(value)
     };
     if let Some((name, _)) = table.env.iter().find(|(name, value)| !is_variable((name, value))) {
-        return Err(refuse(format!("{name:?} is no variable of an environment, or its value is none")));
+        return Err(refuse(format!(
+            "invalid environment variable {name:?}: a name has no `=`, and neither it nor the value has a NUL"
+        )));
     }
     let timeout = time("timeout", table.timeout, SHORTEST..=DAY).map_err(refuse)?;
     let max_output = table.max_output.map_or(OUTPUT, |size| size.0);

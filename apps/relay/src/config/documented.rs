@@ -1,10 +1,10 @@
-//! Each setting is in docs/webhooks.md.
+//! docs/webhooks.md documents each setting.
 
 use std::path::Path;
 
 use super::Config;
 
-/// What the reader says of a setting that there is not: all that there are.
+/// Returns the settings of a table, as the error about an unknown setting lists them.
 fn settings_of(table: &str) -> Vec<String> {
     let text = format!("[topics.a]\nattach = \"a:{{id}}\"\n{table}\nqqqq = 1\n");
     let error = Config::parse(&text, Path::new(".")).expect_err("it is unknown").to_string();

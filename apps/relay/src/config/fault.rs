@@ -1,17 +1,17 @@
-//! What is wrong with a file: where, and what to write instead.
+//! Errors of a configuration file: the line, the fault, and the remedy.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Why a file is refused.
+/// The reason why a configuration file is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// From 1; none where it is about the file as a whole.
+    /// Counted from 1. `None` if the error concerns the whole file.
     line: Option<usize>,
     what: String,
 }
 
-/// How alike two names have to be for one to be a slip of the other.
+/// The least Jaro-Winkler similarity of a name that is suggested.
 const ALIKE: f64 = 0.75;
 
 impl ConfigError {
@@ -19,18 +19,18 @@ impl ConfigError {
         Self { line: None, what: what.into() }
     }
 
-    /// About what stands at this place of the text.
+    /// Creates an error about this span of the text.
     pub(crate) fn at(text: &str, span: &Range<usize>, what: impl Into<String>) -> Self {
         Self { line: Some(line_of(text, span.start)), what: what.into() }
     }
 
-    /// What the reader of TOML says, with the name that may be meant where one is unknown.
+    /// Converts an error of the TOML parser. For an unknown setting it suggests a known one.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let line = error.span().map(|span| line_of(text, span.start));
         Self { line, what: with_suggestion(error.message()) }
     }
 
-    /// The line that it is about, from 1.
+    /// Returns the line of the error, counted from 1, or `None` if the error concerns the whole file.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
@@ -51,7 +51,7 @@ fn line_of(text: &str, place: usize) -> usize {
     1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count()
 }
 
-/// serde says of an unknown name: unknown field `a`, expected one of `b`, `c`.
+/// Rewrites serde's error about an unknown name: unknown field `a`, expected one of `b`, `c`.
 fn with_suggestion(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else { return message.to_owned() };
     let mut names = rest.split('`').step_by(2);
@@ -62,7 +62,7 @@ fn with_suggestion(message: &str) -> String {
     }
 }
 
-/// The name that is most like this one, if one is.
+/// Returns the most similar of these names, if one is similar enough.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let rated = names.map(|other| (strsim::jaro_winkler(name, other), other));
     let (rate, best) = rated.max_by(|a, b| a.0.total_cmp(&b.0))?;

@@ -1,4 +1,4 @@
-//! What `keylapse.toml` says: read, checked, and made into topics and deliveries.
+//! Reads and checks `keylapse.toml`, and builds topics and deliveries from it.
 
 mod bounds;
 mod deliveries;
@@ -19,61 +19,61 @@ use self::tables::{File, HeaderTable, TopicTable};
 use crate::delivery::Delivery;
 use crate::secret::everybody_reads;
 
-/// So many attempts at a time, of all topics.
+/// The largest `concurrency` that a file can set.
 const AT_ONCE: usize = 100_000;
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// Everything that a file says.
+/// A configuration file that was read and checked.
 #[derive(Debug)]
 pub struct Config {
     pub(crate) concurrency: Option<usize>,
     pub(crate) grace: Option<Duration>,
     pub(crate) manage_notifications: bool,
     pub(crate) save_requests: bool,
-    pub(crate) topics: Vec<Relayed>,
+    pub(crate) topics: Vec<RelayTopic>,
     exposed_headers: Vec<String>,
 }
 
-/// A topic, and what becomes of what is due.
+/// A topic and its delivery.
 #[derive(Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayTopic {
     pub(crate) name: String,
-    pub(crate) source: Source,
+    pub(crate) source: TopicSource,
     pub(crate) delivery: Delivery,
 }
 
-/// Who writes its keys.
+/// The origin of a topic's timers.
 #[derive(Debug)]
-pub(crate) enum Source {
-    /// Whoever arms timers.
+pub(crate) enum TopicSource {
+    /// Programs arm them through keylapse.
     Managed(Topic<Bytes>),
-    /// Another program.
+    /// Other programs write keys that expire.
     Attached(Attached<Bytes>),
 }
 
 impl Config {
-    /// Reads a file, and the secrets that it names.
+    /// Reads a file and the secrets that it names.
     ///
     /// # Errors
-    /// When it cannot be read, or says something that can never work: the message names the line and what to write.
+    /// When the file or a secret cannot be read, or a setting can never work. The message names the line and the remedy.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| ConfigError::whole(format!("it cannot be read: {error}")))?;
-        // One that cannot be looked at could not be read either.
+        let text = text.map_err(|error| ConfigError::whole(format!("cannot read the file: {error}")))?;
+        // The file was just read, so its mode can be read, too.
         let is_exposed = everybody_reads(path).unwrap_or_default();
         Self::of(&text, path.parent().unwrap_or(Path::new(".")), is_exposed)
     }
 
-    /// Headers that seem to hold secrets, as `topic: header`, where the values stand in a file that everybody on this machine
-    /// can read.
+    /// Returns headers that seem to hold secrets, as `topic: header`. Their values are in a file that every user of this
+    /// machine can read.
     pub fn exposed_headers(&self) -> &[String] {
         &self.exposed_headers
     }
 
-    /// Reads a text; files that it names are looked for from this folder.
+    /// Reads a text. Relative paths in it start at this folder.
     ///
     /// # Errors
-    /// As for [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
         Self::of(text, folder, false)
     }
@@ -81,7 +81,7 @@ impl Config {
     fn of(text: &str, folder: &Path, is_exposed: bool) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         if file.topics.is_empty() {
-            return Err(ConfigError::whole("there is no topic: write [topics.NAME]"));
+            return Err(ConfigError::whole("no topic is configured: write [topics.NAME]"));
         }
         let concurrency =
             if_within("concurrency", file.concurrency, 1..=AT_ONCE).map_err(ConfigError::whole)?;
@@ -102,10 +102,10 @@ impl Config {
     }
 }
 
-/// Parts of names of headers that hold what nobody else is to know.
+/// Parts of the names of headers that usually hold secrets.
 const SECRETS: [&str; 7] = ["authorization", "api-key", "apikey", "cookie", "password", "secret", "token"];
 
-/// Headers with secrets whose values stand in the file.
+/// Returns headers that seem to hold secrets and whose values are in the file itself.
 fn inline_secrets(topic: &str, table: &TopicTable) -> Vec<String> {
     let Some(webhook) = &table.webhook else { return Vec::new() };
     let is_secret = |name: &str| SECRETS.iter().any(|part| name.to_ascii_lowercase().contains(part));

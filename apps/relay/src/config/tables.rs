@@ -1,4 +1,4 @@
-//! The file as it is written: tables and their settings, before anything is made of them.
+//! The tables of the file and their settings, before they are checked.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,6 @@ use toml::Spanned;
 use super::values::{Size, Span};
 use crate::message::Form;
 
-/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
@@ -27,15 +26,15 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct TopicTable {
-    /// Of keys that other programs write.
+    /// The pattern of keys that other programs write.
     pub(super) attach: Option<Spanned<String>>,
-    /// Of timers that are armed through keylapse.
+    /// The pattern of timers that are armed through keylapse.
     pub(super) pattern: Option<Spanned<String>>,
     pub(super) webhook: Option<Spanned<WebhookTable>>,
     pub(super) forward: Option<Spanned<ForwardTable>>,
     pub(super) exec: Option<Spanned<ExecTable>>,
-    /// How values stand in messages.
-    pub(super) value: Option<Form>,
+    /// How messages encode values.
+    pub(super) value_format: Option<Form>,
 
     pub(super) retry: Option<RetryTable>,
     pub(super) max_attempts: Option<u32>,
@@ -47,12 +46,12 @@ pub(super) struct TopicTable {
     pub(super) dead_letters: Option<KeepTable>,
     pub(super) journal: Option<KeepTable>,
 
-    pub(super) triggers: Option<bool>,
+    pub(super) marker_keys: Option<bool>,
     pub(super) payload_limit: Option<Size>,
 
     pub(super) keep_values: Option<Size>,
     pub(super) keep_fields: Option<Vec<String>>,
-    pub(super) unenrolled: Option<Treatment>,
+    pub(super) untracked: Option<Treatment>,
     pub(super) vanished: Option<Treatment>,
     pub(super) recovered: Option<Treatment>,
     pub(super) cap: Option<usize>,
@@ -60,21 +59,21 @@ pub(super) struct TopicTable {
     pub(super) scan_every: Option<Span>,
 }
 
-/// When a failed attempt is made again.
+/// The backoff schedule. One of the three forms is set.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RetryTable {
-    /// Always after this long.
+    /// The delay before every retry.
     pub(super) every: Option<Span>,
-    /// One after the other; then it is a dead letter.
+    /// The delay before each retry. Unless `max-attempts` is set, the timer is a dead letter after the last.
     pub(super) after: Option<Vec<Span>>,
-    /// Twice as long each time, from here ...
+    /// The first bound of random delays, which doubles with each retry.
     pub(super) from: Option<Span>,
-    /// ... to here.
+    /// The last bound of random delays.
     pub(super) to: Option<Span>,
 }
 
-/// How much is kept.
+/// How many dead letters or journal entries are kept, and for how long.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KeepTable {
@@ -96,21 +95,21 @@ pub(super) struct WebhookTable {
     #[serde(default)]
     pub(super) headers: BTreeMap<String, HeaderTable>,
     #[serde(default)]
-    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) allow_addresses: Vec<Spanned<String>>,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) per_host: Option<usize>,
     pub(super) circuit: Option<CircuitTable>,
 }
 
-/// What stands in a header.
+/// The value of a header.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "the value of a header is a text, { file = \"…\" } or { env = \"…\" }")]
+#[serde(untagged, expecting = "the value of a header is a string, { file = \"…\" } or { env = \"…\" }")]
 pub(super) enum HeaderTable {
     Text(String),
     Elsewhere(SecretTable),
 }
 
-/// Where a secret lies: never in this file.
+/// The source of a secret, which is never in the configuration file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SecretTable {
@@ -118,12 +117,12 @@ pub(super) struct SecretTable {
     pub(super) env: Option<String>,
 }
 
-/// When a host is left alone for a while.
+/// When a failing host is not called for a while.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CircuitTable {
     pub(super) failures: u32,
-    pub(super) wait: Span,
+    pub(super) open_for: Span,
 }
 
 /// `[topics.NAME.forward]`.
@@ -133,11 +132,11 @@ pub(super) struct ForwardTable {
     pub(super) list: Option<String>,
     pub(super) stream: Option<String>,
     pub(super) max_length: Option<u64>,
-    pub(super) remember: Option<Span>,
+    pub(super) deduplicate_for: Option<Span>,
 }
 
 /// `[topics.NAME.exec]`.
-#[cfg_attr(not(unix), allow(dead_code))] // it is refused there
+#[cfg_attr(not(unix), allow(dead_code))] // `exec` is refused there
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ExecTable {

@@ -1,4 +1,4 @@
-//! What a file may say, and what is said of one that may not.
+//! Configuration files that are accepted, and errors of those that are refused.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use super::*;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A folder with a secret in it.
+/// Creates a folder with a secret.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     secret(&folder, 0o600);
@@ -36,7 +36,7 @@ fn ten_lines_are_enough() {
     assert!(text.lines().count() <= 10);
     let config = Config::parse(&text, folder().path()).unwrap();
     assert_eq!(config.topics.len(), 1);
-    assert!(matches!(config.topics[0].source, Source::Attached(_)));
+    assert!(matches!(config.topics[0].source, TopicSource::Attached(_)));
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn values_of_another_kind_are_refused_with_their_line() {
     let attach = "attach = \"a:{id}\"";
     for (text, line, said) in [
         (webhook(attach, "timeout = 5"), 6, "a length of time in quotes"),
-        (webhook(attach, "timeout = \"5 parsecs\""), 6, "no length of time"),
-        (webhook("attach = \"a:{id}\"\nkeep-values = \"4 furlongs\"", ""), 3, "no size"),
+        (webhook(attach, "timeout = \"5 parsecs\""), 6, "invalid length of time"),
+        (webhook("attach = \"a:{id}\"\nkeep-values = \"4 furlongs\"", ""), 3, "invalid size"),
         (webhook("attach = \"a:{id}\"\nkeep-values = -1", ""), 3, "negative"),
         (webhook("attach = \"a:{id}\"\nvalue = \"xml\"", ""), 3, "`json`, `text`, `base64`"),
         (webhook("attach = \"a:{id\"", ""), 2, "a:{id"),
@@ -96,37 +96,37 @@ fn what_can_never_work_is_refused() {
         ),
         (
             webhook("attach = \"a:{id}\"\ntriggers = true", ""),
-            "triggers is a setting of topics with `pattern`",
+            "marker-keys is a setting of topics with `pattern`",
         ),
         (webhook("attach = \"a:{id}\"\nretry = { every = \"1s\", to = \"2s\" }", ""), "retry is"),
-        (url("https:///a"), "url"),
-        (url("shop.example/a"), "url"),
+        (url("https:///a"), "URL"),
+        (url("shop.example/a"), "invalid URL"),
         (url("ftp://shop.example/a"), "only http: and https:"),
         (url("https://user:hunter2@shop.example/"), "name or password"),
         (url("https://shop.example/{id}"), "needs `hosts`"),
         (url("https://shop.example/{id"), "not closed"),
         (url("https://shop.example/{nr}\"\nhosts = [\"shop.example\"]\n#"), "the pattern's captures are: id"),
         (url("https://evil.example/{id}\"\nhosts = [\"shop.example\"]\n#"), "not among `hosts`"),
-        (url("https://shop.example/{id}\"\nhosts = [\"*.example\"]\n#"), "is no host"),
+        (url("https://shop.example/{id}\"\nhosts = [\"*.example\"]\n#"), "invalid host"),
         (url("http://127.0.0.1/"), "private to this machine"),
         (url("http://127.0.0.1/{id}\"\nhosts = [\"127.0.0.1\"]\n#"), "private to this machine"),
         (url("{payload.url}\"\nhosts = [\"shop.example\", \"0x7f.1:8080\"]\n#"), "private to this machine"),
         (url("{payload.url}\"\nhosts = [\"168.63.129.16\"]\nallow = [\"168.0.0.0/8\"]\n#"), "168.63.129.16"),
         (url("{payload.url}\"\nhosts = [\"[::1]\"]\nallow = [\"127.0.0.1\"]\n#"), "private to this machine"),
-        (url("http://[::ffff:169.254.169.254]/"), "lists such an address by itself"),
+        (url("http://[::ffff:169.254.169.254]/"), "list the address by itself in `allow-addresses`"),
         (webhook(attach, "hosts = [\"shop.example\"]"), "with {…} in it"),
-        (webhook(attach, "allow = [\"localhost\"]"), "no address"),
-        (webhook(attach, "headers = { host = \"a\" }"), "keylapse's own"),
-        (webhook(attach, "headers = { Transfer-Encoding = \"chunked\" }"), "keylapse's own"),
-        (webhook(attach, "headers = { \"a b\" = \"a\" }"), "no name of a header"),
-        (webhook(attach, "headers = { a = \"a\\nb\" }"), "cannot have this value"),
+        (webhook(attach, "allow-addresses = [\"localhost\"]"), "invalid address"),
+        (webhook(attach, "headers = { host = \"a\" }"), "keylapse sets the header"),
+        (webhook(attach, "headers = { Transfer-Encoding = \"chunked\" }"), "keylapse sets the header"),
+        (webhook(attach, "headers = { \"a b\" = \"a\" }"), "invalid header name"),
+        (webhook(attach, "headers = { a = \"a\\nb\" }"), "invalid value of the header"),
         (webhook(attach, "headers = { a = { } }"), "{ file"),
         (webhook(attach, "headers = { a = { file = \"secret\", env = \"A\" } }"), "{ file"),
         (webhook(attach, "headers = { a = { fiel = \"secret\" } }"), "{ file"),
         (webhook(attach, "headers = { a = 5 }"), "{ file"),
         (webhook(attach, "headers = { a = { file = \"nowhere\" } }"), "nowhere"),
         (webhook(attach, "headers = { a = { env = \"KEYLAPSE_NO_SUCH\" } }"), "KEYLAPSE_NO_SUCH"),
-        (webhook(attach, "headers = { host = { file = \"secret\" } }"), "keylapse's own"),
+        (webhook(attach, "headers = { host = { file = \"secret\" } }"), "keylapse sets the header"),
         (webhook(attach, "previous-secret = { }"), "{ file"),
         (webhook(attach, "previous-secret = { file = \"nowhere\" }"), "nowhere"),
         (webhook(attach, "previous-secret = { env = \"KEYLAPSE_NO_SUCH\" }"), "KEYLAPSE_NO_SUCH"),
@@ -162,8 +162,8 @@ fn what_stands_in_a_header_comes_from_a_file_that_not_everybody_reads() {
     assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
     for (token, mode, said) in [
         ("Bearer hunter2\n", 0o644, "chmod o="),
-        ("Bearer\nhunter2\n", 0o640, "the header authorization cannot have this value"),
-        ("\n", 0o640, "token: it is empty"),
+        ("Bearer\nhunter2\n", 0o640, "invalid value of the header authorization"),
+        ("\n", 0o640, "token is empty"),
     ] {
         let error = parse(token, mode).unwrap_err();
         assert!(error.contains(said) && !error.contains("hunter2"), "{error}");
@@ -172,7 +172,7 @@ fn what_stands_in_a_header_comes_from_a_file_that_not_everybody_reads() {
     assert!(long.contains("8 KiB"), "{long}");
 }
 
-/// A file of settings is mostly for everybody to read, and then no place for a secret.
+/// Every user can read most configuration files, which then must not hold secrets.
 #[test]
 fn headers_that_hold_secrets_are_named_where_everybody_reads_the_file() {
     let headers = "headers = { Authorization = \"Bearer hunter2\", x-shop = \"1\", X-Api-Key = \"hunter2\", cookie = { env = \"PATH\" } }";
@@ -211,22 +211,22 @@ fn what_is_out_of_proportion_is_refused() {
         (webhook(attach, "timeout = \"0s\""), "timeout = 0ns: write 10ms to 600s"),
         (webhook(attach, "timeout = \"1h\""), "timeout = 3600s"),
         (webhook(attach, "per-host = 0"), "per-host = 0"),
-        (webhook(attach, "circuit = { failures = 0, wait = \"1s\" }"), "circuit.failures = 0"),
-        (webhook(attach, "circuit = { failures = 1, wait = \"0s\" }"), "circuit.wait = 0ns"),
+        (webhook(attach, "circuit = { failures = 0, open-for = \"1s\" }"), "circuit.failures = 0"),
+        (webhook(attach, "circuit = { failures = 1, open-for = \"0s\" }"), "circuit.open-for = 0ns"),
         (other("forward = { list = \"\" }"), "either `list` or `stream`"),
         (other("forward = { list = \"a\", stream = \"b\" }"), "either `list` or `stream`"),
         (other("forward = { list = \"a\", max-length = 0 }"), "max-length = 0: write 1"),
-        (other("forward = { list = \"a\", remember = \"1s\" }"), "remember = 1s: write 60s"),
+        (other("forward = { list = \"a\", deduplicate-for = \"1s\" }"), "deduplicate-for = 1s: write 60s"),
         (
-            other("value = \"text\"\nexec = { argv = [\"a\"] }"),
+            other("value-format = \"text\"\nexec = { argv = [\"a\"] }"),
             "value is a setting of topics with .webhook or .forward",
         ),
         (other("exec = { argv = [] }"), "a program and its arguments"),
         (other("exec = { argv = [\"\"] }"), "a program and its arguments"),
         (other("exec = { argv = [\"a\\u0000\"] }"), "a program and its arguments"),
-        (other("exec = { argv = [\"a\"], env = { \"a=b\" = \"c\" } }"), "no variable"),
+        (other("exec = { argv = [\"a\"], env = { \"a=b\" = \"c\" } }"), "invalid environment variable"),
         (other("exec = { argv = [\"a\"], timeout = \"0s\" }"), "timeout = 0ns"),
-        (other("exec = { argv = [\"a\"], max-output = \"1GiB\" }"), "no size"),
+        (other("exec = { argv = [\"a\"], max-output = \"1GiB\" }"), "invalid size"),
         (other("exec = { argv = [\"a\"], max-output = \"2MiB\" }"), "max-output = 2097152"),
         (other("exec = { argv = [\"a\"], shell = true }"), "unknown setting `shell`"),
     ] {
@@ -235,7 +235,7 @@ fn what_is_out_of_proportion_is_refused() {
     }
 }
 
-/// More than a URL's host has places for would only wait.
+/// Further deliveries to a URL would only wait for a slot of its host.
 #[test]
 fn of_one_url_no_more_run_than_its_host_has_places() {
     let most = |settings: &str, webhook_settings: &str| {
@@ -248,7 +248,7 @@ fn of_one_url_no_more_run_than_its_host_has_places() {
     assert_eq!(most("concurrency = 300", "per-host = 7"), Some(7));
 }
 
-/// They are told by the listener that would be built, which knows what keys both have.
+/// The listener that would be built detects that both patterns match the same keys.
 #[test]
 fn two_topics_with_one_pattern_are_refused() {
     let text = "[topics.a]\nattach = \"a:{id}\"\nexec = { argv = [\"a\"] }\n[topics.b]\npattern = \"a:{nr}\"\nexec = { argv = [\"a\"] }\n";
@@ -275,20 +275,20 @@ url = "https://shop.example/{id}?a={payload.a}"
 hosts = ["shop.example"]
 secret = { file = "secret" }
 headers = { authorization = "Bearer x" }
-allow = ["10.0.0.0/8"]
-circuit = { failures = 3, wait = "1m" }
+allow-addresses = ["10.0.0.0/8"]
+circuit = { failures = 3, open-for = "1m" }
 [topics.jobs]
 pattern = "job:{id}"
-value = "text"
-triggers = false
-forward = { list = "jobs", max-length = 10, remember = "1h" }
+value-format = "text"
+marker-keys = false
+forward = { list = "jobs", max-length = 10, deduplicate-for = "1h" }
 [topics.ends]
 pattern = "end:{id}"
 exec = { argv = ["/bin/true", "x"], env = { A = "b" }, timeout = "5s", max-output = 512 }
 "#;
 
 proptest::proptest! {
-    /// Whatever has become of the file, and whoever has written it.
+    /// No change of the file causes a panic.
     #[test]
     fn no_file_makes_it_panic(at in 0..WHOLE.len(), length in 0..40usize, text in r#"\PC{0,12}|[\[\]{}="'\n0-9a-z.:-]{0,12}"#) {
         let end = (at + length).min(WHOLE.len());

@@ -1,4 +1,4 @@
-//! A topic's table, made into what a listener takes.
+//! Builds a topic for the listener from its table.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,28 +13,30 @@ use super::deliveries::delivery;
 use super::fault::ConfigError;
 use super::tables::{KeepTable, RetryTable, TopicTable};
 use super::values::Span;
-use super::{AT_ONCE, Relayed, Source};
+use super::{AT_ONCE, RelayTopic, TopicSource};
 use crate::delivery::Delivery;
 
-/// An attempt is stopped when a delivery should have ended by itself so long ago.
+/// How long after the delivery's own timeout an attempt is stopped.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Any number. Timers are put off while their host is full or left alone; `max-age` ends those that are never delivered.
+/// Practically no limit: timers are snoozed while their host is full or its circuit is open. `max-age` ends those that are
+/// never delivered.
 const MAX_SNOOZES: u16 = u16::MAX;
 
-/// Of waits between attempts, and of what is kept.
+/// The shortest delay before a retry, and the shortest age.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// The longest delay before a retry, and the longest age.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
-/// Where a table stands, so that what is wrong with it can be shown.
-pub(super) struct At<'a> {
+/// The text that has a topic's table, for errors about it.
+pub(super) struct TableContext<'a> {
     pub(super) text: &'a str,
     pub(super) folder: &'a Path,
     pub(super) name: &'a str,
-    /// How many deliveries of all topics run at a time, if the file says so.
+    /// How many deliveries of all topics run at a time, if the file sets it.
     pub(super) at_once: Option<usize>,
 }
 
-impl At<'_> {
+impl TableContext<'_> {
     pub(super) fn refuse(&self, span: &Range<usize>, what: impl std::fmt::Display) -> ConfigError {
         ConfigError::at(self.text, span, format!("topic {}: {what}", self.name))
     }
@@ -46,26 +48,26 @@ pub(super) fn relayed(
     text: &str,
     folder: &Path,
     at_once: Option<usize>,
-) -> Result<Relayed, ConfigError> {
-    let (span, at) = (table.span(), At { text, folder, name, at_once });
+) -> Result<RelayTopic, ConfigError> {
+    let (span, at) = (table.span(), TableContext { text, folder, name, at_once });
     let mut table = table.into_inner();
     let delivery = delivery(&at, &span, &mut table)?;
     let source = source(&at, &span, &table, &delivery)?;
-    Ok(Relayed { name: name.to_owned(), source, delivery })
+    Ok(RelayTopic { name: name.to_owned(), source, delivery })
 }
 
 fn source(
-    at: &At<'_>,
+    at: &TableContext<'_>,
     span: &Range<usize>,
     table: &TopicTable,
     delivery: &Delivery,
-) -> Result<Source, ConfigError> {
+) -> Result<TopicSource, ConfigError> {
     let (pattern, is_attached) = match (&table.attach, &table.pattern) {
         (Some(pattern), None) => (pattern, true),
         (None, Some(pattern)) => (pattern, false),
         _ => {
-            let what = "say either `attach`, the pattern of keys that other programs write, or `pattern`, that of timers which \
-                        are armed through keylapse";
+            let what = "write either `attach`, a pattern of keys that other programs write, or `pattern`, a pattern of timers \
+                        that are armed through keylapse";
             return Err(at.refuse(span, what));
         }
     };
@@ -78,14 +80,14 @@ fn source(
             at,
             span,
             "pattern",
-            &[("triggers", table.triggers.is_some()), ("payload-limit", table.payload_limit.is_some())],
+            &[("marker-keys", table.marker_keys.is_some()), ("payload-limit", table.payload_limit.is_some())],
         )?;
-        Ok(Source::Attached(attached(topic, table)))
+        Ok(TopicSource::Attached(attached(topic, table)))
     } else {
         let foreign = [
             ("keep-values", table.keep_values.is_some()),
             ("keep-fields", table.keep_fields.is_some()),
-            ("unenrolled", table.unenrolled.is_some()),
+            ("untracked", table.untracked.is_some()),
             ("vanished", table.vanished.is_some()),
             ("recovered", table.recovered.is_some()),
             ("cap", table.cap.is_some()),
@@ -93,13 +95,13 @@ fn source(
             ("scan-every", table.scan_every.is_some()),
         ];
         misplaced(at, span, "attach", &foreign)?;
-        Ok(Source::Managed(managed(topic, table)))
+        Ok(TopicSource::Managed(managed(topic, table)))
     }
 }
 
-/// Settings that mean nothing here are mistakes.
+/// Refuses a setting that has no effect on this kind of topic.
 fn misplaced(
-    at: &At<'_>,
+    at: &TableContext<'_>,
     span: &Range<usize>,
     of: &str,
     settings: &[(&str, bool)],
@@ -110,13 +112,13 @@ fn misplaced(
     }
 }
 
-/// What a URL takes from the key has to be there.
+/// Checks that the pattern has all captures of the URL.
 fn captured(topic: &Topic<Bytes>, delivery: &Delivery) -> Result<(), String> {
     let Delivery::Webhook(webhook) = delivery else { return Ok(()) };
     let known: Vec<_> = topic.pattern().capture_names().collect();
     match webhook.captures().find(|name| !known.contains(name)) {
         Some(name) => {
-            Err(format!("the url has {{{name}}}, and the pattern's captures are: {}", known.join(", ")))
+            Err(format!("the URL has {{{name}}}, but the pattern's captures are: {}", known.join(", ")))
         }
         None => Ok(()),
     }
@@ -146,7 +148,8 @@ fn of_both(topic: Topic<Bytes>, table: &TopicTable, delivery: &Delivery) -> Resu
     kept(topic, table)
 }
 
-/// How many attempts. What is claimed and finds no place only waits, and others could have it.
+/// Returns how many attempts run at a time. A timer that is claimed without a free slot only waits, while another listener
+/// could run it.
 fn at_once(table: &TopicTable, delivery: &Delivery) -> Result<Option<usize>, String> {
     let most = delivery.most_at_once();
     let asked = if_within("concurrency", table.concurrency, 1..=AT_ONCE)?;
@@ -156,7 +159,7 @@ fn at_once(table: &TopicTable, delivery: &Delivery) -> Result<Option<usize>, Str
     })
 }
 
-/// What has ended.
+/// Sets how many dead letters and journal entries are kept.
 fn kept(mut topic: Topic<Bytes>, table: &TopicTable) -> Result<Topic<Bytes>, String> {
     let age = |name: &str, of: &KeepTable| {
         time(name, Some(of.age), SHORTEST..=LONGEST).map(Option::unwrap_or_default)
@@ -164,7 +167,7 @@ fn kept(mut topic: Topic<Bytes>, table: &TopicTable) -> Result<Topic<Bytes>, Str
     if let Some(letters) = &table.dead_letters {
         topic = topic.dead_letters(letters.count, age("dead-letters.age", letters)?);
         if letters.pause_when_full {
-            topic = topic.pause_when_dead_letters_are_full();
+            topic = topic.pause_when_dead_letters_full();
         }
     }
     if let Some(journal) = &table.journal {
@@ -177,8 +180,8 @@ fn kept(mut topic: Topic<Bytes>, table: &TopicTable) -> Result<Topic<Bytes>, Str
 }
 
 fn managed(mut topic: Topic<Bytes>, table: &TopicTable) -> Topic<Bytes> {
-    if let Some(triggers) = table.triggers {
-        topic = topic.triggers(triggers);
+    if let Some(enabled) = table.marker_keys {
+        topic = topic.marker_keys(enabled);
     }
     if let Some(limit) = table.payload_limit {
         topic = topic.payload_limit(limit.0);
@@ -194,8 +197,8 @@ fn attached(topic: Topic<Bytes>, table: &TopicTable) -> Attached<Bytes> {
     if let Some(names) = &table.keep_fields {
         attached = attached.keep_fields(names);
     }
-    if let Some(treatment) = table.unenrolled {
-        attached = attached.unenrolled(treatment);
+    if let Some(treatment) = table.untracked {
+        attached = attached.untracked(treatment);
     }
     if let Some(treatment) = table.vanished {
         attached = attached.vanished(treatment);

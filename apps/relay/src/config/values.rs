@@ -1,4 +1,4 @@
-//! Values as people write them in the file: lengths of time, and sizes.
+//! Lengths of time and sizes in the file.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Visitor<'_> for Spans {
 
 struct Sizes;
 
-/// Larger ones are mistakes: a key's value is at most 512 MB.
+/// A larger size is a mistake: a value in Redis has at most 512 MiB.
 const LARGEST: u64 = 512 << 20;
 
 impl Visitor<'_> for Sizes {
@@ -64,9 +64,10 @@ impl Visitor<'_> for Sizes {
             "" | "B" => 0,
             "KiB" => 10,
             "MiB" => 20,
-            _ => return Err(E::custom(format!("{text:?} is no size: write 512, \"4KiB\" or \"1MiB\""))),
+            _ => return Err(E::custom(format!("invalid size {text:?}: write 512, \"4KiB\" or \"1MiB\""))),
         };
-        let number = number.parse().map_err(|_| E::custom(format!("{text:?} is no size: write \"4KiB\"")))?;
+        let number =
+            number.parse().map_err(|_| E::custom(format!("invalid size {text:?}: write \"4KiB\"")))?;
         size(number, shift)
     }
 }

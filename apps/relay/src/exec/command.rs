@@ -1,4 +1,4 @@
-//! What a program is told of an occurrence, and what it gets of this program's surroundings.
+//! Builds the command of a program, with the occurrence in its environment.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,9 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::process::Command;
 
 use super::Exec;
-use crate::occurrence::{Occurrence, Value};
+use crate::occurrence::{Occurrence, OccurrenceValue};
 
-/// What a program gets of this one's environment. The rest may hold secrets.
+/// Variables that a program inherits. The others may hold secrets.
 const PASSED_ON: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
 impl Exec {
@@ -23,13 +23,13 @@ impl Exec {
         command.env("KEYLAPSE_TOPIC", topic).env("KEYLAPSE_ID", &of.id);
         command.env("KEYLAPSE_ATTEMPT", of.attempt.to_string());
         command.env("KEYLAPSE_DEADLINE_MS", of.deadline_ms.to_string());
-        // A variable ends with a NUL: a key that has one is told otherwise.
+        // A variable cannot hold a NUL, so a key with a NUL is passed in base64.
         if of.key.contains(&0) {
             command.env("KEYLAPSE_KEY_BASE64", STANDARD.encode(&of.key));
         } else {
             command.env("KEYLAPSE_KEY", OsStr::from_bytes(&of.key));
         }
-        if matches!(&of.value, Value::Fields(fields) if fields.text().is_none()) {
+        if matches!(&of.value, OccurrenceValue::Fields(fields) if fields.text().is_none()) {
             command.env("KEYLAPSE_FIELDS_BASE64", "1");
         }
         if let Some(directory) = &self.directory {

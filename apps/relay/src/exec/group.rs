@@ -1,16 +1,17 @@
-//! A program and all that it has started.
+//! The process group of a program.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 
-/// Killed when this is dropped, or before. What has left the group, by `setsid` for one, is not followed.
+/// A process group, which is killed when this value is dropped, or before. A process that has left the group, for example by
+/// `setsid`, is not killed.
 ///
-/// Whoever kills this process with SIGKILL, or cuts its machine's power, leaves nobody to do it: then programs run on until
-/// they end or read the end of their input. What kills a service as a whole, as systemd does, kills them too.
+/// If SIGKILL ends this process, nothing kills the group. Programs then run until they end, or read the end of their input.
+/// A service manager such as systemd kills them with the service.
 #[derive(Debug)]
-pub(super) struct Group(Option<Pid>);
+pub(super) struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     pub(super) fn of(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
@@ -18,13 +19,13 @@ impl Group {
 
     pub(super) fn kill(&mut self) {
         if let Some(pid) = self.0.take() {
-            // It may have ended, and left nothing.
+            // The group may have ended already.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

@@ -1,4 +1,4 @@
-//! Runs a program for each occurrence: no shell, and nothing of the occurrence among its arguments.
+//! Runs a program for each occurrence, without a shell. Nothing of the occurrence is among its arguments.
 
 mod command;
 mod group;
@@ -17,16 +17,16 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 use tracing::info;
 
-use self::group::Group;
+use self::group::ProcessGroup;
 use self::output::Output;
 use crate::metrics;
 use crate::occurrence::Occurrence;
 
-/// "Temporary failure; the user is invited to retry" (sysexits.h): uses up no attempt.
+/// `EX_TEMPFAIL` of sysexits.h, "the user is invited to retry". It uses up no attempt.
 const TRY_AGAIN: i32 = 75;
 const PUT_OFF: Duration = Duration::from_secs(30);
 
-/// What the file says of it.
+/// The settings of a program.
 #[derive(Debug)]
 pub(crate) struct Exec {
     pub(crate) argv: Vec<String>,
@@ -41,7 +41,7 @@ impl Exec {
         let began = Instant::now();
         let ended = self.run(topic, of).await;
         let outcome = match &ended {
-            Ok(Outcome::Snooze(_)) => "put_off",
+            Ok(Outcome::Snooze(_)) => "snoozed",
             Ok(_) => "done",
             Err(_) => "failed",
         };
@@ -49,33 +49,35 @@ impl Exec {
         ended
     }
 
-    /// However this ends, dropped half-way too, nothing of the program's group is left behind.
+    /// Runs the program. Its process group is killed at the end, also if this future is dropped.
     async fn run(&self, topic: &str, of: &Occurrence) -> Result<Outcome, Failure> {
         let mut child = self
             .command(topic, of)
             .spawn()
             .map_err(|error| Failure::retry(format!("{} cannot be started: {error}", self.argv[0])))?;
-        let mut group = Group::of(&child);
+        let mut group = ProcessGroup::of(&child);
         let output = Output::of(&mut child, self.max_output);
         let ended = timeout(self.timeout, end_of(&mut child, of)).await;
         group.kill();
         let [stdout, stderr] = output.heard().await;
         for (from, text) in [("stdout", stdout.text()), ("stderr", stderr.text())] {
             if !text.is_empty() {
-                info!(topic, id = of.id, from, output = text, "the program said");
+                info!(topic, id = of.id, from, output = text, "program output");
             }
         }
         match ended {
+            // Standard error comes first, as standard output may be about anything.
             Ok(Ok(status)) => verdict(status, || stderr.last_line().or_else(|| stdout.last_line())),
-            Ok(Err(error)) => Err(Failure::retry(format!("the program cannot be waited for: {error}"))),
-            Err(_) => {
-                Err(Failure::retry(format!("it had not ended after {:?}, and was killed", self.timeout)))
-            }
+            Ok(Err(error)) => Err(Failure::retry(format!("cannot wait for the program: {error}"))),
+            Err(_) => Err(Failure::retry(format!(
+                "the program had not ended after {:?}, and was killed",
+                self.timeout
+            ))),
         }
     }
 }
 
-/// It reads its input, or does not, and ends.
+/// Writes the input of the program, and waits until the program ends. It need not read its input.
 async fn end_of(child: &mut Child, of: &Occurrence) -> std::io::Result<ExitStatus> {
     let fed = feed(child.stdin.take(), of);
     tokio::pin!(fed);
@@ -88,12 +90,12 @@ async fn end_of(child: &mut Child, of: &Occurrence) -> std::io::Result<ExitStatu
 
 async fn feed(stdin: Option<ChildStdin>, of: &Occurrence) {
     if let Some(mut stdin) = stdin {
-        // One that reads nothing is none the worse for it.
+        // The write fails if the program does not read its input, which is no error.
         let _ = stdin.write_all(&of.value.input()).await;
     }
 }
 
-/// Errors come first: what else it says may be about anything.
+/// Returns how an attempt ends, from the exit status of its program.
 fn verdict(status: ExitStatus, last_line: impl FnOnce() -> Option<String>) -> Result<Outcome, Failure> {
     match status.code() {
         Some(0) => Ok(Done.into()),

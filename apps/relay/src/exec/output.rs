@@ -1,4 +1,4 @@
-//! What a program writes, up to a bound.
+//! Captures the output of a program, up to a bound.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,24 +8,24 @@ use tokio::process::Child;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// For so long what lies in the pipes is read when nobody of the group writes any more. Others may, who have left it.
+/// How long the pipes are still read after the program's group has ended. A process that left the group may keep them open.
 const LAST: Duration = Duration::from_secs(1);
-/// Bytes of a line that may become an error.
+/// Bytes of a line that an error can quote.
 const LINE: usize = 1 << 10;
 
-/// Reads both of its outputs until this is dropped: one that is not read would stand still.
+/// Reads both outputs of a program until this value is dropped. A program blocks when its output is not read.
 #[derive(Debug)]
 pub(super) struct Output {
-    stdout: Arc<Mutex<Heard>>,
-    stderr: Arc<Mutex<Heard>>,
+    stdout: Arc<Mutex<CapturedOutput>>,
+    stderr: Arc<Mutex<CapturedOutput>>,
     reading: JoinSet<()>,
 }
 
-/// Of one output.
+/// The captured part of standard output or standard error.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
+pub(super) struct CapturedOutput {
     cap: usize,
-    /// How it begins.
+    /// The first bytes, up to `cap`.
     head: Vec<u8>,
     /// The last line that is not blank.
     last: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Heard {
 
 impl Output {
     pub(super) fn of(child: &mut Child, cap: usize) -> Self {
-        let heard = || Arc::new(Mutex::new(Heard::new(cap)));
+        let heard = || Arc::new(Mutex::new(CapturedOutput::new(cap)));
         let (stdout, stderr, mut reading) = (heard(), heard(), JoinSet::new());
         if let Some(from) = child.stdout.take() {
             reading.spawn(read(from, stdout.clone()));
@@ -46,24 +46,24 @@ impl Output {
         Self { stdout, stderr, reading }
     }
 
-    /// All of it, once the program has ended: of its output, and of its errors.
-    pub(super) async fn heard(mut self) -> [Heard; 2] {
+    /// Returns the captured standard output and standard error. The program has ended before this call.
+    pub(super) async fn heard(mut self) -> [CapturedOutput; 2] {
         let _ = timeout(LAST, async { while self.reading.join_next().await.is_some() {} }).await;
         [self.stdout, self.stderr].map(|heard| heard.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
-impl Heard {
+impl CapturedOutput {
     fn new(cap: usize) -> Self {
         Self { cap, head: Vec::new(), last: Vec::new(), line: Vec::new() }
     }
 
-    /// How it begins.
+    /// Returns the first bytes as text.
     pub(super) fn text(&self) -> String {
         text(&self.head)
     }
 
-    /// The last line that is not blank, whether it ends or not.
+    /// Returns the last line that is not blank, with or without a newline at its end.
     pub(super) fn last_line(mut self) -> Option<String> {
         self.end_line();
         Some(text(&self.last)).filter(|line| !line.is_empty())
@@ -96,7 +96,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 
-async fn read(mut from: impl AsyncRead + Unpin, into: Arc<Mutex<Heard>>) {
+async fn read(mut from: impl AsyncRead + Unpin, into: Arc<Mutex<CapturedOutput>>) {
     let mut buffer = vec![0; 8 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         into.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);

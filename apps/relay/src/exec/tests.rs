@@ -1,4 +1,4 @@
-//! Real programs, and what they leave.
+//! Tests with real programs, and checks that no process is left.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
 use super::*;
-use crate::occurrence::{Fields, Value};
+use crate::occurrence::{KeptFields, OccurrenceValue};
 
-/// A program that does this.
+/// Creates a program with this script.
 fn program(folder: &TempDir, body: &str) -> Exec {
     let path = folder.path().join("program");
     script(&path, body).unwrap();
@@ -23,15 +23,15 @@ fn program(folder: &TempDir, body: &str) -> Exec {
 }
 
 fn order(value: &'static [u8]) -> Occurrence {
-    Occurrence { value: Value::Bytes(value.into()), ..Occurrence::for_tests() }
+    Occurrence { value: OccurrenceValue::Bytes(value.into()), ..Occurrence::for_tests() }
 }
 
-/// What it has written into this file.
+/// Returns the file that the program has written.
 fn left(folder: &TempDir, name: &str) -> String {
     std::fs::read_to_string(folder.path().join(name)).unwrap()
 }
 
-/// Once the file is there, whose last line ends.
+/// Waits until the file exists and its last line has ended.
 async fn until_left(folder: &Path, name: &str) -> String {
     loop {
         match std::fs::read_to_string(folder.join(name)) {
@@ -41,7 +41,7 @@ async fn until_left(folder: &Path, name: &str) -> String {
     }
 }
 
-/// Once no such process is left. Whoever was its parent may have to be told first.
+/// Waits until the process has ended. Its parent may still have to reap it.
 async fn until_gone(pid: &str) {
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     let gone = async {
@@ -52,7 +52,7 @@ async fn until_gone(pid: &str) {
     timeout(Duration::from_secs(10), gone).await.expect("it is gone");
 }
 
-/// Killed, and not yet looked after by its parent.
+/// Returns whether the process is a zombie, which its parent has not reaped.
 fn is_dead(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
@@ -74,7 +74,7 @@ async fn how_it_ends_is_how_the_attempt_ends() {
     assert!(ended(&folder, "kill -9 $$").await.unwrap_err().contains("signal: 9"));
 }
 
-/// Whichever it wrote last, and however much it wrote.
+/// The order and the amount of the output do not matter.
 #[tokio::test]
 async fn its_error_is_the_last_line_of_its_errors_where_there_is_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,17 +133,18 @@ async fn fields_that_were_kept_are_its_input_as_json() {
     for (value, input, encoded) in
         [(&b"1.10"[..], r#"{"a":"1.10"}"#, "\n"), (b"\xfe", r#"{"YQ==":"/g=="}"#, "1\n")]
     {
-        let value = Value::Fields(Fields::for_tests(&[(b"a", value)]));
+        let value = OccurrenceValue::Fields(KeptFields::for_tests(&[(b"a", value)]));
         program.deliver("orders", &Occurrence { value, ..Occurrence::for_tests() }).await.unwrap();
         assert_eq!((&*left(&folder, "stdin"), &*left(&folder, "encoded")), (input, encoded));
     }
 }
 
-/// More than a pipe holds, both ways, and nobody waits for the other.
+/// Input and output are larger than a pipe, and neither side waits for the other.
 #[tokio::test]
 async fn what_it_does_not_read_or_nobody_keeps_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let large = Occurrence { value: Value::Bytes(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
+    let large =
+        Occurrence { value: OccurrenceValue::Bytes(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
     let writes = program(&folder, "head -c 1000000 /dev/zero | tr '\\0' y; echo; echo last; exit 9");
     let failure = writes.deliver("orders", &large).await.unwrap_err();
     assert_eq!(failure.message(), "exit status: 9: last");
@@ -177,7 +178,7 @@ async fn one_that_takes_too_long_is_killed_with_all_that_it_started() {
     until_gone(&left(&folder, "child")).await;
 }
 
-/// Else its output would be waited for, or it would run beside the next attempt.
+/// Otherwise the attempt would wait for its output, or it would run at the same time as the next attempt.
 #[tokio::test]
 async fn what_it_left_in_the_background_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is written, and what is read of it.
+//! Messages, and the values that receivers read from them.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::occurrence::Fields;
+use crate::occurrence::KeptFields;
 
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Base64];
 
-/// As a receiver reads it that keeps text of JSON as it was written.
+/// A message as a receiver reads it that keeps JSON as it was written.
 #[derive(Deserialize)]
 struct Read<'a> {
     #[serde(borrow)]
@@ -30,14 +30,14 @@ struct ReadData<'a> {
     _attempt: u32,
     #[serde(rename = "deadline_ms")]
     _deadline_ms: u64,
-    value_is: String,
+    value_format: String,
     #[serde(borrow)]
     value: &'a RawValue,
     value_base64: Option<String>,
     fields_base64: Option<BTreeMap<String, String>>,
 }
 
-fn message(form: Form, value: Value) -> Vec<u8> {
+fn message(form: Form, value: OccurrenceValue) -> Vec<u8> {
     let captures = [("value".to_owned(), "\"value\":".to_owned())].into();
     json("orders", form, &Occurrence { value, captures, ..Occurrence::for_tests() })
 }
@@ -49,15 +49,17 @@ fn read(message: &[u8]) -> ReadData<'_> {
     read.data
 }
 
-/// The value, by what the message says of it.
-fn recovered(message: &[u8]) -> Value {
+/// Returns the value, decoded as the message describes.
+fn recovered(message: &[u8]) -> OccurrenceValue {
     let bytes = |text: &str| Bytes::from(STANDARD.decode(text).expect("base64"));
     let read = read(message);
-    match &*read.value_is {
-        "json" => Value::Bytes(Bytes::copy_from_slice(as_written(message, read.value))),
-        "text" => Value::Bytes(serde_json::from_str::<String>(read.value.get()).expect("a string").into()),
-        "base64" => Value::Bytes(bytes(&read.value_base64.expect("base64"))),
-        "dump" => Value::Dump(bytes(&read.value_base64.expect("base64"))),
+    match &*read.value_format {
+        "json" => OccurrenceValue::Bytes(Bytes::copy_from_slice(as_written(message, read.value))),
+        "text" => {
+            OccurrenceValue::Bytes(serde_json::from_str::<String>(read.value.get()).expect("a string").into())
+        }
+        "base64" => OccurrenceValue::Bytes(bytes(&read.value_base64.expect("base64"))),
+        "dump" => OccurrenceValue::Dump(bytes(&read.value_base64.expect("base64"))),
         "fields" => {
             let fields: Vec<_> = match read.fields_base64 {
                 Some(fields) => fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
@@ -68,14 +70,14 @@ fn recovered(message: &[u8]) -> Value {
                     .collect(),
             };
             let fields: Vec<_> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-            Value::Fields(Fields::for_tests(&fields))
+            OccurrenceValue::Fields(KeptFields::for_tests(&fields))
         }
-        "unknown" => Value::Unknown,
+        "unknown" => OccurrenceValue::Unknown,
         other => panic!("{other}"),
     }
 }
 
-/// With the white space around it, which a parser leaves out.
+/// Returns the value with the white space around it, which a parser drops.
 fn as_written<'a>(message: &'a [u8], value: &RawValue) -> &'a [u8] {
     let starts = value.get().as_ptr() as usize - message.as_ptr() as usize;
     let name = b"\"value\":";
@@ -83,7 +85,7 @@ fn as_written<'a>(message: &'a [u8], value: &RawValue) -> &'a [u8] {
     message[begins + name.len()..].strip_suffix(b"}}").expect("it is the last field")
 }
 
-/// A value, what stands for it with `json`, and with `text`. Nothing: it is in base64.
+/// A value, and its JSON with `json` and with `text`. An empty string means base64.
 #[rustfmt::skip]
 const TABLE: &[(&[u8], &str, &str)] = &[
     // Numbers of any length, as they were written.
@@ -97,7 +99,7 @@ const TABLE: &[(&[u8], &str, &str)] = &[
     (b"9007199254740993", "9007199254740993", r#""9007199254740993""#),
     (b"1234567890123456789012345", "1234567890123456789012345", r#""1234567890123456789012345""#),
     (b"100000000000000000.01", "100000000000000000.01", r#""100000000000000000.01""#),
-    // What is like a number is text.
+    // Text that resembles a number.
     (b"01", r#""01""#, r#""01""#),
     (b"+1", r#""+1""#, r#""+1""#),
     (b".5", r#"".5""#, r#"".5""#),
@@ -115,7 +117,7 @@ const TABLE: &[(&[u8], &str, &str)] = &[
     (b"True", r#""True""#, r#""True""#),
     (b"nul", r#""nul""#, r#""nul""#),
     (b"paid", r#""paid""#, r#""paid""#),
-    // Strings of JSON, and what is none.
+    // JSON strings, and text that resembles them.
     (br#""""#, r#""""#, r#""\"\"""#),
     (br#""a""#, r#""a""#, r#""\"a\"""#),
     ("\"gr\u{f6}\u{df}e\"".as_bytes(), "\"gr\u{f6}\u{df}e\"", "\"\\\"gr\u{f6}\u{df}e\\\"\""),
@@ -132,7 +134,7 @@ const TABLE: &[(&[u8], &str, &str)] = &[
     (b"[1,]", r#""[1,]""#, r#""[1,]""#),
     (b"[", r#""[""#, r#""[""#),
     (b"[}", r#""[}""#, r#""[}""#),
-    // Objects: the order of their fields stays, and so do all of one name.
+    // Objects: the order of their fields is kept, and so are fields of one name.
     (b"{}", "{}", r#""{}""#),
     (br#"{"amount":1.10}"#, r#"{"amount":1.10}"#, r#""{\"amount\":1.10}""#),
     (br#"{"b":1,"a":2,"b":3}"#, r#"{"b":1,"a":2,"b":3}"#, r#""{\"b\":1,\"a\":2,\"b\":3}""#),
@@ -140,7 +142,7 @@ const TABLE: &[(&[u8], &str, &str)] = &[
     (br#"{a:1}"#, r#""{a:1}""#, r#""{a:1}""#),
     (br#"{"a":1}}"#, r#""{\"a\":1}}""#, r#""{\"a\":1}}""#),
     (br#"{"a":1},"id":"x""#, r#""{\"a\":1},\"id\":\"x\"""#, r#""{\"a\":1},\"id\":\"x\"""#),
-    // White space around it belongs to it.
+    // White space around a value belongs to it.
     (b" 1 ", " 1 ", r#"" 1 ""#),
     (b"\r\n{\t\"a\" : 1 }\n", "\r\n{\t\"a\" : 1 }\n", r#""\r\n{\t\"a\" : 1 }\n""#),
     (b"\x0c1", r#""\f1""#, r#""\f1""#),
@@ -154,7 +156,7 @@ const TABLE: &[(&[u8], &str, &str)] = &[
     ("gr\u{f6}\u{df}e".as_bytes(), "\"gr\u{f6}\u{df}e\"", "\"gr\u{f6}\u{df}e\""),
     ("\u{1f600}\u{2028}\u{fffd}".as_bytes(), "\"\u{1f600}\u{2028}\u{fffd}\"", "\"\u{1f600}\u{2028}\u{fffd}\""),
     (b"a\"b\\c\x7f", "\"a\\\"b\\\\c\x7f\"", "\"a\\\"b\\\\c\x7f\""),
-    // No text: the whole is in base64, though a part of it be JSON.
+    // Not UTF-8: the whole value is in base64, even if a part of it is JSON.
     (b"\xff", "", ""),
     (b"{\"a\":\"\xff\"}", "", ""),
     (b"{\"a\":1}\xff", "", ""),
@@ -169,42 +171,42 @@ fn each_value_is_read_as_the_setting_says() {
     assert!(TABLE.len() >= 60, "{}", TABLE.len());
     for (bytes, json, text) in TABLE {
         for (form, stands) in [(Form::Json, *json), (Form::Text, *text), (Form::Base64, "")] {
-            let message = message(form, Value::Bytes(Bytes::from_static(bytes)));
+            let message = message(form, OccurrenceValue::Bytes(Bytes::from_static(bytes)));
             let read = read(&message);
             let about = format!("{} with {form:?}", bytes.escape_ascii());
             if stands.is_empty() && !(form != Form::Base64 && bytes.is_empty()) {
                 let base64 = STANDARD.encode(bytes);
-                assert_eq!((&*read.value_is, read.value.get()), ("base64", "null"), "{about}");
+                assert_eq!((&*read.value_format, read.value.get()), ("base64", "null"), "{about}");
                 assert_eq!(read.value_base64, Some(base64), "{about}");
             } else {
                 let is = if form == Form::Json && json != text { "json" } else { "text" };
-                assert_eq!((&*read.value_is, read.value_base64), (is, None), "{about}");
+                assert_eq!((&*read.value_format, read.value_base64), (is, None), "{about}");
                 assert_eq!(as_written(&message, read.value), stands.as_bytes(), "{about}");
             }
         }
     }
 }
 
-/// Of what receivers can take nothing is known here.
+/// The limits of receivers are unknown here.
 #[test]
 fn neither_depth_nor_length_changes_how_a_value_is_told() {
     for value in ["[".repeat(300_000) + &"]".repeat(300_000), "1".repeat(1 << 20), "[".repeat(300_000)] {
-        let value = Value::Bytes(value.into());
+        let value = OccurrenceValue::Bytes(value.into());
         for form in FORMS {
             assert!(recovered(&message(form, value.clone())) == value, "{form:?}");
         }
     }
-    let deep = message(Form::Json, Value::Bytes(("[".repeat(200) + &"]".repeat(200)).into()));
-    assert_eq!(read(&deep).value_is, "json");
+    let deep = message(Form::Json, OccurrenceValue::Bytes(("[".repeat(200) + &"]".repeat(200)).into()));
+    assert_eq!(read(&deep).value_format, "json");
 }
 
 #[test]
 fn fields_are_an_object_of_texts_or_all_of_them_are_in_base64() {
-    let fields = |fields| Value::Fields(Fields::for_tests(fields));
+    let fields = |fields| OccurrenceValue::Fields(KeptFields::for_tests(fields));
     let told = |form, value| {
         let message = message(form, value);
         let read = read(&message);
-        assert_eq!((&*read.value_is, read.value_base64), ("fields", None));
+        assert_eq!((&*read.value_format, read.value_base64), ("fields", None));
         (read.value.get().to_owned(), read.fields_base64.map(|fields| to_json(&fields)).map(Bytes::from))
     };
     let text: &[(&[u8], &[u8])] = &[(b"a", b"1.10"), (b"b", b"{}")];
@@ -214,7 +216,7 @@ fn fields_are_an_object_of_texts_or_all_of_them_are_in_base64() {
     }
     let encoded = Some(Bytes::from(r#"{"YQ==":"MS4xMA==","Yg==":"e30="}"#));
     assert_eq!(told(Form::Base64, fields(text)), ("null".to_owned(), encoded));
-    // Neither of the two is lost, or taken for the other.
+    // Neither field is lost, or mistaken for the other.
     let odd: &[(&[u8], &[u8])] = &[(b"\xfe", b"1"), (b"\xff", b"\x80")];
     for form in FORMS {
         let encoded = Some(Bytes::from(r#"{"/g==":"MQ==","/w==":"gA=="}"#));
@@ -225,13 +227,14 @@ fn fields_are_an_object_of_texts_or_all_of_them_are_in_base64() {
 #[test]
 fn what_is_not_known_is_null_and_said_to_be_unknown() {
     for form in FORMS {
-        let (unknown, dump) = (message(form, Value::Unknown), Value::Dump(b"\x0b\0text".as_slice().into()));
-        assert_eq!((&*read(&unknown).value_is, read(&unknown).value.get()), ("unknown", "null"));
+        let (unknown, dump) =
+            (message(form, OccurrenceValue::Unknown), OccurrenceValue::Dump(b"\x0b\0text".as_slice().into()));
+        assert_eq!((&*read(&unknown).value_format, read(&unknown).value.get()), ("unknown", "null"));
         assert!(recovered(&message(form, dump.clone())) == dump);
     }
 }
 
-/// Bytes, text, and what is JSON or nearly.
+/// Generates bytes, text, JSON, and text that resembles JSON.
 fn values() -> impl Strategy<Value = Vec<u8>> {
     let json = r#"([\[\]{},:"\\ \t\n0-9.eE+-]|true|null|"[a-z]{0,3}"|"a":|\\ud800|1\.10){0,12}"#;
     prop_oneof![
@@ -247,7 +250,7 @@ proptest! {
     #[test]
     fn each_byte_is_recovered_from_each_message(bytes in values()) {
         for form in FORMS {
-            let value = Value::Bytes(bytes.clone().into());
+            let value = OccurrenceValue::Bytes(bytes.clone().into());
             prop_assert_eq!(recovered(&message(form, value.clone())), value);
         }
     }
@@ -256,7 +259,7 @@ proptest! {
     fn each_field_is_recovered_from_each_message(fields in prop::collection::vec((values(), values()), 0..4)) {
         let fields: Vec<_> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         for form in FORMS {
-            let value = Value::Fields(Fields::for_tests(&fields));
+            let value = OccurrenceValue::Fields(KeptFields::for_tests(&fields));
             prop_assert_eq!(recovered(&message(form, value.clone())), value);
         }
     }

@@ -1,14 +1,14 @@
-//! Which addresses a webhook may go to.
+//! Decides which addresses a webhook may call.
 //!
-//! Whoever may name a host could else reach what only this machine can: its own services, the network behind it, and the
-//! service from which a machine in a cloud gets its credentials. What is special-purpose is taken from the registries of
-//! IANA (RFC 6890).
+//! Without this check, a payload that names a host could reach addresses that only this machine can: its own services, its
+//! network, and the metadata service from which cloud machines get credentials. The special-purpose networks are those of
+//! the registries of IANA (RFC 6890).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Addresses that are refused unless they are listed.
+/// IPv4 networks that are refused unless they are listed.
 const REFUSED_V4: [(Ipv4Addr, u8); 14] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -26,9 +26,9 @@ const REFUSED_V4: [(Ipv4Addr, u8); 14] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Of version 6 only what is routed in the world is taken, ...
+/// The globally routed part of IPv6. All other addresses are refused unless they are listed.
 const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// ... and of that not these: Teredo and other protocols, documentation, 6to4.
+/// Parts of the globally routed IPv6 that are refused: Teredo and other protocols, documentation, 6to4.
 const REFUSED_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -36,8 +36,8 @@ const REFUSED_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Where clouds give their machines credentials, and tell them what to run. Some are addresses like any other, and some lie in
-/// networks that are listed for other reasons: each is taken where it is listed by itself alone.
+/// Metadata services, from which cloud machines get credentials and startup scripts. Each is accepted only if it is listed
+/// by itself, as some have public addresses, and some are in networks that are listed for other reasons.
 const METADATA: [IpAddr; 17] = [
     // Amazon and most others; Amazon's containers.
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
@@ -66,28 +66,29 @@ const METADATA: [IpAddr; 17] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
 ];
 
-/// The addresses that a topic may reach besides those of the world.
+/// Addresses and networks that a topic may reach in addition to public ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowed(Vec<IpNet>);
 
 impl Allowed {
-    /// Of addresses and networks, as in `127.0.0.1` and `10.1.0.0/16`.
+    /// Reads addresses and networks such as `127.0.0.1` and `10.1.0.0/16`.
     pub(crate) fn read<'a>(all: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let read = |text: &str| {
             let alone = || text.parse::<IpAddr>().map(IpNet::from);
-            let refuse = |_| format!("{text:?} is no address: write 127.0.0.1, 10.1.0.0/16, ::1 or fd00::/8");
+            let refuse =
+                |_| format!("invalid address {text:?}: write 127.0.0.1, 10.1.0.0/16, ::1 or fd00::/8");
             text.parse::<IpNet>().or_else(|_| alone()).map_err(refuse)
         };
         all.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether this address may be connected to.
+    /// Returns whether a webhook may connect to this address.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if is_metadata(address) {
             return self.0.contains(&IpNet::from(address));
         }
-        self.0.iter().any(|net| net.contains(&address)) || is_of_the_world(address)
+        self.0.iter().any(|net| net.contains(&address)) || is_public(address)
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) fn is_metadata(address: IpAddr) -> bool {
     METADATA.contains(&address.to_canonical())
 }
 
-fn is_of_the_world(address: IpAddr) -> bool {
+fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !REFUSED_V4.iter().any(|(net, length)| in_v4(*net, *length, address)),
         IpAddr::V6(address) => {
@@ -175,7 +176,7 @@ mod tests {
         assert!(!has(&["10.1.0.0/16"], "10.2.0.1"));
     }
 
-    /// One of these in a wide network, which nobody had in mind.
+    /// A wide network that is listed must not allow one of these by accident.
     #[test]
     fn metadata_of_a_cloud_is_taken_only_where_it_is_listed_by_itself() {
         for address in [

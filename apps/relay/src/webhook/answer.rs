@@ -1,4 +1,4 @@
-//! What the receiver's answer means for the timer.
+//! Maps the receiver's answer to the end of an attempt.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,41 +6,41 @@ use keylapse::{Done, Failure, Outcome};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-use super::class::Class;
+use super::class::CallClass;
 
-/// How long one that answers 429 without saying so is left alone.
+/// The snooze after a 429 without `Retry-After`.
 const TOO_MANY: Duration = Duration::from_secs(60);
-/// However soon it says: else it would be called again and again.
+/// The shortest snooze after a 429. A shorter one would call the receiver in a loop.
 const SOONEST: Duration = Duration::from_secs(1);
-/// A receiver cannot put anything off for longer than this at a time.
+/// The longest delay that a receiver can ask for at a time.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The end of an attempt.
 #[derive(Debug)]
-pub(crate) enum Verdict {
-    /// As the library has it.
+pub(crate) enum AnswerVerdict {
+    /// The result that the handler returns.
     Ended(Result<Outcome, Failure>),
-    /// There is no such receiver any more.
+    /// The receiver does not exist any more: it answered 410.
     Gone,
 }
 
-/// Of the head of an answer.
-pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Verdict {
+/// Returns how the attempt ends, from the status and headers of an answer.
+pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> AnswerVerdict {
     let wait = retry_after(headers, now);
-    let said = || format!("the receiver answered {status}");
-    Verdict::Ended(match Class::of(status) {
-        Class::Delivered => Ok(Done.into()),
-        Class::Gone => return Verdict::Gone,
-        Class::TooMany => Ok(Outcome::Snooze(wait.unwrap_or(TOO_MANY).max(SOONEST))),
-        Class::Redirected => Err(Failure::retry(format!("{}: redirects are not followed", said()))),
+    let answered = || format!("the receiver answered {status}");
+    AnswerVerdict::Ended(match CallClass::of(status) {
+        CallClass::Delivered => Ok(Done.into()),
+        CallClass::Gone => return AnswerVerdict::Gone,
+        CallClass::RateLimited => Ok(Outcome::Snooze(wait.unwrap_or(TOO_MANY).max(SOONEST))),
+        CallClass::Redirected => Err(Failure::retry(format!("{}: redirects are not followed", answered()))),
         _ => Err(match wait {
-            Some(wait) => Failure::retry_no_sooner(wait, said()),
-            None => Failure::retry(said()),
+            Some(wait) => Failure::retry_no_sooner(wait, answered()),
+            None => Failure::retry(answered()),
         }),
     })
 }
 
-/// In seconds, or as a date (RFC 9110, 10.2.3).
+/// Reads `Retry-After`, which is in seconds or a date (RFC 9110, 10.2.3). A longer delay is cut to `LONGEST`.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
@@ -61,9 +61,9 @@ mod tests {
         }
         let now = httpdate::parse_http_date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
         match verdict(StatusCode::from_u16(status).unwrap(), &headers, now) {
-            Verdict::Gone => "gone".to_owned(),
-            Verdict::Ended(Ok(outcome)) => format!("{outcome:?}"),
-            Verdict::Ended(Err(failure)) => format!("{failure:?}"),
+            AnswerVerdict::Gone => "gone".to_owned(),
+            AnswerVerdict::Ended(Ok(outcome)) => format!("{outcome:?}"),
+            AnswerVerdict::Ended(Err(failure)) => format!("{failure:?}"),
         }
     }
 

@@ -1,42 +1,43 @@
-//! A host that fails again and again is left alone for a while, so that its timers wait in Redis and hold no place.
+//! The circuit of a host: after failures in a row it is not called for a while. Its timers then wait in Redis and hold no
+//! concurrency slot.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After how many failures in a row, and for how long.
+/// After how many failures in a row a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) failures: u32,
     pub(crate) wait: Duration,
 }
 
-/// How long the others wait for the one who tries: not much longer than that takes, as a rule.
+/// How long other timers wait during a trial call: a little longer than one usually takes.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// What is known of a host.
+/// The circuit of one host.
 #[derive(Debug)]
 pub(crate) struct Circuit {
     limits: Limits,
     state: State,
-    /// How many calls in a row have failed.
+    /// Failures in a row.
     failures: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// Nobody asks until then.
+    /// No call is made until then.
     Open(Instant),
-    /// One asks, since then; the others wait.
+    /// A trial call runs since then. Other timers wait.
     Trial(Instant),
 }
 
-/// Whether a host may be asked.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CircuitDecision {
     Free,
-    /// Not before so long.
+    /// No call is made before this time has passed.
     Wait(Duration),
 }
 
@@ -45,26 +46,28 @@ impl Circuit {
         Self { limits, state: State::Closed, failures: 0 }
     }
 
-    /// Whoever is told that the way is free asks, and says how it went.
-    pub(crate) fn enter(&mut self, now: Instant) -> Way {
+    /// Decides about a call. If it is free, the caller makes it, and reports its end to `succeed` or `fail`.
+    pub(crate) fn enter(&mut self, now: Instant) -> CircuitDecision {
         match self.state {
-            State::Closed => Way::Free,
-            State::Open(until) if now < until => Way::Wait(until - now),
-            // Whoever asked has never come back: it was dropped.
-            State::Trial(since) if now < since + self.limits.wait => Way::Wait(TRIAL.min(self.limits.wait)),
+            State::Closed => CircuitDecision::Free,
+            State::Open(until) if now < until => CircuitDecision::Wait(until - now),
+            // A trial that takes longer was dropped, and the next call is another trial.
+            State::Trial(since) if now < since + self.limits.wait => {
+                CircuitDecision::Wait(TRIAL.min(self.limits.wait))
+            }
             State::Open(_) | State::Trial(_) => {
                 self.state = State::Trial(now);
-                Way::Free
+                CircuitDecision::Free
             }
         }
     }
 
-    /// It has answered, whatever that was.
+    /// Closes the circuit, as the host has answered.
     pub(crate) fn succeed(&mut self) {
         (self.state, self.failures) = (State::Closed, 0);
     }
 
-    /// It has not, or said that it cannot.
+    /// Counts a failure: no answer, or an answer 5xx. Opens the circuit after too many, or after a failed trial.
     pub(crate) fn fail(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         if self.is_open() || self.failures >= self.limits.failures {
@@ -72,17 +75,17 @@ impl Circuit {
         }
     }
 
-    /// Whether it is left alone.
+    /// Returns whether the circuit is open or under trial.
     pub(crate) fn is_open(&self) -> bool {
         self.state != State::Closed
     }
 
-    /// How many calls in a row have failed.
+    /// Returns the number of failures in a row.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// How long it is left alone; nothing once it may be tried.
+    /// Returns how long the circuit stays open; nothing if it is closed or under trial.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         match self.state {
             State::Open(until) => Some(until.saturating_duration_since(now)),
@@ -90,7 +93,7 @@ impl Circuit {
         }
     }
 
-    /// The next call is a trial, however long it was to be left alone.
+    /// Makes the next call a trial, even if the circuit would stay open for longer.
     pub(crate) fn try_now(&mut self, now: Instant) {
         if let State::Open(_) = self.state {
             self.state = State::Open(now);
@@ -117,11 +120,11 @@ mod tests {
         circuit.succeed();
         for _ in 0..2 {
             circuit.fail(now);
-            assert_eq!(circuit.enter(now), Way::Free);
+            assert_eq!(circuit.enter(now), CircuitDecision::Free);
         }
         circuit.fail(now);
-        assert_eq!(circuit.enter(now), Way::Wait(WAIT));
-        assert_eq!(circuit.enter(now + WAIT / 2), Way::Wait(WAIT / 2));
+        assert_eq!(circuit.enter(now), CircuitDecision::Wait(WAIT));
+        assert_eq!(circuit.enter(now + WAIT / 2), CircuitDecision::Wait(WAIT / 2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -131,13 +134,13 @@ mod tests {
             circuit.fail(now);
         }
         let later = now + WAIT;
-        assert_eq!(circuit.enter(later), Way::Free);
-        assert_eq!(circuit.enter(later), Way::Wait(TRIAL));
+        assert_eq!(circuit.enter(later), CircuitDecision::Free);
+        assert_eq!(circuit.enter(later), CircuitDecision::Wait(TRIAL));
         circuit.fail(later);
-        assert_eq!(circuit.enter(later), Way::Wait(WAIT));
-        assert_eq!(circuit.enter(later + WAIT), Way::Free);
+        assert_eq!(circuit.enter(later), CircuitDecision::Wait(WAIT));
+        assert_eq!(circuit.enter(later + WAIT), CircuitDecision::Free);
         circuit.succeed();
-        assert_eq!((circuit.enter(later), circuit.is_open()), (Way::Free, false));
+        assert_eq!((circuit.enter(later), circuit.is_open()), (CircuitDecision::Free, false));
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,9 +152,9 @@ mod tests {
         }
         assert_eq!((circuit.rest(now), circuit.failures()), (Some(WAIT), 3));
         circuit.try_now(now);
-        assert_eq!((circuit.rest(now), circuit.enter(now)), (Some(Duration::ZERO), Way::Free));
+        assert_eq!((circuit.rest(now), circuit.enter(now)), (Some(Duration::ZERO), CircuitDecision::Free));
         circuit.fail(now);
-        assert_eq!((circuit.enter(now), circuit.failures()), (Way::Wait(WAIT), 4));
+        assert_eq!((circuit.enter(now), circuit.failures()), (CircuitDecision::Wait(WAIT), 4));
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,7 +163,7 @@ mod tests {
         for _ in 0..3 {
             circuit.fail(now);
         }
-        assert_eq!(circuit.enter(now + WAIT), Way::Free);
-        assert_eq!(circuit.enter(now + WAIT * 2), Way::Free);
+        assert_eq!(circuit.enter(now + WAIT), CircuitDecision::Free);
+        assert_eq!(circuit.enter(now + WAIT * 2), CircuitDecision::Free);
     }
 }

@@ -1,55 +1,54 @@
-//! What calls come to, in a word: for metrics, and for what is known of a host.
+//! Classes of calls, for metrics and for circuits.
 
 use reqwest::StatusCode;
 
-/// How a call has ended, or why none was made.
+/// How a call ended, or why none was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum CallClass {
     Delivered,
     Redirected,
-    Refused,
-    TooMany,
+    ClientError,
+    RateLimited,
     Gone,
-    Broken,
+    ServerError,
     /// No answer in time.
     TimedOut,
-    /// No connection: no such name, nobody there, an address or a certificate that is not taken.
+    /// No connection: the name is unknown, nothing listens, or the address or certificate is refused.
     Unreachable,
-    /// The connection ended before the answer, or what came is none.
-    CutOff,
-    /// No call: the URL leads where it may not, or there is none.
-    Misdirected,
-    /// No call: all places of the host are taken.
+    /// The connection ended before the answer, or the answer is not HTTP.
+    ConnectionLost,
+    /// No call: the URL is invalid, or its host is not allowed.
+    InvalidUrl,
+    /// No call: the host has no free concurrency slot.
     HostFull,
-    /// No call: the host has failed too often, and is left alone.
-    HostOpen,
+    /// No call: the circuit of the host is open.
+    CircuitOpen,
 }
 
-impl Class {
-    /// All of them.
+impl CallClass {
     pub(crate) const ALL: [Self; 12] = [
         Self::Delivered,
         Self::Redirected,
-        Self::Refused,
-        Self::TooMany,
+        Self::ClientError,
+        Self::RateLimited,
         Self::Gone,
-        Self::Broken,
+        Self::ServerError,
         Self::TimedOut,
         Self::Unreachable,
-        Self::CutOff,
-        Self::Misdirected,
+        Self::ConnectionLost,
+        Self::InvalidUrl,
         Self::HostFull,
-        Self::HostOpen,
+        Self::CircuitOpen,
     ];
 
     pub(crate) fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::GONE => Self::Gone,
-            StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
+            StatusCode::TOO_MANY_REQUESTS => Self::RateLimited,
             _ if status.is_success() => Self::Delivered,
             _ if status.is_redirection() => Self::Redirected,
-            _ if status.is_client_error() => Self::Refused,
-            _ => Self::Broken,
+            _ if status.is_client_error() => Self::ClientError,
+            _ => Self::ServerError,
         }
     }
 
@@ -57,30 +56,30 @@ impl Class {
         match error {
             _ if error.is_timeout() => Self::TimedOut,
             _ if error.is_connect() => Self::Unreachable,
-            _ => Self::CutOff,
+            _ => Self::ConnectionLost,
         }
     }
 
-    /// Whether the next call is likely to end so, too, whatever it says.
+    /// Returns whether the next call to the host is likely to end in this way, too, regardless of its message.
     pub(crate) fn is_fault_of_host(self) -> bool {
-        matches!(self, Self::Broken | Self::TimedOut | Self::Unreachable | Self::CutOff)
+        matches!(self, Self::ServerError | Self::TimedOut | Self::Unreachable | Self::ConnectionLost)
     }
 
-    /// As a label of a metric.
+    /// Returns the label of the metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
             Self::Redirected => "redirected",
-            Self::Refused => "refused",
-            Self::TooMany => "too_many",
+            Self::ClientError => "client_error",
+            Self::RateLimited => "rate_limited",
             Self::Gone => "gone",
-            Self::Broken => "broken",
+            Self::ServerError => "server_error",
             Self::TimedOut => "timed_out",
             Self::Unreachable => "unreachable",
-            Self::CutOff => "cut_off",
-            Self::Misdirected => "misdirected",
+            Self::ConnectionLost => "connection_lost",
+            Self::InvalidUrl => "invalid_url",
             Self::HostFull => "host_full",
-            Self::HostOpen => "host_open",
+            Self::CircuitOpen => "circuit_open",
         }
     }
 }

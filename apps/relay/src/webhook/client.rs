@@ -1,4 +1,4 @@
-//! The HTTP client, and connections that were closed just as they were used again.
+//! The HTTP client, which repeats a call if the receiver closed its idle connection.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -12,39 +12,39 @@ use hyper_util::client::legacy::connect::HttpInfo;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 
-use super::class::Class;
-use super::resolve::Checked;
+use super::class::CallClass;
+use super::resolve::FilteringResolver;
 use super::{AGENT, Settings};
 
-/// How long a connection is kept that nobody uses. Many receivers close theirs after five seconds.
+/// How long an idle connection is kept. Many receivers close theirs after five seconds.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// One that keeps connections, and one that does not.
+/// One client that keeps idle connections, and one that does not.
 #[derive(Debug)]
 pub(super) struct Clients {
     keeping: Client,
     fresh: Client,
     timeout: Duration,
-    answered: Answered,
+    answered: AnsweredConnections,
 }
 
 impl Clients {
-    pub(super) fn new(settings: &Settings, resolver: Checked) -> Result<Self, String> {
+    pub(super) fn new(settings: &Settings, resolver: FilteringResolver) -> Result<Self, String> {
         let resolver = Arc::new(resolver);
         let build = |keeps: usize| {
             let client = common(settings).dns_resolver(Arc::clone(&resolver)).pool_max_idle_per_host(keeps);
-            client.build().map_err(|error| format!("no HTTP client can be made: {error}"))
+            client.build().map_err(|error| format!("cannot create the HTTP client: {error}"))
         };
         Ok(Self {
             keeping: build(settings.per_host)?,
             fresh: build(0)?,
             timeout: settings.timeout,
-            answered: Answered::default(),
+            answered: AnsweredConnections::default(),
         })
     }
 
-    /// Sends a request. If its connection had been used before, and breaks before an answer, the receiver has most likely
-    /// closed it for being idle, and the request is sent once more. It may be taken twice: hence its id.
+    /// Sends a request. If a connection that was used before breaks without an answer, the receiver has most likely closed
+    /// it for being idle. The request is then sent once more. The receiver may take both, which have the same ID.
     pub(super) async fn send(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
@@ -53,7 +53,9 @@ impl Clients {
         let sent = request(&self.keeping).send().await;
         match &sent {
             Ok(response) => self.answered.note(response),
-            Err(error) if Class::of_error(error) == Class::CutOff && self.answered.has(error) => {
+            Err(error)
+                if CallClass::of_error(error) == CallClass::ConnectionLost && self.answered.has(error) =>
+            {
                 let left = self.timeout.saturating_sub(began.elapsed());
                 return request(&self.fresh).timeout(left).send().await;
             }
@@ -74,12 +76,14 @@ fn common(settings: &Settings) -> ClientBuilder {
         .pool_idle_timeout(IDLE)
 }
 
-/// The addresses here of connections that have answered. The system gives an address to another connection once it is free, so
-/// that they are no more than it has ports; if that one breaks at once, it is taken for the one before, and costs one more call.
+/// The local addresses of connections that have answered.
+///
+/// The system reuses an address for another connection, so the set is no larger than the number of ports. If that connection
+/// breaks before its first answer, it is mistaken for the earlier one, and costs one more call.
 #[derive(Debug, Default)]
-struct Answered(Mutex<HashSet<SocketAddr>>);
+struct AnsweredConnections(Mutex<HashSet<SocketAddr>>);
 
-impl Answered {
+impl AnsweredConnections {
     fn note(&self, response: &Response) {
         if let Some(info) = response.extensions().get::<HttpInfo>() {
             self.all().insert(info.local_addr());

@@ -1,4 +1,4 @@
-//! What is left of an answer once its head has said all.
+//! Reads the bodies of answers, so that their connections can be used again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use reqwest::Response;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// So much of a body is read, and for so long, so that the connection can be used again; else it is closed.
+/// The longest body that is read. The connection of a longer body is closed.
 const BODY: usize = 8 << 10;
-const PATIENCE: Duration = Duration::from_secs(1);
-/// So many are read at the same time.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bodies that are read at the same time.
 const AT_ONCE: usize = 100;
 
-/// Reads the bodies of answers to their end, in tasks of their own.
+/// Reads and drops the bodies of answers, each in a task of its own.
 #[derive(Debug)]
 pub(super) struct Drain(Arc<Semaphore>);
 
@@ -24,12 +24,12 @@ impl Drain {
 
     pub(super) fn take(&self, response: Response) {
         if response.content_length() == Some(0) {
-            return; // at its end
+            return; // the body is empty
         }
-        if let Ok(place) = Arc::clone(&self.0).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() {
             tokio::spawn(async move {
-                let _ = timeout(PATIENCE, to_its_end(response)).await;
-                drop(place);
+                let _ = timeout(DRAIN_TIMEOUT, to_its_end(response)).await;
+                drop(permit);
             });
         }
     }

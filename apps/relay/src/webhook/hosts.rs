@@ -1,4 +1,4 @@
-//! The hosts that are called: who has a place there, which of them are left alone, and why.
+//! The hosts that a topic calls: their running calls, circuits and last answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,74 +10,75 @@ use metrics::Gauge;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::circuit::{Circuit, Limits, Way};
-use super::places::Calls;
-use crate::turns::Turns;
+use super::circuit::{Circuit, CircuitDecision, Limits};
+use super::slots::HostCalls;
+use crate::turns::RetryPacer;
 
-/// All hosts of a topic: as many as the file lists, whatever payloads say.
+/// All hosts that a topic has called. The file's `hosts` bounds their number, whatever payloads contain.
 #[derive(Debug)]
-pub(crate) struct Hosts {
+pub(crate) struct CalledHostRegistry {
     topic: String,
     per_host: usize,
-    /// The places that they share; none where there is one host.
+    /// The concurrency slots that they share. `None` if the topic has one host.
     shared: Option<usize>,
     limits: Limits,
-    known: Mutex<HashMap<String, Host>>,
-    /// How many are left alone.
+    known: Mutex<HashMap<String, HostState>>,
+    /// The number of open circuits.
     open: Gauge,
 }
 
 #[derive(Debug)]
-struct Host {
-    calls: Calls,
+struct HostState {
+    calls: HostCalls,
     circuit: Circuit,
-    /// Until when it asked not to be called.
+    /// The host asked not to be called until then.
     busy: Option<Instant>,
     last_answer: Option<String>,
     last_error: Option<String>,
-    /// Keys that wait for it: the latest of them, which are called first when somebody asks for a try.
+    /// The latest keys that wait for the host. They become due when an operator asks for a trial.
     waiting: VecDeque<Bytes>,
-    /// Of those who find it full, and of those who find it left alone: that may be for much longer.
-    full: Turns,
-    open: Turns,
+    /// Paces timers that find the host full. Those that find its circuit open are paced by `open`, as they may wait much
+    /// longer.
+    full: RetryPacer,
+    open: RetryPacer,
 }
 
-/// The right to call a host.
+/// The right to call a host. Its concurrency slot is free again when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    hosts: &'a Hosts,
+pub(crate) struct HostPermit<'a> {
+    hosts: &'a CalledHostRegistry,
     host: String,
     call: u64,
 }
 
 /// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Called {
-    /// It has answered, whatever that was.
+pub(crate) enum CallResult {
+    /// The host has answered, in a way that does not open its circuit.
     Answered(String),
-    /// It asked to be called no sooner than after this.
+    /// The host asked to be called no sooner than after this time.
     Busy(String, Duration),
-    /// It has not answered, or said that it cannot do its work: the answer, if there is one, and what went wrong.
+    /// The host has not answered, or it has answered 5xx: the answer, if there is one, and the error.
     Failed(Option<String>, String),
 }
 
-/// Why there is none, and after how long to ask again.
+/// Why a host must not be called now, and after how long to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// All are taken, or left to other hosts.
+pub(crate) enum PermitRefusal {
+    /// All concurrency slots are taken, or reserved for other hosts.
     Full(Duration),
-    /// It has failed too often, and is left alone.
+    /// The circuit of the host is open.
     Open(Duration),
 }
 
-/// How soon one asks again who found no place: places of a host that answers are free again by then.
-const SOON: Duration = Duration::from_millis(100);
-/// One that asked to be called later counts as busy for so long after that time, unless it has answered otherwise since.
+/// The shortest delay of a timer that finds its host full. A host that answers has free slots by then.
+const FULL_HOST_RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a host counts as busy after the time that it asked for, unless it has answered otherwise since.
 const BUSY: Duration = Duration::from_secs(60);
-/// So many of the keys that wait for a host are remembered.
+/// Waiting keys that are remembered for each host.
 const WAITING: usize = 10;
 
-impl Hosts {
+impl CalledHostRegistry {
     pub(crate) fn new(
         topic: &str,
         per_host: usize,
@@ -85,58 +86,60 @@ impl Hosts {
         limits: Limits,
         open: Gauge,
     ) -> Self {
-        open.increment(0.0); // it is there from the start
+        open.increment(0.0); // the gauge exists from the start
         Self { topic: topic.to_owned(), per_host, shared, limits, known: Mutex::default(), open }
     }
 
-    /// A place to call this host for this key.
-    pub(crate) fn enter(&self, host: &str, key: &Bytes) -> Result<Place<'_>, Refused> {
+    /// Returns the right to call this host for this key, or why it must not be called now.
+    pub(crate) fn enter(&self, host: &str, key: &Bytes) -> Result<HostPermit<'_>, PermitRefusal> {
         let (mut known, now) = (self.known(), Instant::now());
-        let load = Calls::load(known.values().map(|host| &host.calls), now);
-        let at = known.entry(host.to_owned()).or_insert_with(|| Host::new(self.limits));
+        let load = HostCalls::load(known.values().map(|host| &host.calls), now);
+        let at = known.entry(host.to_owned()).or_insert_with(|| HostState::new(self.limits));
         let fits = |places| at.calls.may_have_more(places, load, now);
         if at.calls.held() >= self.per_host || !self.shared.is_none_or(fits) {
-            return Err(Refused::Full(at.full.take_at(SOON, at.calls.pace(now))));
+            return Err(PermitRefusal::Full(at.full.take_at(FULL_HOST_RETRY_PAUSE, at.calls.pace(now))));
         }
         match at.circuit.enter(now) {
-            Way::Free => Ok(Place { hosts: self, host: host.to_owned(), call: at.calls.begin(now) }),
-            Way::Wait(wait) => {
+            CircuitDecision::Free => {
+                Ok(HostPermit { hosts: self, host: host.to_owned(), call: at.calls.begin(now) })
+            }
+            CircuitDecision::Wait(wait) => {
                 at.waits(key);
-                Err(Refused::Open(at.open.take(wait)))
+                Err(PermitRefusal::Open(at.open.take(wait)))
             }
         }
     }
 
-    /// How each of them is.
+    /// Returns the state of each host.
     pub(crate) fn states(&self) -> Vec<Destination> {
         self.known().iter().map(|(name, host)| host.state(name)).collect()
     }
 
-    /// Lets a host that is left alone be called now; answers keys that wait for it.
+    /// Lets a host be called now although its circuit is open. Returns the keys that wait for it.
     pub(crate) fn try_now(&self, host: &str) -> Vec<Bytes> {
         let mut known = self.known();
         let Some(host) = known.get_mut(host) else { return Vec::new() };
         host.circuit.try_now(Instant::now());
-        (host.busy, host.open) = (None, Turns::new());
+        (host.busy, host.open) = (None, RetryPacer::new());
         host.waiting.drain(..).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Host>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, HostState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Host {
+impl HostState {
     fn new(limits: Limits) -> Self {
         Self {
-            calls: Calls::new(),
+            calls: HostCalls::new(),
             circuit: Circuit::new(limits),
             busy: None,
             last_answer: None,
             last_error: None,
             waiting: VecDeque::new(),
-            full: Turns::new(),
-            open: Turns::new(),
+            full: RetryPacer::new(),
+            open: RetryPacer::new(),
         }
     }
 
@@ -166,21 +169,21 @@ impl Host {
         of
     }
 
-    /// Takes down what came of a call.
-    fn note(&mut self, called: Called, key: &Bytes) {
+    /// Records the end of a call.
+    fn note(&mut self, called: CallResult, key: &Bytes) {
         let now = Instant::now();
         match called {
-            Called::Answered(answer) => {
+            CallResult::Answered(answer) => {
                 self.circuit.succeed();
                 (self.busy, self.last_answer) = (None, Some(answer));
                 self.waiting.clear();
             }
-            Called::Busy(answer, wait) => {
+            CallResult::Busy(answer, wait) => {
                 self.circuit.succeed();
                 (self.busy, self.last_answer) = (Some(now + wait), Some(answer));
                 self.waits(key);
             }
-            Called::Failed(answer, error) => {
+            CallResult::Failed(answer, error) => {
                 self.circuit.fail(now);
                 self.busy = None;
                 self.last_answer = answer.or_else(|| self.last_answer.take());
@@ -190,9 +193,9 @@ impl Host {
     }
 }
 
-impl Place<'_> {
-    /// Says what came of the call for this key.
-    pub(crate) fn ended(&self, called: Called, key: &Bytes) {
+impl HostPermit<'_> {
+    /// Records the end of the call for this key, and logs changes of the host's state.
+    pub(crate) fn ended(&self, called: CallResult, key: &Bytes) {
         let mut known = self.hosts.known();
         let Some(host) = known.get_mut(&self.host) else { return };
         let (was_open, was_busy) = (host.circuit.is_open(), host.busy.is_some());
@@ -209,7 +212,7 @@ impl Place<'_> {
                     failures,
                     error,
                     ?wait,
-                    "the host is not called for a while: it has failed too often"
+                    "the host has failed too often, and is not called for a while"
                 );
             }
             (true, false) => {
@@ -225,16 +228,16 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for HostPermit<'_> {
     fn drop(&mut self) {
-        if let Some(Host { calls, .. }) = self.hosts.known().get_mut(&self.host) {
+        if let Some(HostState { calls, .. }) = self.hosts.known().get_mut(&self.host) {
             calls.end(self.call, Instant::now());
         }
     }
 }
 
-/// When the file is read again, others are in their place, who know nothing yet.
-impl Drop for Hosts {
+/// A configuration that is applied again has other hosts, whose circuits are closed.
+impl Drop for CalledHostRegistry {
     fn drop(&mut self) {
         let open = self.known().values().filter(|host| host.circuit.is_open()).count();
         self.open.decrement(open as f64);
@@ -248,26 +251,26 @@ mod tests {
     const HOST: &str = "shop.example:443";
     const WAIT: Duration = Duration::from_secs(30);
 
-    fn hosts() -> Hosts {
-        Hosts::new("orders", 5, None, Limits { failures: 3, wait: WAIT }, Gauge::noop())
+    fn hosts() -> CalledHostRegistry {
+        CalledHostRegistry::new("orders", 5, None, Limits { failures: 3, wait: WAIT }, Gauge::noop())
     }
 
-    fn call(hosts: &Hosts, key: &'static str, called: Called) {
+    fn call(hosts: &CalledHostRegistry, key: &'static str, called: CallResult) {
         let key = Bytes::from_static(key.as_bytes());
         hosts.enter(HOST, &key).expect("it may be called").ended(called, &key);
     }
 
-    fn state(hosts: &Hosts) -> (DestinationState, u32, Option<u64>) {
+    fn state(hosts: &CalledHostRegistry) -> (DestinationState, u32, Option<u64>) {
         let [one] = &hosts.states()[..] else { panic!("one host") };
         (one.state, one.failures, one.retry_in_ms)
     }
 
-    fn failed() -> Called {
-        Called::Failed(Some("503 Service Unavailable".to_owned()), "it said so".to_owned())
+    fn failed() -> CallResult {
+        CallResult::Failed(Some("503 Service Unavailable".to_owned()), "it said so".to_owned())
     }
 
-    fn answered() -> Called {
-        Called::Answered("200 OK".to_owned())
+    fn answered() -> CallResult {
+        CallResult::Answered("200 OK".to_owned())
     }
 
     #[tokio::test(start_paused = true)]
@@ -278,10 +281,10 @@ mod tests {
         assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
         call(&hosts, "a", failed());
         assert_eq!(state(&hosts), (DestinationState::Failing, 1, None));
-        call(&hosts, "a", Called::Busy("429 Too Many Requests".to_owned(), WAIT));
+        call(&hosts, "a", CallResult::Busy("429 Too Many Requests".to_owned(), WAIT));
         assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(30_000)));
         tokio::time::advance(WAIT).await;
-        assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(0)), "nobody has called it since");
+        assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(0)), "it was not called since");
         tokio::time::advance(BUSY).await;
         assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
         (0..3).for_each(|_| call(&hosts, "a", failed()));
@@ -297,7 +300,7 @@ mod tests {
         (0..3).for_each(|_| call(&hosts, "a", failed()));
         for key in ["b", "c"] {
             let refused = hosts.enter(HOST, &Bytes::from_static(key.as_bytes())).map(drop);
-            assert!(matches!(refused, Err(Refused::Open(_))), "{refused:?}");
+            assert!(matches!(refused, Err(PermitRefusal::Open(_))), "{refused:?}");
         }
         assert!(hosts.try_now("another.example:443").is_empty());
         assert_eq!(hosts.try_now(HOST), ["b", "c"]);
@@ -313,7 +316,7 @@ mod tests {
         let hosts = hosts();
         (0..3).for_each(|_| call(&hosts, "a", failed()));
         let refused = || match hosts.enter(HOST, &Bytes::from_static(b"b")) {
-            Err(Refused::Open(wait)) => wait,
+            Err(PermitRefusal::Open(wait)) => wait,
             other => panic!("{other:?}"),
         };
         (0..50).for_each(|_| assert!(refused() >= WAIT));

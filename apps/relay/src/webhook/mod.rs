@@ -1,4 +1,4 @@
-//! Calls a URL for each occurrence, as Standard Webhooks 1.0 has it.
+//! Calls a URL for each occurrence, as Standard Webhooks 1.0 defines it.
 
 mod address;
 mod answer;
@@ -7,9 +7,9 @@ mod class;
 mod client;
 mod drain;
 mod hosts;
-mod places;
 mod resolve;
 mod sign;
+mod slots;
 mod targets;
 mod template;
 #[cfg(test)]
@@ -29,15 +29,15 @@ use url::Url;
 
 pub(crate) use self::address::Allowed;
 pub(crate) use self::circuit::Limits;
-pub(crate) use self::hosts::Hosts;
+pub(crate) use self::hosts::CalledHostRegistry;
 pub(crate) use self::sign::fingerprint;
 pub(crate) use self::template::Template;
 
-use self::answer::{Verdict, verdict};
-use self::class::Class;
+use self::answer::{AnswerVerdict, verdict};
+use self::class::CallClass;
 use self::client::Clients;
 use self::drain::Drain;
-use self::hosts::{Called, Refused};
+use self::hosts::{CallResult, PermitRefusal};
 use crate::message::{self, Form};
 use crate::metrics;
 use crate::occurrence::Occurrence;
@@ -45,7 +45,7 @@ use crate::secret::Secret;
 
 const AGENT: &str = concat!("keylapse/", env!("CARGO_PKG_VERSION"));
 
-/// What the file says of it, checked.
+/// The checked settings of a webhook.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) template: Template,
@@ -67,16 +67,16 @@ pub(crate) struct Webhook {
     topic: String,
     clients: Clients,
     settings: Settings,
-    hosts: Arc<Hosts>,
+    hosts: Arc<CalledHostRegistry>,
     drain: Drain,
 }
 
-/// What a delivery came to.
+/// The end of a delivery.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// An attempt has ended.
+    /// The attempt has ended.
     Ended(Result<Outcome, Failure>),
-    /// The attempt is to be made again once somebody has looked: nobody is to call this URL until then.
+    /// The receiver is gone, for this reason. The URL must not be called until an operator resumes the topic.
     Gone(String),
 }
 
@@ -85,16 +85,19 @@ impl Webhook {
         Self::resolving(topic, settings, Arc::new(resolve::System))
     }
 
-    /// With a resolver of its own.
+    /// Creates a webhook with this resolver.
     fn resolving(topic: &str, settings: Settings, resolver: Arc<dyn Resolve>) -> Result<Self, String> {
         let check = |host| resolve::check_literal(host, &settings.allowed);
         settings.template.hosts().iter().try_for_each(check)?;
-        let clients =
-            Clients::new(&settings, resolve::Checked { resolver, allowed: settings.allowed.clone() })?;
+        let clients = Clients::new(
+            &settings,
+            resolve::FilteringResolver { resolver, allowed: settings.allowed.clone() },
+        )?;
         let shared = (!settings.template.is_fixed()).then_some(settings.at_once);
-        metrics::webhooks_from_start(topic, Class::ALL.iter().map(|class| class.as_str()));
+        metrics::webhooks_from_start(topic, CallClass::ALL.iter().map(|class| class.as_str()));
         let circuits = metrics::circuits(topic);
-        let hosts = Arc::new(Hosts::new(topic, settings.per_host, shared, settings.circuit, circuits));
+        let hosts =
+            Arc::new(CalledHostRegistry::new(topic, settings.per_host, shared, settings.circuit, circuits));
         Ok(Self { topic: topic.to_owned(), clients, settings, hosts, drain: Drain::new() })
     }
 
@@ -102,22 +105,22 @@ impl Webhook {
         self.settings.timeout
     }
 
-    /// Its URL, as it was written.
+    /// Returns the URL as it was written.
     pub(crate) fn url(&self) -> String {
         self.settings.template.to_string()
     }
 
-    /// The hosts that it calls.
-    pub(crate) fn hosts(&self) -> Arc<Hosts> {
+    /// Returns the hosts that the webhook calls.
+    pub(crate) fn hosts(&self) -> Arc<CalledHostRegistry> {
         Arc::clone(&self.hosts)
     }
 
-    /// The names in the URL's braces that are captures.
+    /// Returns the captures in the URL.
     pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
         self.settings.template.captures()
     }
 
-    /// Of one URL no more can be under way than its host has places; then more need not be claimed.
+    /// Returns how many calls to a fixed URL can run at the same time. Further timers need not be claimed.
     pub(crate) fn most_at_once(&self) -> Option<usize> {
         self.settings.template.is_fixed().then_some(self.settings.per_host)
     }
@@ -128,16 +131,16 @@ impl Webhook {
         delivered
     }
 
-    async fn attempt(&self, of: &Occurrence) -> (Class, Delivered) {
+    async fn attempt(&self, of: &Occurrence) -> (CallClass, Delivered) {
         let url = match self.settings.template.url(of) {
             Ok(url) => url,
-            // It would be the same again.
-            Err(why) => return (Class::Misdirected, Delivered::Ended(Err(Failure::dead(why)))),
+            // Another attempt would fail in the same way.
+            Err(why) => return (CallClass::InvalidUrl, Delivered::Ended(Err(Failure::dead(why)))),
         };
         let place = match self.hosts.enter(&host_of(&url), &of.key) {
             Ok(place) => place,
-            Err(Refused::Full(wait)) => return (Class::HostFull, put_off(wait)),
-            Err(Refused::Open(wait)) => return (Class::HostOpen, put_off(wait)),
+            Err(PermitRefusal::Full(wait)) => return (CallClass::HostFull, put_off(wait)),
+            Err(PermitRefusal::Open(wait)) => return (CallClass::CircuitOpen, put_off(wait)),
         };
         let began = Instant::now();
         let (class, answer, delivered) = match self.ask(url, of).await {
@@ -145,11 +148,13 @@ impl Webhook {
                 let status = response.status();
                 let verdict = verdict(status, response.headers(), SystemTime::now());
                 self.drain.take(response);
-                (Class::of(status), Some(status.to_string()), self.end(verdict))
+                (CallClass::of(status), Some(status.to_string()), self.end(verdict))
             }
-            Err(error) => {
-                (Class::of_error(&error), None, Delivered::Ended(Err(Failure::retry(told(&error)))))
-            }
+            Err(error) => (
+                CallClass::of_error(&error),
+                None,
+                Delivered::Ended(Err(Failure::retry(describe_error(&error)))),
+            ),
         };
         metrics::webhook_took(&self.topic, began.elapsed());
         place.ended(called(class, answer, &delivered), &of.key);
@@ -171,25 +176,25 @@ impl Webhook {
         self.clients.send(request).await
     }
 
-    fn end(&self, verdict: Verdict) -> Delivered {
+    fn end(&self, verdict: AnswerVerdict) -> Delivered {
         match verdict {
-            Verdict::Ended(ended) => Delivered::Ended(ended),
-            Verdict::Gone if self.settings.template.is_fixed() => {
+            AnswerVerdict::Ended(ended) => Delivered::Ended(ended),
+            AnswerVerdict::Gone if self.settings.template.is_fixed() => {
                 Delivered::Gone("the receiver answered 410 Gone".to_owned())
             }
-            Verdict::Gone => Delivered::Ended(Err(Failure::dead("the receiver answered 410 Gone"))),
+            AnswerVerdict::Gone => Delivered::Ended(Err(Failure::dead("the receiver answered 410 Gone"))),
         }
     }
 }
 
-/// The end of a call, as the host's circuit takes it.
-fn called(class: Class, answer: Option<String>, delivered: &Delivered) -> Called {
+/// Returns the end of a call, for the circuit of its host.
+fn called(class: CallClass, answer: Option<String>, delivered: &Delivered) -> CallResult {
     match (delivered, answer) {
         (Delivered::Ended(Err(failure)), answer) if class.is_fault_of_host() => {
-            Called::Failed(answer, failure.message().to_owned())
+            CallResult::Failed(answer, failure.message().to_owned())
         }
-        (Delivered::Ended(Ok(Outcome::Snooze(wait))), Some(answer)) => Called::Busy(answer, *wait),
-        (_, answer) => Called::Answered(answer.unwrap_or_default()),
+        (Delivered::Ended(Ok(Outcome::Snooze(wait))), Some(answer)) => CallResult::Busy(answer, *wait),
+        (_, answer) => CallResult::Answered(answer.unwrap_or_default()),
     }
 }
 
@@ -197,17 +202,17 @@ fn put_off(wait: Duration) -> Delivered {
     Delivered::Ended(Ok(Outcome::Snooze(wait)))
 }
 
-/// With its port: another is another receiver.
+/// Returns host and port, as another port is another receiver.
 fn host_of(url: &Url) -> String {
     format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default())
 }
 
-/// What has happened, down to its cause, without the URL: that may hold what nobody else is to know.
-fn told(error: &reqwest::Error) -> String {
+/// Describes an error and its root cause, without the URL, which may hold secrets.
+fn describe_error(error: &reqwest::Error) -> String {
     use std::error::Error;
-    let what = match Class::of_error(error) {
-        Class::TimedOut => "the receiver did not answer in time",
-        Class::Unreachable => "the receiver cannot be reached",
+    let what = match CallClass::of_error(error) {
+        CallClass::TimedOut => "the receiver did not answer in time",
+        CallClass::Unreachable => "the receiver cannot be reached",
         _ => "the call failed",
     };
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Names become addresses here, and only here: what is checked is what is connected to.
+//! Resolves the names of hosts. Connections are made only to the addresses that were checked here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use url::Host;
 
 use super::address::{Allowed, is_metadata};
 
-/// A resolver, without what may not be reached. The addresses that it answers are those that are connected to: nobody asks
-/// a second time, when the answer may be another.
-pub(crate) struct Checked {
+/// A resolver that leaves out addresses which are not allowed. Connections use exactly its result: another lookup could
+/// return other addresses.
+pub(crate) struct FilteringResolver {
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) allowed: Allowed,
 }
 
-/// That of the operating system.
+/// The resolver of the operating system.
 #[derive(Debug)]
 pub(crate) struct System;
 
@@ -28,7 +28,7 @@ impl Resolve for System {
     }
 }
 
-impl Resolve for Checked {
+impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (allowed, host) = (self.allowed.clone(), name.as_str().to_owned());
         let resolving = self.resolver.resolve(name);
@@ -44,7 +44,7 @@ impl Resolve for Checked {
     }
 }
 
-/// An address in place of a name is asked of no resolver, so it is looked at here.
+/// Checks a host that is an address. The client does not pass these to the resolver.
 pub(crate) fn check_literal(host: &Host, allowed: &Allowed) -> Result<(), String> {
     let address: IpAddr = match host {
         Host::Ipv4(address) => (*address).into(),
@@ -55,10 +55,10 @@ pub(crate) fn check_literal(host: &Host, allowed: &Allowed) -> Result<(), String
 }
 
 fn refuse(host: &str, address: IpAddr) -> String {
-    let (is, lists) = if is_metadata(address) {
-        ("gives the machines of a cloud their credentials", "lists such an address by itself")
+    let (is, remedy) = if is_metadata(address) {
+        ("gives cloud machines their credentials", "list the address by itself in")
     } else {
-        ("is private to this machine or its network", "lists such addresses")
+        ("is private to this machine or its network", "list it in")
     };
-    format!("{host} is {address}, which {is}; `allow` {lists}")
+    format!("{host} is {address}, which {is}: {remedy} `allow-addresses`")
 }

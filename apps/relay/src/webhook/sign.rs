@@ -1,30 +1,30 @@
-//! The signature of Standard Webhooks 1.0: HMAC-SHA256 of id, time and body.
+//! The signature of Standard Webhooks 1.0: HMAC-SHA256 of ID, time and body.
 
 use standardwebhooks::Webhook;
 
 use crate::secret::Secret;
 
-/// One signature for each secret, with a space between: while a secret is replaced, receivers know either.
+/// Returns a signature for each secret, with a space between. While a secret is replaced, receivers may have either.
 pub(crate) fn signatures(secrets: &[Secret], id: &str, at: i64, body: &[u8]) -> String {
     let sign = |secret: &Secret| {
-        let webhook = Webhook::from_bytes(secret.key().to_vec()).expect("it takes any bytes");
+        let webhook = Webhook::from_bytes(secret.key().to_vec()).expect("a key may be any bytes");
         webhook.sign(id, at, body).expect("JSON is UTF-8")
     };
     secrets.iter().map(sign).collect::<Vec<_>>().join(" ")
 }
 
-/// A text that nobody can read, by which it can be compared with another.
+/// Returns a hash of a text that may be secret, for comparison with another.
 pub(crate) fn fingerprint(text: &str) -> String {
     let webhook =
-        Webhook::from_bytes(b"keylapse compares files by this".to_vec()).expect("it takes any bytes");
-    webhook.sign("fingerprint", 0, text.as_bytes()).expect("a text is UTF-8")
+        Webhook::from_bytes(b"keylapse compares files by this".to_vec()).expect("a key may be any bytes");
+    webhook.sign("fingerprint", 0, text.as_bytes()).expect("a string is UTF-8")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The first vector of the standard's libraries.
+    /// The first test vector of the standard's libraries.
     #[test]
     fn it_is_that_of_the_standards_vector() {
         let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

@@ -1,15 +1,15 @@
-//! The hosts that a URL which is put together may lead to.
+//! The hosts that a URL with braces may lead to.
 
 use std::collections::BTreeSet;
 
 use url::{Host, Url};
 
-/// As they are listed, with a port where it is not that of the scheme.
+/// The listed hosts, each with a port if the list has one.
 #[derive(Clone, Debug)]
-pub(super) struct Targets(BTreeSet<(String, Option<u16>)>);
+pub(super) struct HostAllowlist(BTreeSet<(String, Option<u16>)>);
 
-impl Targets {
-    /// `shop.example`, `shop.example:8443`, `[2606:4700::1111]`.
+impl HostAllowlist {
+    /// Reads hosts such as `shop.example`, `shop.example:8443` and `[2606:4700::1111]`.
     pub(super) fn read(hosts: &[String]) -> Result<Self, String> {
         hosts.iter().map(|text| target(text)).collect::<Result<_, _>>().map(Self)
     }
@@ -29,12 +29,12 @@ impl Targets {
             return Ok(());
         }
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        Err(format!("the url leads to {host}{port}, which is not among `hosts`"))
+        Err(format!("the URL leads to {host}{port}, which is not among `hosts`"))
     }
 }
 
 fn target(text: &str) -> Result<(String, Option<u16>), String> {
-    let refuse = || format!("{text:?} is no host: write shop.example or shop.example:8443");
+    let refuse = || format!("invalid host {text:?}: write shop.example or shop.example:8443");
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port.parse().map_err(|_| refuse())?)),
         _ => (text, None),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn leads_to(hosts: &str, url: &str) -> bool {
-        Targets::read(&[hosts.to_owned()]).unwrap().check(&Url::parse(url).unwrap()).is_ok()
+        HostAllowlist::read(&[hosts.to_owned()]).unwrap().check(&Url::parse(url).unwrap()).is_ok()
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
         for bad in
             ["", "*.example", "https://shop.example", "shop.example/x", "shop.example:port", "a b", "::1"]
         {
-            assert!(Targets::read(&[bad.to_owned()]).is_err(), "{bad}");
+            assert!(HostAllowlist::read(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The URL of a webhook: fixed, or put together from captures and fields of the payload.
+//! The URL of a webhook: fixed, or built from captures and fields of the payload.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 use url::{Host, Url};
 
-use super::targets::Targets;
-use crate::occurrence::{Occurrence, Value};
+use super::targets::HostAllowlist;
+use crate::occurrence::{Occurrence, OccurrenceValue};
 
-/// What stands in a path or a query as it is (RFC 3986, 2.3).
-const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Bytes that are percent-encoded in a path or a query: all but the unreserved ones (RFC 3986, 2.3).
+const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// `https://shop.example/hooks/{id}`, or `{payload.url}`.
+/// A URL such as `https://shop.example/hooks/{id}` or `{payload.url}`.
 #[derive(Clone, Debug)]
 pub(crate) enum Template {
     Fixed(Url),
@@ -24,40 +24,40 @@ pub(crate) enum Template {
 /// A URL with names in braces.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
-    parts: Vec<Part>,
-    /// Those that it may lead to.
-    targets: Targets,
+    parts: Vec<UrlPart>,
+    /// The hosts that the URL may lead to.
+    targets: HostAllowlist,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Text(String),
     Capture(String),
     Field(String),
 }
 
 impl Template {
-    /// `hosts` are those that a URL that is put together may have.
+    /// Reads a URL. If it has names in braces, it may lead to these hosts only.
     pub(crate) fn read(text: &str, hosts: &[String]) -> Result<Self, String> {
         let parts = parts_of(text)?;
-        if let [Part::Text(fixed)] = &parts[..] {
+        if let [UrlPart::Text(fixed)] = &parts[..] {
             return check(fixed).map(Self::Fixed);
         }
         if hosts.is_empty() {
-            return Err("a url with {…} in it needs `hosts`, the hosts that it may lead to".to_owned());
+            return Err("a URL with {…} in it needs `hosts`, the hosts that it may lead to".to_owned());
         }
-        let built = Built { parts, targets: Targets::read(hosts)? };
+        let built = Built { parts, targets: HostAllowlist::read(hosts)? };
         built.check().map(|()| Self::Built(built))
     }
 
-    /// The names in braces that are captures.
+    /// Returns the captures in the URL.
     pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
         let parts = match self {
             Self::Fixed(_) => &[][..],
             Self::Built(built) => &built.parts,
         };
         parts.iter().filter_map(|part| match part {
-            Part::Capture(name) => Some(name.as_str()),
+            UrlPart::Capture(name) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -66,7 +66,7 @@ impl Template {
         matches!(self, Self::Fixed(_))
     }
 
-    /// All that it may lead to.
+    /// Returns all hosts that the URL may lead to.
     pub(crate) fn hosts(&self) -> Vec<Host> {
         match self {
             Self::Fixed(url) => url.host().map(|host| host.to_owned()).into_iter().collect(),
@@ -74,7 +74,7 @@ impl Template {
         }
     }
 
-    /// Where this one goes.
+    /// Returns the URL for an occurrence.
     pub(crate) fn url(&self, of: &Occurrence) -> Result<Url, String> {
         match self {
             Self::Fixed(url) => Ok(url.clone()),
@@ -88,20 +88,20 @@ impl fmt::Display for Template {
         match self {
             Self::Fixed(url) => url.fmt(f),
             Self::Built(built) => built.parts.iter().try_for_each(|part| match part {
-                Part::Text(fixed) => f.write_str(fixed),
-                Part::Capture(name) => write!(f, "{{{name}}}"),
-                Part::Field(name) => write!(f, "{{payload.{name}}}"),
+                UrlPart::Text(fixed) => f.write_str(fixed),
+                UrlPart::Capture(name) => write!(f, "{{{name}}}"),
+                UrlPart::Field(name) => write!(f, "{{payload.{name}}}"),
             }),
         }
     }
 }
 
 impl Built {
-    /// What can be said before anything is due.
+    /// Refuses a URL that can lead to none of its hosts, whatever the values are.
     fn check(&self) -> Result<(), String> {
-        if let Some(Part::Capture(_)) = self.parts.first() {
+        if let Some(UrlPart::Capture(_)) = self.parts.first() {
             return Err(
-                "a url begins with https:// or with a field of the payload, as in {payload.url}".to_owned()
+                "a URL begins with https:// or with a field of the payload, as in {payload.url}".to_owned()
             );
         }
         let with = |other| {
@@ -111,20 +111,20 @@ impl Built {
         let (one, another) = (with("1")?, with("2")?);
         let leads_to = |url: &Url| (url.host().map(|host| host.to_owned()), url.port());
         let is_chosen =
-            matches!(self.parts.first(), Some(Part::Field(_))) || leads_to(&one) != leads_to(&another);
+            matches!(self.parts.first(), Some(UrlPart::Field(_))) || leads_to(&one) != leads_to(&another);
         match is_chosen {
             false => self.targets.check(&one),
             true if self.fits_a_host() => Ok(()),
-            true => Err("the url can lead to no host of `hosts`, whatever the values in it are".to_owned()),
+            true => Err("the URL can lead to no host of `hosts`, whatever the values in it are".to_owned()),
         }
     }
 
-    /// Whether one of the hosts begins and ends as it is written before the first name in braces and behind the last.
+    /// Returns whether one of the hosts matches the text before the first name in braces and the text after the last.
     fn fits_a_host(&self) -> bool {
         let text = self.filled(|_, _| Ok("\0".into())).unwrap_or_default().to_ascii_lowercase();
         let Some((scheme, rest)) = text.split_once("://") else { return true };
         let host = rest.split(['/', '\\', '?', '#', ':']).next().unwrap_or_default();
-        // Others are written in another way than they are listed in.
+        // These hosts can be written in another way than they are listed, so they are checked at each call.
         scheme.contains('\0')
             || !host.is_ascii()
             || host.starts_with('[')
@@ -139,28 +139,28 @@ impl Built {
     fn url(&self, of: &Occurrence) -> Result<Url, String> {
         let payload = of.object();
         let value = |part| value(part, of, &payload);
-        // At the beginning a field is the whole of scheme and host, which is looked at below.
+        // A field at the beginning holds scheme and host, which are checked below.
         let url =
             self.filled(|at, part| Ok(if at == 0 { value(part)?.into() } else { escaped(value(part)?) }))?;
         let plain =
             self.filled(|at, part| if at == 0 { value(part).map(Cow::from) } else { Ok("1".into()) })?;
         let (url, plain) = (check(&url)?, check(&plain)?);
-        // No field leads to another path than the one that was written down: `..` would, however it is encoded.
+        // No value may lead to another path than the one in the file: `..` could, however it is encoded.
         if shape(&url) != shape(&plain) || climbs(url.path()) {
             return Err(
-                "a value in the url has a part `.` or `..`, which could make another path of it".to_owned()
+                "a value in the URL has a part `.` or `..`, which could lead to another path".to_owned()
             );
         }
         self.targets.check(&url).map(|()| url)
     }
 
-    /// The parts one after the other, with this for those in braces.
+    /// Joins the parts, with the results of `fill` for the names in braces.
     fn filled<'a>(
         &'a self,
-        fill: impl Fn(usize, &'a Part) -> Result<Cow<'a, str>, String>,
+        fill: impl Fn(usize, &'a UrlPart) -> Result<Cow<'a, str>, String>,
     ) -> Result<String, String> {
-        let text = |(at, part): (usize, &'a Part)| match part {
-            Part::Text(fixed) => Ok(fixed.into()),
+        let text = |(at, part): (usize, &'a UrlPart)| match part {
+            UrlPart::Text(fixed) => Ok(fixed.into()),
             named => fill(at, named),
         };
         self.parts.iter().enumerate().map(text).collect()
@@ -168,39 +168,39 @@ impl Built {
 }
 
 fn value<'a>(
-    part: &'a Part,
+    part: &'a UrlPart,
     of: &'a Occurrence,
     payload: &'a BTreeMap<String, String>,
 ) -> Result<&'a str, String> {
     let (found, name) = match part {
-        Part::Text(fixed) => return Ok(fixed),
-        Part::Capture(name) => (of.captures.get(name), Cow::from(name)),
-        Part::Field(name) => (payload.get(name), format!("payload.{name}").into()),
+        UrlPart::Text(fixed) => return Ok(fixed),
+        UrlPart::Capture(name) => (of.captures.get(name), Cow::from(name)),
+        UrlPart::Field(name) => (payload.get(name), format!("payload.{name}").into()),
     };
-    found.map(String::as_str).ok_or_else(|| format!("there is no {name} for the url"))
+    found.map(String::as_str).ok_or_else(|| format!("the timer has no {name}, which the URL needs"))
 }
 
 fn escaped(value: &str) -> Cow<'static, str> {
-    utf8_percent_encode(value, &KEPT).to_string().into()
+    utf8_percent_encode(value, &ENCODED).to_string().into()
 }
 
-/// What of a URL a value must not change.
+/// Returns the parts of a URL that a value must not change.
 fn shape(url: &Url) -> (&str, Option<usize>, bool, bool) {
     let segments = url.path_segments().map(Iterator::count);
     (url.scheme(), segments, url.query().is_some(), url.fragment().is_some())
 }
 
-/// Whether a receiver that decodes the path, once or more often, finds a part `.` or `..` in it.
+/// Returns whether a receiver that decodes the path, once or repeatedly, finds a part `.` or `..` in it.
 fn climbs(path: &str) -> bool {
     let dots = |part: &[u8]| {
-        // Some leave out what follows a `;`.
+        // Some receivers ignore the text after a `;`.
         let name = part.split(|byte| *byte == b';').next();
         matches!(name, Some(b"." | b".."))
     };
     decoded(path).split(|byte| matches!(byte, b'/' | b'\\')).any(dots)
 }
 
-/// Decoded until nothing is left that could be.
+/// Percent-decodes a text until nothing is left to decode.
 fn decoded(text: &str) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     for byte in text.bytes() {
@@ -220,55 +220,55 @@ fn last_encoded(bytes: &[u8]) -> Option<u8> {
 }
 
 fn check(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("it is no url: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("invalid URL: {error}"))?;
     let names_host = text.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '\\', '?', '#']));
     match url.scheme() {
-        // What a browser would make of one without is another host than whoever wrote it had in mind.
-        "http" | "https" if !names_host => Err("the url has no host".to_owned()),
+        // The parser would read a host from the path, which the author of the URL did not mean.
+        "http" | "https" if !names_host => Err("the URL has no host".to_owned()),
         "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
-            Err("a url with a name or password in it is refused: use `headers`".to_owned())
+            Err("a URL with a name or password in it is refused: use `headers`".to_owned())
         }
         "http" | "https" => Ok(url),
-        other => Err(format!("the url begins with {other}:, and only http: and https: are known")),
+        other => Err(format!("the URL begins with {other}:, but only http: and https: are supported")),
     }
 }
 
-fn parts_of(text: &str) -> Result<Vec<Part>, String> {
+fn parts_of(text: &str) -> Result<Vec<UrlPart>, String> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, behind)) = after.split_once('}') else {
-            return Err("a { in the url is not closed".to_owned());
+            return Err("a { in the URL is not closed".to_owned());
         };
         if !before.is_empty() {
-            parts.push(Part::Text(before.to_owned()));
+            parts.push(UrlPart::Text(before.to_owned()));
         }
         parts.push(match name.strip_prefix("payload.") {
-            _ if name.is_empty() => return Err("{} in the url names nothing".to_owned()),
-            Some(field) => Part::Field(field.to_owned()),
-            None => Part::Capture(name.to_owned()),
+            _ if name.is_empty() => return Err("{} in the URL names nothing".to_owned()),
+            Some(field) => UrlPart::Field(field.to_owned()),
+            None => UrlPart::Capture(name.to_owned()),
         });
         rest = behind;
     }
     if !rest.is_empty() || parts.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(UrlPart::Text(rest.to_owned()));
     }
     Ok(parts)
 }
 
 impl Occurrence {
-    /// The texts and numbers of its payload, where that is a JSON object; or the fields of a hash.
+    /// Returns the strings and numbers of a payload that is a JSON object, or the fields of a hash.
     fn object(&self) -> BTreeMap<String, String> {
         match &self.value {
-            Value::Bytes(bytes) => fields(bytes),
-            Value::Fields(fields) => {
+            OccurrenceValue::Bytes(bytes) => fields(bytes),
+            OccurrenceValue::Fields(fields) => {
                 fields.texts().map(|(name, value)| (name.into(), value.into())).collect()
             }
-            Value::Dump(_) | Value::Unknown => BTreeMap::new(),
+            OccurrenceValue::Dump(_) | OccurrenceValue::Unknown => BTreeMap::new(),
         }
     }
 }
 
-/// Numbers as they were written. Of two fields of one name the last holds, as to most parsers.
+/// Returns strings, and numbers as they were written. If a name occurs twice, the last value counts, as in most parsers.
 fn fields(json: &[u8]) -> BTreeMap<String, String> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).unwrap_or_default();
     let plain = |raw: &RawValue| match raw.get().as_bytes() {
@@ -296,7 +296,7 @@ mod tests {
     fn of(value: &str) -> Occurrence {
         let payload = serde_json::json!({ "a": value }).to_string();
         let captures = [("a".to_owned(), value.to_owned())].into();
-        Occurrence { value: Value::Bytes(payload.into()), captures, ..Occurrence::for_tests() }
+        Occurrence { value: OccurrenceValue::Bytes(payload.into()), captures, ..Occurrence::for_tests() }
     }
 
     #[test]
@@ -343,12 +343,12 @@ mod tests {
             (r#"{"a":100000000000000000.01}"#, "100000000000000000.01"),
             (r#"{"a":1e400}"#, "1e400"),
             (r#"{"a":-0}"#, "-0"),
-            // Of two the last holds, as to most parsers.
+            // The last of two values counts, as in most parsers.
             (r#"{"a":1,"a":2.0}"#, "2.0"),
             (r#" { "b": {"a": 3}, "a" : "1.10" } "#, "1.10"),
             (r#"{"b":"\ud800","a":1}"#, "1"),
         ] {
-            let of = Occurrence { value: Value::Bytes(payload.into()), ..Occurrence::for_tests() };
+            let of = Occurrence { value: OccurrenceValue::Bytes(payload.into()), ..Occurrence::for_tests() };
             let url = template.url(&of).map(String::from);
             assert_eq!(url, Ok(format!("https://shop.example/x?of={stands}")), "{payload}");
         }
@@ -373,14 +373,14 @@ mod tests {
             ("https://shop.example/hooks/{a}.{a}", "/./", "another path"),
             ("{payload.a}", "http://shop.example/..%2fadmin", "another path"),
             ("https://{a}/", "evil.example", "not among `hosts`"),
-            ("https://{a}shop.example/", "x@", "no url"),
+            ("https://{a}shop.example/", "x@", "invalid URL"),
             ("https://shop.example{a}/", ".evil.example", "not among `hosts`"),
-            ("https://shop.example{a}/", ":22", "no url"),
+            ("https://shop.example{a}/", ":22", "invalid URL"),
             ("https://shop.example:{a}/", "22", "not among `hosts`"),
             ("{payload.a}", "http://shop.example:22/", "not among `hosts`"),
             ("{payload.a}", "http://shop.example@evil.example/", "name or password"),
             ("{payload.a}", "http:///shop.example/", "no host"),
-            ("{payload.a}", "http://127.0.0.1:8080:80/", "no url"),
+            ("{payload.a}", "http://127.0.0.1:8080:80/", "invalid URL"),
             ("{payload.b}", "http://shop.example/", "no payload.b"),
         ] {
             let said_of = template(text).url(&of(value)).expect_err(value);
@@ -397,7 +397,7 @@ mod tests {
             ("https://shop.example/{}", "names nothing"),
             ("https://shop.example/{a", "not closed"),
             ("https://shop.example:{a", "not closed"),
-            ("https://[{a}]/", "no url"),
+            ("https://[{a}]/", "invalid URL"),
             ("https://api.{a}.example/", "no host of `hosts`"),
             ("https://{a}.evil.example/x/{a}", "no host of `hosts`"),
             ("https://evil.example{a}/", "no host of `hosts`"),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is captured or armed.
+        /// The value is a capture, or comes from the payload.
         #[test]
         fn no_value_leads_to_a_host_that_is_not_listed(
             place in 0..6usize,

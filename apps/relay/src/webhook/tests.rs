@@ -1,4 +1,4 @@
-//! Names that change what they lead to, by a resolver that is told what to answer.
+//! Names whose addresses change, with a resolver of given answers.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Answers each question with the next of these, the last one again and again.
+/// A resolver that returns the next of these answers for each lookup, and then the last one again.
 #[derive(Debug)]
 struct Changing {
     answers: Mutex<Vec<Vec<&'static str>>>,
@@ -38,7 +38,8 @@ impl Resolve for Changing {
     }
 }
 
-/// Two of one port, of which only 127.0.0.1 may be called. They hang up after each call, so that each needs a connection.
+/// Two receivers on the same port, of which only 127.0.0.1 may be called. They close the connection after each call, so that
+/// each call needs another one.
 struct Pair {
     port: u16,
     called: [Arc<AtomicUsize>; 2],

@@ -1,4 +1,4 @@
-//! Whom calls trust: the system's authorities, or those of a file.
+//! The certificate authorities that calls trust: those of the system, or those of a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// With `ring`, as the library has it: two providers in one program are a mistake waiting.
+/// Returns a TLS configuration that trusts these authorities. It uses `ring`, as the library does, so that the program has
+/// one provider of cryptography.
 pub(crate) fn trusting(file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -23,7 +24,7 @@ pub(crate) fn trusting(file: Option<&Path>) -> Result<ClientConfig, String> {
             }
         }
         None => {
-            // What cannot be read of the system's is left out: the rest may do.
+            // System certificates that cannot be read are left out: the others may be enough.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }

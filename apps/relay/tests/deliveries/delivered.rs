@@ -12,7 +12,7 @@ use crate::rig::SECRET;
 use crate::{Heard, Receiver, Rig, Then};
 
 const FAST: &str = "retry = { every = \"50ms\" }";
-pub(crate) const ALLOW: &str = "allow = [\"127.0.0.1\"]";
+pub(crate) const ALLOW: &str = "allow-addresses = [\"127.0.0.1\"]";
 
 fn verify(call: &Heard, secret: &str) {
     let mut headers = HeaderMap::new();
@@ -126,10 +126,10 @@ async fn too_many_requests_use_up_no_attempt() {
 #[tokio::test]
 async fn a_listener_ends_once_its_successor_receives_the_events_of_attached_keys() {
     let receiver = Receiver::start(|_, _| Then::status(200)).await;
-    let mut rig = Rig::of_keys(&receiver.url(), "", "allow = [\"127.0.0.1\"]").await;
+    let mut rig = Rig::of_keys(&receiver.url(), "", "allow-addresses = [\"127.0.0.1\"]").await;
     rig.enrolling().await;
     for _ in 0..2 {
-        let faults = rig.follow_keys(&receiver.url(), "allow = [\"127.0.0.1\"]").await;
+        let faults = rig.follow_keys(&receiver.url(), "allow-addresses = [\"127.0.0.1\"]").await;
         assert!(faults.is_empty(), "{faults:?}");
     }
     rig.stop().await;

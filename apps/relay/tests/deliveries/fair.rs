@@ -29,7 +29,7 @@ impl Scene {
         }))
         .await;
         let hosts: Vec<_> = bad.iter().chain([&good]).map(|host| format!("\"{}\"", host.host())).collect();
-        let webhook = format!("allow = [\"127.0.0.1\"]\nhosts = [{}]", hosts.join(", "));
+        let webhook = format!("allow-addresses = [\"127.0.0.1\"]\nhosts = [{}]", hosts.join(", "));
         Self { rig: Rig::of_timers("{payload.url}", "", &webhook).await, good, bad }
     }
 
@@ -108,7 +108,7 @@ async fn two_hundred_hosts_that_never_answer_leave_places_to_one_that_does() {
 async fn a_body_that_drips_holds_no_place() {
     let drips = "HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n";
     let receiver = Receiver::start(move |_, _| Then::Drip(drips)).await;
-    let rig = Rig::of_timers(&receiver.url(), "concurrency = 1", "allow = [\"127.0.0.1\"]").await;
+    let rig = Rig::of_timers(&receiver.url(), "concurrency = 1", "allow-addresses = [\"127.0.0.1\"]").await;
     let began = Instant::now();
     for id in 0..20 {
         rig.arm(&id.to_string(), "1").await;

@@ -7,7 +7,7 @@ use keylapse_support::eventually;
 use crate::{Receiver, Rig, Then};
 
 const ONCE: &str = "max-attempts = 1";
-const ALLOW: &str = "allow = [\"127.0.0.1\"]\ntimeout = \"500ms\"";
+const ALLOW: &str = "allow-addresses = [\"127.0.0.1\"]\ntimeout = \"500ms\"";
 /// What the systems of both ends take before anybody reads it, and more.
 const IN_BUFFERS: usize = 16 << 20;
 
@@ -94,8 +94,8 @@ async fn a_dead_host_holds_up_nobody_else_and_is_left_alone() {
     let well = Receiver::start(|_, _| Then::Late(Duration::from_millis(20), 200)).await;
     // A hanging call holds its place until all of the other host are through.
     let webhook = format!(
-        "allow = [\"127.0.0.1\"]\ntimeout = \"4s\"\nhosts = [\"{}\", \"{}\"]\nper-host = 4\n\
-         circuit = {{ failures = 4, wait = \"10m\" }}",
+        "allow-addresses = [\"127.0.0.1\"]\ntimeout = \"4s\"\nhosts = [\"{}\", \"{}\"]\nper-host = 4\n\
+         circuit = {{ failures = 4, open-for = \"10m\" }}",
         dead.host(),
         well.host()
     );
@@ -116,7 +116,7 @@ async fn a_dead_host_holds_up_nobody_else_and_is_left_alone() {
 #[tokio::test]
 async fn a_host_that_is_well_again_is_called_again() {
     let receiver = Receiver::start(|call, _| Then::status(if call <= 3 { 500 } else { 200 })).await;
-    let webhook = format!("{ALLOW}\ncircuit = {{ failures = 3, wait = \"300ms\" }}");
+    let webhook = format!("{ALLOW}\ncircuit = {{ failures = 3, open-for = \"300ms\" }}");
     let rig =
         Rig::of_timers(&receiver.url(), "retry = { every = \"50ms\" }\nconcurrency = 1", &webhook).await;
     for id in 0..5 {
@@ -136,7 +136,7 @@ async fn a_connection_that_closes_when_it_is_used_again_is_no_failure() {
         _ => Then::Close,
     })
     .await;
-    let webhook = format!("{ALLOW}\ncircuit = {{ failures = 1, wait = \"10m\" }}");
+    let webhook = format!("{ALLOW}\ncircuit = {{ failures = 1, open-for = \"10m\" }}");
     let rig = Rig::of_timers(&receiver.url(), &format!("{ONCE}\nconcurrency = 4"), &webhook).await;
     for id in 0..200 {
         rig.arm(&id.to_string(), "1").await;

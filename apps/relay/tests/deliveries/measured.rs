@@ -21,7 +21,7 @@ async fn webhooks_are_counted_by_class_and_open_circuits_shown() {
     .await;
     let text = format!(
         "[topics.measured]\npattern = \"order:{{id}}\"\nretry = {{ every = \"10ms\" }}\n[topics.measured.webhook]\nurl = \"{}\"\n\
-         secret = {{ file = \"secret\" }}\nallow = [\"127.0.0.1\"]\ncircuit = {{ failures = 2, wait = \"1s\" }}\n",
+         secret = {{ file = \"secret\" }}\nallow = [\"127.0.0.1\"]\ncircuit = {{ failures = 2, open-for = \"1s\" }}\n",
         receiver.url()
     );
     let rig = Rig::with_secrets(&text, &[("secret", SECRET)]).await;
@@ -33,7 +33,7 @@ async fn webhooks_are_counted_by_class_and_open_circuits_shown() {
         .await;
     };
     says("keylapse_webhook_circuits_open{topic=\"measured\"} 1").await;
-    for class in ["broken", "cut_off", "host_open", "delivered"] {
+    for class in ["server_error", "connection_lost", "circuit_open", "delivered"] {
         says(&format!("keylapse_webhooks_total{{topic=\"measured\",class=\"{class}\"}} 1")).await;
     }
     says("keylapse_webhook_circuits_open{topic=\"measured\"} 0").await;

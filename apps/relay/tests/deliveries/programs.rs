@@ -49,6 +49,6 @@ async fn a_program_that_runs_when_all_stops_is_killed_and_its_timer_handed_back(
         state.is_empty() || state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
     })
     .await;
-    let left = server.cmd(&["HLEN", "keylapse:{orders/0}:rec"]).await;
+    let left = server.cmd(&["HLEN", "keylapse:{orders/0}:timers"]).await;
     assert_eq!(left, redis::Value::Int(1));
 }

@@ -3,7 +3,7 @@
 use crate::{Receiver, Rig, Then};
 
 const ONCE: &str = "max-attempts = 1";
-const ALLOW: &str = "allow = [\"127.0.0.1\"]";
+const ALLOW: &str = "allow-addresses = [\"127.0.0.1\"]";
 
 /// Written as addresses they are refused when the file is read.
 #[tokio::test]

@@ -56,7 +56,7 @@ impl Rig {
         let client = Client::new(&server.url()).expect("a url");
         let mut relay = Relay::new(client);
         let config = Config::parse(text, folder.path()).expect("a file without mistakes");
-        relay.follow(config).await.expect("a listener");
+        relay.apply(config).await.expect("a listener");
         let schedule = Schedule::connect(&*server.url()).await.expect("the server is there");
         Self { server, schedule, folder, relay }
     }
@@ -65,14 +65,14 @@ impl Rig {
     pub(crate) async fn follow_keys(&mut self, url: &str, webhook: &str) -> Vec<String> {
         let text = text("attach = \"order:{id}\"", url, "", webhook);
         let config = Config::parse(&text, self.folder.path()).expect("a file without mistakes");
-        self.relay.follow(config).await.expect("a listener");
+        self.relay.apply(config).await.expect("a listener");
         self.relay.health().faults()
     }
 
     /// Has a key expire whose value is known.
     pub(crate) async fn expire(&self, key: &str) {
         eventually(PATIENCE, "the key to be enrolled", async || {
-            self.server.cmd(&["HEXISTS", "keylapse:{orders/0}:watch", key]).await == redis::Value::Int(1)
+            self.server.cmd(&["HEXISTS", "keylapse:{orders/0}:tracked", key]).await == redis::Value::Int(1)
         })
         .await;
         self.server.cmd(&["PEXPIRE", key, "100"]).await;
@@ -82,7 +82,7 @@ impl Rig {
     pub(crate) async fn enrolling(&self) {
         eventually(PATIENCE, "the listener to enrol a key", async || {
             self.server.cmd(&["SET", "order:probe", "1", "EX", "1000"]).await;
-            let watched = self.server.cmd(&["HEXISTS", "keylapse:{orders/0}:watch", "order:probe"]).await;
+            let watched = self.server.cmd(&["HEXISTS", "keylapse:{orders/0}:tracked", "order:probe"]).await;
             watched == redis::Value::Int(1)
         })
         .await;
@@ -112,7 +112,7 @@ impl Rig {
     /// Once no timer is left.
     pub(crate) async fn none_left(&self) {
         eventually(PATIENCE, "nothing to be left", async || {
-            self.server.cmd(&["HLEN", "keylapse:{orders/0}:rec"]).await == redis::Value::Int(0)
+            self.server.cmd(&["HLEN", "keylapse:{orders/0}:timers"]).await == redis::Value::Int(0)
         })
         .await;
     }

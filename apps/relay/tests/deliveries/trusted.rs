@@ -29,7 +29,7 @@ async fn receiver(authority: &Authority, name: &str) -> Receiver {
 async fn rig(receiver: &Receiver, trusted: Option<&Authority>) -> Rig {
     let ca = if trusted.is_some() { "ca-file = \"ca\"" } else { "" };
     let url = format!("https://localhost:{}/", receiver.port());
-    let webhook = format!("allow = [\"127.0.0.1\", \"::1\"]\n{ca}");
+    let webhook = format!("allow-addresses = [\"127.0.0.1\", \"::1\"]\n{ca}");
     let text = text("pattern = \"order:{id}\"", &url, "max-attempts = 1", &webhook);
     let pem = trusted.map_or_else(String::new, |authority| authority.pem.clone());
     Rig::with_secrets(&text, &[("secret", SECRET), ("ca", &pem)]).await

@@ -56,14 +56,14 @@ async fn fields_of_hashes_reach_receivers_whatever_their_bytes() {
         (
             "order:text",
             &[("a", b"1.10"), ("b", b"x"), ("c", b"3")],
-            r#""value_is":"fields","value":{"a":"1.10","b":"x"}"#,
+            r#""value_format":"fields","value":{"a":"1.10","b":"x"}"#,
         ),
         (
             "order:odd",
             &[("a", b"\xff"), ("b", b"1")],
             r#""fields_base64":{"YQ==":"/w==","Yg==":"MQ=="},"value":null"#,
         ),
-        ("order:none", &[("c", b"3")], r#""value_is":"fields","value":{}"#),
+        ("order:none", &[("c", b"3")], r#""value_format":"fields","value":{}"#),
     ];
     for (key, fields, _) in hashes {
         let mut conn = rig.server.conn().await;

@@ -1,6 +1,6 @@
-//! A browser keeps this in the place of a token: which visit it is, until when that holds, and proof of it.
+//! The session cookie that a browser keeps instead of a token: the session's ID, its end, and a signature.
 //!
-//! The proof is made with the token, so a new token ends all visits, and several programs with one token share them.
+//! The token is the key of the signature. A new token therefore ends all sessions, and programs with one token share them.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::access::{Pass, Role};
+use crate::access::{Role, TokenGrant};
 
-/// A shift; then the token has to be shown again.
+/// Life of a session: a work shift. After it the token is needed again.
 pub(crate) const LIFE: Duration = Duration::from_secs(12 * 3600);
 
-/// A visit.
+/// A session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cookie {
     pub(super) until_s: u64,
@@ -22,32 +22,32 @@ pub(super) struct Cookie {
 }
 
 impl Cookie {
-    /// None where the system has no random numbers.
+    /// Makes a session with a random ID. Returns `None` if the system has no random numbers.
     pub(super) fn new(until_s: u64) -> Option<Self> {
         let mut id = [0; 16];
         SystemRandom::new().fill(&mut id).ok()?;
         Some(Self { until_s, id })
     }
 
-    pub(super) fn sign(self, pass: &Pass) -> String {
+    pub(super) fn sign(self, pass: &TokenGrant) -> String {
         let proof = hmac::sign(&key(pass), self.said(pass).as_bytes());
         format!("{}.{}.{}", self.until_s, URL_SAFE_NO_PAD.encode(self.id), URL_SAFE_NO_PAD.encode(proof))
     }
 
-    /// The cookie that is written there, if this pass has signed it and it still holds.
-    pub(super) fn read(text: &str, pass: &Pass, now_s: u64) -> Option<Self> {
+    /// Reads a cookie. Returns `None` if it has expired, or was not signed with this token.
+    pub(super) fn read(text: &str, pass: &TokenGrant, now_s: u64) -> Option<Self> {
         let (until, rest) = text.split_once('.')?;
         let (id, proof) = rest.split_once('.')?;
         let cookie =
             Self { until_s: until.parse().ok()?, id: URL_SAFE_NO_PAD.decode(id).ok()?.try_into().ok()? };
         let proof = URL_SAFE_NO_PAD.decode(proof).ok()?;
-        // Written in one way only, and proved before its time is believed.
+        // The signature is over the only valid text of the cookie, and is verified before its end is trusted.
         hmac::verify(&key(pass), cookie.said(pass).as_bytes(), &proof).ok()?;
         (now_s < cookie.until_s).then_some(cookie)
     }
 
-    /// What is proved. The first word keeps it apart from anything else that a token may ever prove.
-    fn said(self, Pass { name, role, .. }: &Pass) -> String {
+    /// Returns the text to sign. Its first word separates it from all other texts that a token may sign.
+    fn said(self, TokenGrant { name, role, .. }: &TokenGrant) -> String {
         let role = match role {
             Role::Read => "read",
             Role::Act => "act",
@@ -57,7 +57,7 @@ impl Cookie {
     }
 }
 
-/// The name of a cookie. A server at another port of the same host has another: browsers keep cookies by hosts alone.
+/// Returns the cookie's name, which has the port: a browser sends the cookies of a host to all its ports.
 pub(crate) fn name(host: &str) -> String {
     match host.rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -67,7 +67,7 @@ pub(crate) fn name(host: &str) -> String {
     }
 }
 
-fn key(pass: &Pass) -> hmac::Key {
+fn key(pass: &TokenGrant) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, pass.token.bytes())
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_cookie_holds_for_its_pass_and_time() {
-        let pass = |name, token, role| Pass::new(name, Token::new(token).unwrap(), role);
+        let pass = |name, token, role| TokenGrant::new(name, Token::new(token).unwrap(), role);
         let shop = pass("shop", "0123456789abcdef0123456789abcdef", Role::Act);
         let cookie = Cookie::new(1000).unwrap();
         let text = cookie.sign(&shop);

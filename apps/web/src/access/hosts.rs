@@ -1,19 +1,19 @@
-//! The names that a request may call this server by.
+//! The host names that requests may use for this server.
 
 use crate::access::AccessError;
 
-/// Each with its port, or for all.
+/// Host names, each with a port or for all ports.
 #[derive(Clone, Debug)]
-pub(super) struct Hosts(Vec<(String, Option<u16>)>);
+pub(super) struct AllowedHosts(Vec<(String, Option<u16>)>);
 
-impl Hosts {
+impl AllowedHosts {
     pub(super) fn loopback() -> Self {
         Self(["localhost", "127.0.0.1", "[::1]"].map(|name| (name.to_owned(), None)).to_vec())
     }
 
     pub(super) fn add(&mut self, name: &str) -> Result<(), AccessError> {
         let no_name = || {
-            AccessError(format!("{name:?} is no host: write a name or an address, with a port or without"))
+            AccessError(format!("invalid host {name:?}: write a name or an address, with or without a port"))
         };
         let read = split(name).ok_or_else(no_name)?;
         self.0.push(read);
@@ -26,10 +26,10 @@ impl Hosts {
     }
 }
 
-/// A name in lower case and its port.
+/// Splits a host into its name, in lower case, and its port.
 fn split(text: &str) -> Option<(String, Option<u16>)> {
     let (name, port) = match text.rsplit_once(':') {
-        // Of an address of IPv6 in brackets the last colon may be within.
+        // The last colon of an IPv6 address may be inside its brackets.
         Some((name, port)) if !port.ends_with(']') => (name, Some(port.parse().ok()?)),
         _ => (text, None),
     };
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_host_is_called_by_its_names_alone() {
-        let mut hosts = Hosts::loopback();
+        let mut hosts = AllowedHosts::loopback();
         hosts.add("Timers.example.com").unwrap();
         hosts.add("10.0.0.7:8080").unwrap();
         for good in [

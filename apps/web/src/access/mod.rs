@@ -1,4 +1,4 @@
-//! Who may come in, and by which names this server may be called.
+//! Access control: tokens, their sessions, and the host names of this server.
 
 mod cookie;
 mod hosts;
@@ -10,59 +10,64 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use self::cookie::{LIFE, name as cookie_name};
-pub(crate) use self::pass::Pass;
+pub(crate) use self::pass::TokenGrant;
 pub use self::token::Token;
 
 use self::cookie::Cookie;
-use self::hosts::Hosts;
-use self::visits::Visits;
+use self::hosts::AllowedHosts;
+use self::visits::RevokedSessions;
 use crate::time::now_s;
 
-/// How tokens are called that have no name.
+/// Names of tokens that have none of their own.
 const TOKEN: &str = "token";
 const READ_TOKEN: &str = "read-token";
 
-/// What somebody may do.
+/// The right of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Look.
+    /// Read.
     Read,
-    /// Look, and act.
+    /// Read and act.
     Act,
 }
 
-/// Who may come in: by which names, and with which tokens. Clones are one.
+/// The host names and tokens that a server accepts. Clones share their tokens and sessions.
 #[derive(Clone, Debug)]
 pub struct Access {
-    hosts: Hosts,
-    doors: Arc<Doors>,
+    hosts: AllowedHosts,
+    doors: Arc<TokenStore>,
     is_tls: bool,
     has_proxy: bool,
 }
 
-/// The part that changes while a server runs.
+/// Tokens and sessions, which change while a server runs.
 #[derive(Debug)]
-struct Doors {
-    /// None of them: everybody who reaches the address may do everything.
-    passes: RwLock<Vec<Arc<Pass>>>,
-    visits: Mutex<Visits>,
+struct TokenStore {
+    /// If empty, everybody who can reach the address may do everything.
+    passes: RwLock<Vec<Arc<TokenGrant>>>,
+    visits: Mutex<RevokedSessions>,
 }
 
-/// Why an [`Access`] makes no sense.
+/// Error of [`Access`], [`Token`] and [`Web::prefix`](crate::Web::prefix).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessError(pub(crate) String);
 
 impl Access {
-    /// For programs of this machine: called `localhost`, `127.0.0.1` or `::1`, and without a token.
+    /// Accepts requests to `localhost`, `127.0.0.1` and `::1`, without a token.
     pub fn to_loopback() -> Self {
-        Self { hosts: Hosts::loopback(), doors: Doors::of(Vec::new()), is_tls: false, has_proxy: false }
+        Self {
+            hosts: AllowedHosts::loopback(),
+            doors: TokenStore::of(Vec::new()),
+            is_tls: false,
+            has_proxy: false,
+        }
     }
 
-    /// Called by these names alone, each with a port or for all ports: a page elsewhere that has its own name point here
-    /// (DNS rebinding) is refused. Those of this machine are among them.
+    /// Accepts requests to these host names and to those of [`to_loopback`](Self::to_loopback), and no others. A name may
+    /// have a port; otherwise it is for all ports. This prevents DNS rebinding, by which a site points its own name here.
     ///
     /// # Errors
-    /// When a name is none.
+    /// If a text is no host name.
     pub fn to_hosts<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, AccessError> {
         let mut access = Self::to_loopback();
         for name in names {
@@ -71,45 +76,46 @@ impl Access {
         Ok(access)
     }
 
-    /// Adds a token for somebody who may do everything. From the first token on, nobody comes in without one. The log names
-    /// it `token`. Default: no tokens.
+    /// Adds a token with all rights. Once there is a token, requests without one are refused. The log names it `token`.
+    /// Default: no tokens.
     #[must_use]
     pub fn token(self, token: Token) -> Self {
-        self.and(vec![Pass::new(TOKEN, token, Role::Act)])
+        self.and(vec![TokenGrant::new(TOKEN, token, Role::Act)])
     }
 
-    /// Adds a token for somebody who may look. The log names it `read-token`. Default: none.
+    /// Adds a token that may only read. The log names it `read-token`. Default: none.
     #[must_use]
     pub fn read_token(self, token: Token) -> Self {
-        self.and(vec![Pass::new(READ_TOKEN, token, Role::Read)])
+        self.and(vec![TokenGrant::new(READ_TOKEN, token, Role::Read)])
     }
 
-    /// Adds the tokens of a text: one, as [`token`](Self::token) does, or a line for each. Such a line is `NAME act TOKEN`
-    /// or `NAME look TOKEN`. Names of topics behind it limit the token to these; `*` at the end of one stands for all that
-    /// begin so. The log shows the name. Lines that begin with `#` are left out. Default: none.
+    /// Adds the tokens of a text: a single token, as [`token`](Self::token) does, or one line for each token. Default: none.
+    ///
+    /// A line is `NAME act TOKEN` or `NAME read TOKEN`. Topic names after the token limit it to these topics; `*` at the end
+    /// of a name matches any rest. The log shows NAME. Lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// When a line cannot be read, or a name or a token is there twice.
+    /// If a line cannot be read, a name or token occurs twice, or there are more than 256 tokens.
     pub fn tokens(self, text: &str) -> Result<Self, AccessError> {
-        self.and_read(Pass::read_all(text, TOKEN, Role::Act)?)
+        self.and_read(TokenGrant::read_all(text, TOKEN, Role::Act)?)
     }
 
-    /// Adds the tokens of a text for those who may look, and no more. Default: none.
+    /// Adds the tokens of a text, all of which may only read. Default: none.
     ///
     /// # Errors
-    /// As for [`tokens`](Self::tokens), and when somebody may act.
+    /// Those of [`tokens`](Self::tokens), and one if a line has the right `act`.
     pub fn read_tokens(self, text: &str) -> Result<Self, AccessError> {
-        self.and_read(Pass::read_all(text, READ_TOKEN, Role::Read)?)
+        self.and_read(TokenGrant::read_all(text, READ_TOKEN, Role::Read)?)
     }
 
-    /// Lets those in who have another's tokens, in place of its own, from now on. Visits of tokens that are gone end.
+    /// Replaces the tokens by those of `other`, from now on. The sessions of removed tokens end.
     ///
     /// # Errors
-    /// When one of them has tokens and the other has none: nothing is changed.
-    pub fn take_tokens_of(&self, other: &Self) -> Result<(), AccessError> {
+    /// If only one of the two has tokens. Nothing is changed then.
+    pub fn replace_tokens(&self, other: &Self) -> Result<(), AccessError> {
         if self.has_tokens() != other.has_tokens() {
             return Err(AccessError(
-                "a server that asks for tokens goes on asking, until it is started again".to_owned(),
+                "a running server cannot change between tokens and no tokens: restart it".to_owned(),
             ));
         }
         let passes = other.doors.passes().clone();
@@ -117,20 +123,21 @@ impl Access {
         Ok(())
     }
 
-    /// Browsers reach this over HTTPS, by this program or a proxy before it: their cookies are sent over nothing else.
+    /// Sets whether browsers use HTTPS, by this program or by a proxy. Their cookies are then sent over HTTPS only. Default:
+    /// false.
     #[must_use]
     pub fn over_tls(self, is_tls: bool) -> Self {
         Self { is_tls, ..self }
     }
 
-    /// A proxy is before this: the last address of `X-Forwarded-For` is where a request comes from. Without a proxy anybody
-    /// could write there what he likes. Default: false.
+    /// Sets whether a proxy forwards the requests: the last address of `X-Forwarded-For` is then the client's. Without a
+    /// proxy, clients could forge it. Default: false.
     #[must_use]
     pub fn behind_proxy(self, has_proxy: bool) -> Self {
         Self { has_proxy, ..self }
     }
 
-    /// Whether nobody comes in without a token.
+    /// Returns whether requests need a token.
     pub fn has_tokens(&self) -> bool {
         !self.doors.passes().is_empty()
     }
@@ -139,24 +146,24 @@ impl Access {
         self.hosts.has(said)
     }
 
-    /// The pass that has this token.
-    pub(crate) fn pass_of(&self, said: &[u8]) -> Option<Arc<Pass>> {
+    /// Returns the grant of a token.
+    pub(crate) fn pass_of(&self, said: &[u8]) -> Option<Arc<TokenGrant>> {
         self.doors.passes().iter().find(|pass| pass.token.is(said)).cloned()
     }
 
-    /// A cookie for somebody who has shown a token.
-    pub(crate) fn cookie_for(&self, pass: &Pass) -> Option<String> {
+    /// Begins a session, and returns its cookie. Returns `None` if the system has no random numbers.
+    pub(crate) fn cookie_for(&self, pass: &TokenGrant) -> Option<String> {
         let now_s = now_s();
         self.doors.visits().begin(now_s);
         Some(Cookie::new(now_s + LIFE.as_secs())?.sign(pass))
     }
 
-    /// The pass of somebody who was given this cookie.
-    pub(crate) fn pass_of_cookie(&self, said: &str) -> Option<Arc<Pass>> {
+    /// Returns the grant of a cookie whose session has not ended.
+    pub(crate) fn pass_of_cookie(&self, said: &str) -> Option<Arc<TokenGrant>> {
         self.read(said).map(|(pass, _)| pass)
     }
 
-    /// The visit of this cookie is over.
+    /// Ends the session of a cookie.
     pub(crate) fn end(&self, said: &str) {
         if let Some((_, cookie)) = self.read(said) {
             self.doors.visits().end(cookie, now_s());
@@ -171,36 +178,36 @@ impl Access {
         self.has_proxy
     }
 
-    fn read(&self, said: &str) -> Option<(Arc<Pass>, Cookie)> {
+    fn read(&self, said: &str) -> Option<(Arc<TokenGrant>, Cookie)> {
         let now_s = now_s();
-        let read = |pass: &Arc<Pass>| Some((pass.clone(), Cookie::read(said, pass, now_s)?));
+        let read = |pass: &Arc<TokenGrant>| Some((pass.clone(), Cookie::read(said, pass, now_s)?));
         let found = self.doors.passes().iter().find_map(read)?;
         self.doors.visits().has(found.1).then_some(found)
     }
 
-    fn and(self, more: Vec<Pass>) -> Self {
+    fn and(self, more: Vec<TokenGrant>) -> Self {
         let mut all = self.doors.passes().clone();
         all.extend(more.into_iter().map(Arc::new));
-        Self { doors: Doors::of(all), ..self }
+        Self { doors: TokenStore::of(all), ..self }
     }
 
-    fn and_read(self, more: Vec<Pass>) -> Result<Self, AccessError> {
+    fn and_read(self, more: Vec<TokenGrant>) -> Result<Self, AccessError> {
         let all = self.and(more);
-        Pass::check(all.doors.passes().iter().map(|pass| &**pass))?;
+        TokenGrant::check(all.doors.passes().iter().map(|pass| &**pass))?;
         Ok(all)
     }
 }
 
-impl Doors {
-    fn of(passes: Vec<Arc<Pass>>) -> Arc<Self> {
-        Arc::new(Self { passes: RwLock::new(passes), visits: Mutex::new(Visits::new(now_s())) })
+impl TokenStore {
+    fn of(passes: Vec<Arc<TokenGrant>>) -> Arc<Self> {
+        Arc::new(Self { passes: RwLock::new(passes), visits: Mutex::new(RevokedSessions::new(now_s())) })
     }
 
-    fn passes(&self) -> RwLockReadGuard<'_, Vec<Arc<Pass>>> {
+    fn passes(&self) -> RwLockReadGuard<'_, Vec<Arc<TokenGrant>>> {
         self.passes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn visits(&self) -> std::sync::MutexGuard<'_, Visits> {
+    fn visits(&self) -> std::sync::MutexGuard<'_, RevokedSessions> {
         self.visits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

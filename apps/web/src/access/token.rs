@@ -1,4 +1,4 @@
-//! Tokens: what a person or a program shows to come in.
+//! Access tokens.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use subtle::ConstantTimeEq;
 
 use crate::access::AccessError;
 
-/// The fewest bytes of a token: fewer can be guessed.
+/// Minimum bytes of a token: a shorter one can be guessed.
 const LEAST: usize = 32;
-/// The most: a header has no room for more.
-const MOST: usize = 1024;
+/// Maximum bytes of a token, so that it fits in a header.
+const MAX_TOKEN_BYTES: usize = 1024;
 
-/// A token of 32 to 1,024 bytes. Never shown.
+/// A token of 32 to 1,024 bytes. `Debug` does not show it.
 #[derive(Clone)]
 pub struct Token(Box<[u8]>);
 
 impl Token {
-    /// Of a text, without the white space around it.
+    /// Makes a token of a text, without the white space around it.
     ///
     /// # Errors
-    /// When it has fewer than 32 bytes or more than 1,024, or others than a header can carry.
+    /// If it has fewer than 32 or more than 1,024 bytes, or characters other than visible ASCII.
     pub fn new(text: impl AsRef<str>) -> Result<Self, AccessError> {
         let bytes = text.as_ref().trim().as_bytes();
-        let advice = "a token is 32 to 1,024 characters of ASCII, as `openssl rand -hex 32` makes them";
-        if !(LEAST..=MOST).contains(&bytes.len()) {
-            return Err(AccessError(format!("it has {} bytes: {advice}", bytes.len())));
+        let advice = "use 32 to 1,024 ASCII characters, such as `openssl rand -hex 32` prints";
+        if !(LEAST..=MAX_TOKEN_BYTES).contains(&bytes.len()) {
+            return Err(AccessError(format!("the token has {} bytes: {advice}", bytes.len())));
         }
         if !bytes.iter().all(u8::is_ascii_graphic) {
-            return Err(AccessError(format!("it has spaces or characters beyond ASCII: {advice}")));
+            return Err(AccessError(format!("the token has spaces or characters beyond ASCII: {advice}")));
         }
         Ok(Self(bytes.into()))
     }
 
-    /// In a time that says nothing of where they differ.
+    /// Compares in constant time.
     pub(super) fn is(&self, said: &[u8]) -> bool {
         self.0.ct_eq(said).into()
     }

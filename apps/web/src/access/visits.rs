@@ -1,35 +1,35 @@
-//! Visits that have ended before their time.
+//! Sessions that ended before they expired.
 
 use std::collections::HashMap;
 
 use crate::access::cookie::{Cookie, LIFE};
 
-/// So many are remembered: a hundred kilobytes.
-const MOST: usize = 4096;
+/// Maximum sessions that are remembered, about a hundred kilobytes.
+const MAX_REVOKED_SESSIONS: usize = 4096;
 
-/// Which cookies hold no more although their proof does.
+/// Sessions that are refused although their signatures are valid.
 #[derive(Debug)]
-pub(super) struct Visits {
-    /// Those that were given out before this are refused, in seconds since 1970: what had ended by then is forgotten.
+pub(super) struct RevokedSessions {
+    /// In seconds since 1970. Sessions that began earlier are refused, so those that ended need not be remembered.
     since_s: u64,
-    /// Ids of the others that have ended, and until when they would have held.
+    /// IDs of the later sessions that ended, and their expiry in seconds since 1970.
     ended: HashMap<[u8; 16], u64>,
 }
 
-impl Visits {
+impl RevokedSessions {
     pub(super) fn new(now_s: u64) -> Self {
         Self { since_s: now_s, ended: HashMap::new() }
     }
 
-    /// One begins. A clock that was set back does not keep it out.
+    /// Accepts a session that begins now, even if the clock was set back.
     pub(super) fn begin(&mut self, now_s: u64) {
         self.since_s = self.since_s.min(now_s);
     }
 
     pub(super) fn end(&mut self, cookie: Cookie, now_s: u64) {
         self.ended.retain(|_, until_s| *until_s > now_s);
-        if self.ended.len() >= MOST {
-            // All visits end with it: nobody who has left comes in again.
+        if self.ended.len() >= MAX_REVOKED_SESSIONS {
+            // Ends all sessions, so that no ended one is accepted again.
             *self = Self::new(now_s + 1);
         }
         self.ended.insert(cookie.id, cookie.until_s);
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn who_has_left_does_not_come_back_however_many_leave() {
-        let mut visits = Visits::new(1000);
+        let mut visits = RevokedSessions::new(1000);
         let (first, stays) = (cookie(1, 1000), cookie(2, 1000));
         visits.end(first, 1000);
         assert!(!visits.has(first) && visits.has(stays));
         for number in 3..20_000 {
             visits.end(cookie(number, 1001), 1001);
-            assert!(visits.ended.len() <= MOST && !visits.has(first));
+            assert!(visits.ended.len() <= MAX_REVOKED_SESSIONS && !visits.has(first));
         }
         assert!(!visits.has(stays), "it has to log in again");
         assert!(visits.has(cookie(20_001, 1002)));
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_program_that_begins_again_lets_nobody_in_who_came_before() {
-        let mut visits = Visits::new(5000);
+        let mut visits = RevokedSessions::new(5000);
         assert!(!visits.has(cookie(1, 4999)) && visits.has(cookie(1, 5000)));
         // The clock was wrong.
         visits.begin(100);

@@ -1,4 +1,4 @@
-//! What a request says: its path, its query and its body, each read as a whole or refused.
+//! Path, query and body of a request. Each is read completely or refused.
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -6,86 +6,86 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use keylapse::When;
 use keylapse::limits::MAX_KEY;
-use keylapse_console::{Filter, KnownTopic, text};
+use keylapse_console::{Filter, TopicHandle, text};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::api::Fault;
-use crate::asking::parse_when;
-use crate::web::Shared;
+use crate::api::ApiError;
+use crate::parse::parse_when;
+use crate::web::SharedState;
 
-/// Things that one answer has at most.
-pub(super) const MOST: usize = 250;
-/// Conditions of a filter, and characters of each.
+/// Maximum items of one answer.
+pub(super) const MAX_ITEMS: usize = 250;
+/// Maximum conditions of a filter, and maximum bytes of each.
 const CONDITIONS: usize = 16;
 const CONDITION: usize = 256;
 
-/// What stands in the path.
+/// The parameters of the path.
 pub(super) struct Path<T>(pub(super) T);
 
-/// What stands in the query. Parameters may be repeated where a list is wanted; unknown ones are refused.
+/// The parameters of the query. A list is a repeated parameter. Unknown parameters are refused.
 pub(super) struct Query<T>(pub(super) T);
 
 /// The body, as JSON. Unknown fields are refused.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        path.map(|path| Self(path.0)).map_err(|refused| Fault::new(refused.status(), refused.body_text()))
+        path.map(|path| Self(path.0)).map_err(|refused| ApiError::new(refused.status(), refused.body_text()))
     }
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = serde_html_form::from_str(parts.uri.query().unwrap_or_default());
-        query.map(Self).map_err(|error| bad(format!("the query: {error}")))
+        query.map(Self).map_err(|error| bad(format!("invalid query: {error}")))
     }
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Fault> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let body: Result<_, JsonRejection> = axum::Json::<T>::from_request(request, state).await;
         body.map(|body| Self(body.0)).map_err(refused)
     }
 }
 
-fn refused(rejection: JsonRejection) -> Fault {
+fn refused(rejection: JsonRejection) -> ApiError {
     use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
     match rejection {
         JsonRejection::BytesRejection(BytesRejection::FailedToBufferBody(
             FailedToBufferBody::UnknownBodyError(_),
-        )) => Fault::new(StatusCode::REQUEST_TIMEOUT, "the body has broken off, or did not come in time"),
-        other => Fault::new(other.status(), other.body_text()),
+        )) => ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body ended early or did not arrive in time"),
+        other => ApiError::new(other.status(), other.body_text()),
     }
 }
 
-pub(super) fn bad(why: impl Into<String>) -> Fault {
-    Fault::new(StatusCode::BAD_REQUEST, why)
+pub(super) fn bad(why: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, why)
 }
 
-/// A part of a list: from behind a place, and how much.
+/// A page of a list: the position after which it begins, and its size.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct From {
+pub(super) struct PageQuery {
     pub(super) after: Option<String>,
     pub(super) count: Option<usize>,
 }
 
-/// The topic with this name.
-pub(super) async fn topic(shared: &Shared, name: &str) -> Result<KnownTopic, Fault> {
-    shared.console.topic(name).await.map_err(|error| Fault::absent(&error))
+/// Looks up a topic. An unknown topic is a 404 error.
+pub(super) async fn topic(shared: &SharedState, name: &str) -> Result<TopicHandle, ApiError> {
+    shared.console.topic(name).await.map_err(|error| ApiError::absent(&error))
 }
 
-/// The bytes of a key that is written as it is shown.
-pub(super) fn key(said: &str) -> Result<Vec<u8>, Fault> {
+/// Reads a key in its escaped form.
+pub(super) fn key(said: &str) -> Result<Vec<u8>, ApiError> {
     let key = text::unescape(said)?;
     match key.len() {
         ..=MAX_KEY => Ok(key),
@@ -93,33 +93,35 @@ pub(super) fn key(said: &str) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// How many are wanted, of as many as there may be.
-pub(super) fn count(said: Option<usize>, otherwise: usize) -> Result<usize, Fault> {
+/// Returns the size of a page, 1 to [`MAX_ITEMS`]; `otherwise` if the request has none.
+pub(super) fn count(said: Option<usize>, otherwise: usize) -> Result<usize, ApiError> {
     match said.unwrap_or(otherwise) {
-        count @ 1..=MOST => Ok(count),
-        _ => Err(bad(format!("count is 1 to {MOST}: `next` of an answer says where to go on"))),
+        count @ 1..=MAX_ITEMS => Ok(count),
+        _ => {
+            Err(bad(format!("count must be 1 to {MAX_ITEMS}: send `next` of an answer as `after` for more")))
+        }
     }
 }
 
-pub(super) fn filter(conditions: &[String]) -> Result<Filter, Fault> {
+pub(super) fn filter(conditions: &[String]) -> Result<Filter, ApiError> {
     if conditions.len() > CONDITIONS || conditions.iter().any(|one| one.len() > CONDITION) {
         return Err(bad(format!("a filter has at most {CONDITIONS} conditions of {CONDITION} bytes each")));
     }
     Ok(Filter::parse(conditions)?)
 }
 
-/// When: exactly one of the three ways to say it.
-pub(super) fn when(r#in: Option<&str>, at: Option<&str>, at_ms: Option<u64>) -> Result<When, Fault> {
+/// Reads a time. Exactly one of the three fields must be set.
+pub(super) fn when(r#in: Option<&str>, at: Option<&str>, at_ms: Option<u64>) -> Result<When, ApiError> {
     match (r#in, at, at_ms) {
         (Some(text), None, None) | (None, Some(text), None) => parse_when(text).map_err(bad),
         (None, None, Some(ms)) => Ok(When::At(UNIX_EPOCH + Duration::from_millis(ms))),
         _ => Err(bad(
-            "say when: one of \"in\": \"15m\", \"at\": \"2026-11-25T09:30:00Z\" and \"at_ms\": 1795599000000",
+            "set exactly one of \"in\": \"15m\", \"at\": \"2026-11-25T09:30:00Z\" and \"at_ms\": 1795599000000",
         )),
     }
 }
 
-/// `payload=1`, or nothing.
+/// The parameter `payload`: `1` requests payloads.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) enum Payloads {
     #[default]
@@ -130,14 +132,15 @@ pub(super) enum Payloads {
 }
 
 impl Payloads {
-    /// How many bytes of each are shown.
-    pub(super) fn bytes(self, shared: &Shared, most: usize) -> Result<Option<usize>, Fault> {
+    /// Returns the maximum bytes of each payload; `None` if none are requested. Refuses the request if the server hides
+    /// them.
+    pub(super) fn bytes(self, shared: &SharedState, most: usize) -> Result<Option<usize>, ApiError> {
         match self {
             Self::Hidden => Ok(None),
             Self::Wanted if shared.shows_payloads => Ok(Some(most)),
             Self::Wanted => {
-                let why = "payloads are not shown here: the program was not told --show-payloads";
-                Err(Fault::new(StatusCode::FORBIDDEN, why))
+                let why = "this server hides payloads: start it with --show-payloads";
+                Err(ApiError::new(StatusCode::FORBIDDEN, why))
             }
         }
     }

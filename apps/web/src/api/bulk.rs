@@ -1,7 +1,7 @@
-//! One action on all entries that a filter lets pass, as the command line does it: what matches is counted, compared
-//! with what was expected, and then acted upon.
+//! One action on all entries that match a filter. The matching entries are counted, and the action runs if their number is
+//! the expected one.
 //!
-//! A request ends in bounded time. One that was cut short says where to go on.
+//! A request ends in bounded time. If it ends early, its answer has the cursor for the next request.
 
 use std::time::Duration;
 
@@ -12,46 +12,46 @@ use keylapse_console::{Action, BulkEnd, BulkReport, EntryState};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::act::{MOST, Many, Place};
-use crate::api::Fault;
+use crate::act::{BulkJob, BulkPermit, MAX_BULK_ENTRIES};
+use crate::api::ApiError;
 use crate::api::ask::{self, Body, Path, bad};
-use crate::guard::Who;
-use crate::serve::Closing;
-use crate::web::Shared;
+use crate::guard::Caller;
+use crate::serve::ServerShutdown;
+use crate::web::SharedState;
 
-/// How long it counts.
+/// Time limit of counting.
 const COUNTS: Duration = Duration::from_secs(20);
 
-/// What is to be done, and to how many.
+/// The body of a bulk request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct BulkBody {
     #[serde(deserialize_with = "action")]
     action: Action,
-    /// When, of a move.
+    /// The new deadline of a reschedule, in one of three forms.
     r#in: Option<String>,
     at: Option<String>,
     at_ms: Option<u64>,
-    /// Which entries: waiting, or dead where the action is for letters.
+    /// The state of the entries. Default: `dead` for actions on dead letters, else `waiting`.
     state: Option<String>,
     #[serde(default)]
     filters: Vec<String>,
-    /// No more than so many.
+    /// Maximum entries.
     limit: Option<u64>,
-    /// No more than so many a second.
+    /// Maximum entries per second.
     rate: Option<u32>,
-    /// Do all but the last step.
+    /// Only count the entries.
     #[serde(default)]
     dry_run: bool,
-    /// How many there have to be, or nothing is done.
+    /// The expected number of entries. If it is another, nothing is done.
     expect: Option<u64>,
-    /// Where another has ended.
+    /// The cursor at which an earlier request ended.
     after: Option<String>,
 }
 
-/// What became of them.
+/// The result of a bulk request.
 #[derive(Debug, Serialize)]
-pub(super) struct Done {
+pub(super) struct BulkResponse {
     topic: String,
     dry_run: bool,
     #[serde(flatten)]
@@ -59,46 +59,46 @@ pub(super) struct Done {
 }
 
 pub(super) async fn run(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    closing: Option<Extension<Closing>>,
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+    closing: Option<Extension<ServerShutdown>>,
     Path(topic): Path<String>,
-    Body(wanted): Body<Wanted>,
-) -> Result<Json<Done>, Fault> {
+    Body(wanted): Body<BulkBody>,
+) -> Result<Json<BulkResponse>, ApiError> {
     let (dry_run, expect) = (wanted.dry_run, wanted.expect);
     if !dry_run && expect.is_none() {
-        return Err(bad(
-            "say \"expect\": how many there have to be, as a dry run counts them, or nothing is done",
-        ));
+        return Err(bad("\"expect\" is missing: set it to the number of entries that a dry run counts"));
     }
-    let place = Place::take(&shared).ok_or_else(|| {
-        let why = "enough such requests are under way: try again in some seconds";
-        Fault::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
+    let place = BulkPermit::take(&shared).ok_or_else(|| {
+        let why = "too many bulk requests are running: try again in a few seconds";
+        ApiError::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
     })?;
     let many = wanted.read(&shared, &topic).await?;
     let topic = many.topic.name().to_owned();
     let counted = many.count(COUNTS).await?;
     if dry_run {
-        return Ok(Json(Done { topic, dry_run, report: counted }));
+        return Ok(Json(BulkResponse { topic, dry_run, report: counted }));
     }
     agree(&counted, expect.unwrap_or_default())?;
-    let many = Many { limit: counted.matched, ..many };
+    let many = BulkJob { limit: counted.matched, ..many };
     let report = many.act(place, &shared, who, closing.map(|closing| closing.0)).await?;
-    Ok(Json(Done { topic, dry_run, report }))
+    Ok(Json(BulkResponse { topic, dry_run, report }))
 }
 
-impl Wanted {
-    async fn read(&self, shared: &Shared, topic: &str) -> Result<Many, Fault> {
-        let limit = self.limit.unwrap_or(MOST);
-        if !(1..=MOST).contains(&limit) {
-            return Err(bad(format!("limit is 1 to {MOST}: `cursor` of an answer says where to go on")));
+impl BulkBody {
+    async fn read(&self, shared: &SharedState, topic: &str) -> Result<BulkJob, ApiError> {
+        let limit = self.limit.unwrap_or(MAX_BULK_ENTRIES);
+        if !(1..=MAX_BULK_ENTRIES).contains(&limit) {
+            return Err(bad(format!(
+                "limit must be 1 to {MAX_BULK_ENTRIES}: send `cursor` of an answer as `after` for more"
+            )));
         }
         let state = match &self.state {
             Some(state) => state.parse()?,
             None if self.action.is_for_letters() => EntryState::Dead,
             None => EntryState::Waiting,
         };
-        Ok(Many {
+        Ok(BulkJob {
             action: self.action()?,
             state,
             filter: ask::filter(&self.filters)?,
@@ -109,33 +109,33 @@ impl Wanted {
         })
     }
 
-    fn action(&self) -> Result<Action, Fault> {
+    fn action(&self) -> Result<Action, ApiError> {
         let has_when = self.r#in.is_some() || self.at.is_some() || self.at_ms.is_some();
         match (self.action, has_when) {
             (Action::Reschedule(_), _) => {
                 ask::when(self.r#in.as_deref(), self.at.as_deref(), self.at_ms).map(Action::Reschedule)
             }
-            (_, true) => Err(bad("a time is for \"reschedule\" alone")),
+            (_, true) => Err(bad("only \"reschedule\" takes a time: remove \"in\", \"at\" and \"at_ms\"")),
             (action, false) => Ok(action),
         }
     }
 }
 
-/// By its word; a reschedule without its time.
+/// Reads the name of an action. A reschedule gets its time later.
 fn action<'a, D: Deserializer<'a>>(from: D) -> Result<Action, D::Error> {
     Action::try_from(String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-fn agree(counted: &BulkReport, expected: u64) -> Result<(), Fault> {
-    let refuse = |kind, why: String| Err(Fault::named(StatusCode::CONFLICT, kind, why));
+fn agree(counted: &BulkReport, expected: u64) -> Result<(), ApiError> {
+    let refuse = |kind, why: String| Err(ApiError::named(StatusCode::CONFLICT, kind, why));
     let matched = counted.matched;
-    if counted.end != BulkEnd::Whole {
-        let why = "counting took too long: nothing was done; say a smaller limit, or begin behind where a dry run has ended";
+    if counted.end != BulkEnd::Completed {
+        let why = "counting took too long: nothing was done; set a smaller limit, or set \"after\" to the cursor of a dry run";
         return refuse("not_counted", why.to_owned());
     }
     if matched != expected {
         let why =
-            format!("{matched} found, {expected} expected: nothing was done; look at them with a dry run");
+            format!("{matched} found, {expected} expected: nothing was done; check them with a dry run");
         return refuse("not_as_expected", why);
     }
     Ok(())

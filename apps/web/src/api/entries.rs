@@ -1,4 +1,4 @@
-//! What a topic holds, and what has ended in it, page by page.
+//! Pages of a topic's entries and of its journal.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,20 +6,20 @@ use axum::http::StatusCode;
 use keylapse_console::{Entry, EntryState, JournalEntry};
 use serde::{Deserialize, Serialize};
 
-use crate::api::Fault;
-use crate::api::ask::{self, From, Path, Payloads, Query};
+use crate::api::ApiError;
+use crate::api::ask::{self, PageQuery, Path, Payloads, Query};
 use crate::time::ms_of;
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// Entries of a page, if nothing is said.
-const PAGE: usize = 50;
-/// Bytes of each payload that are shown.
+/// Entries of a page, if the request has no `count`.
+const DEFAULT_PAGE_ENTRIES: usize = 50;
+/// Maximum bytes of each payload.
 const SHOWN: usize = 4096;
 
-/// Which entries, and how many.
+/// Selects entries by state and filter.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct EntriesQuery {
     state: Option<String>,
     #[serde(default)]
     filter: Vec<String>,
@@ -29,29 +29,29 @@ pub(super) struct Wanted {
     payload: Payloads,
 }
 
-/// A page, by time.
+/// A page of entries, in the order of their times.
 #[derive(Debug, Serialize)]
 pub(super) struct Entries {
     now_ms: u64,
     entries: Vec<Entry>,
-    /// Where the next page begins. A page may be empty and not the last, where a filter leaves much out.
+    /// The cursor of the next page. With a filter, a page may be empty and not the last.
     next: Option<String>,
     looked_at: usize,
 }
 
 /// A page of the journal, newest first.
 #[derive(Debug, Serialize)]
-pub(super) struct Ended {
+pub(super) struct JournalResponse {
     entries: Vec<JournalEntry>,
     next: Option<String>,
 }
 
 pub(super) async fn page(
-    State(shared): State<Shared>,
+    State(shared): State<SharedState>,
     Path(topic): Path<String>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Entries>, Fault> {
-    let (count, filter) = (ask::count(wanted.count, PAGE)?, ask::filter(&wanted.filter)?);
+    Query(wanted): Query<EntriesQuery>,
+) -> Result<Json<Entries>, ApiError> {
+    let (count, filter) = (ask::count(wanted.count, DEFAULT_PAGE_ENTRIES)?, ask::filter(&wanted.filter)?);
     let state = wanted.state.as_deref().map_or(Ok(EntryState::Waiting), str::parse)?;
     let after = wanted.after.as_deref().map(str::parse).transpose()?;
     let payload = wanted.payload.bytes(&shared, SHOWN)?;
@@ -66,17 +66,18 @@ pub(super) async fn page(
 }
 
 pub(super) async fn journal(
-    State(shared): State<Shared>,
+    State(shared): State<SharedState>,
     Path(topic): Path<String>,
-    Query(From { after, count }): Query<From>,
-) -> Result<Json<Ended>, Fault> {
-    let count = ask::count(count, PAGE)?;
+    Query(PageQuery { after, count }): Query<PageQuery>,
+) -> Result<Json<JournalResponse>, ApiError> {
+    let count = ask::count(count, DEFAULT_PAGE_ENTRIES)?;
     let after = after.as_deref().map(str::parse).transpose()?;
     let topic = ask::topic(&shared, &topic).await?;
     if topic.journal_bounds().await?.is_none() {
-        let why = "the topic keeps no journal: its listeners say Topic::journal(count, age)";
-        return Err(Fault::new(StatusCode::NOT_FOUND, why));
+        let why =
+            "the topic keeps no journal: set Topic::journal(count, age) in the programs of its listeners";
+        return Err(ApiError::new(StatusCode::NOT_FOUND, why));
     }
     let page = topic.journal(after.as_ref(), count).await?;
-    Ok(Json(Ended { entries: page.entries, next: page.next.map(|next| next.to_string()) }))
+    Ok(Json(JournalResponse { entries: page.entries, next: page.next.map(|next| next.to_string()) }))
 }

@@ -1,4 +1,4 @@
-//! What went wrong, as JSON: `{"error": {"kind": …, "message": …}}`.
+//! Errors of the API as JSON: `{"error": {"kind": …, "message": …}}`.
 
 use axum::Json;
 use axum::extract::Request;
@@ -8,27 +8,27 @@ use axum::response::{IntoResponse, Response};
 use keylapse::{Error, ErrorKind};
 use serde_json::json;
 
-/// Characters of a message.
+/// Maximum characters of a message.
 const LONGEST: usize = 500;
 
-/// Why a request was refused.
+/// An error answer.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ApiError {
     status: StatusCode,
     kind: String,
     message: String,
 }
 
-impl Fault {
+impl ApiError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let kind = status.canonical_reason().unwrap_or_default().to_ascii_lowercase().replace(' ', "_");
         Self::named(status, kind, message)
     }
 
-    /// Of a kind of its own, for programs that tell it from others.
+    /// Makes an error with a kind of its own, by which programs can distinguish it.
     pub(crate) fn named(status: StatusCode, kind: impl Into<String>, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        // What was sent may be said again in it, however long that was.
+        // The message may quote input of any length.
         if let Some((end, _)) = message.char_indices().nth(LONGEST) {
             message.truncate(end);
             message.push('…');
@@ -36,7 +36,7 @@ impl Fault {
         Self { status, kind: kind.into(), message }
     }
 
-    /// There is no such thing.
+    /// Makes a 404 error if the name in the request is unknown.
     pub(crate) fn absent(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::Invalid => Self::new(StatusCode::NOT_FOUND, error.to_string()),
@@ -44,7 +44,6 @@ impl Fault {
         }
     }
 
-    /// What it is to a client.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
@@ -64,25 +63,25 @@ fn status_of(kind: ErrorKind) -> StatusCode {
         }
         ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
         ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        // The rest is about the servers behind this one: it may be better soon.
+        // The other kinds concern Redis, and may be temporary.
         _ => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         Self::of(&error)
     }
 }
 
-impl IntoResponse for Fault {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let said = json!({ "error": { "kind": self.kind, "message": self.message } });
         (self.status, Json(said)).into_response()
     }
 }
 
-/// What routes and layers refuse by themselves, and without words for programs, is said to these as everything else is.
+/// Converts the errors of axum and its layers to JSON, for paths of the API.
 pub(crate) async fn as_json(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let response = next.run(request).await;
@@ -91,8 +90,8 @@ pub(crate) async fn as_json(request: Request, next: Next) -> Response {
     if !is_api || !is_error || is_json(response.headers()) {
         return response;
     }
-    let mut fault = Fault::new(status, why(status)).into_response();
-    // Which methods there are.
+    let mut fault = ApiError::new(status, why(status)).into_response();
+    // The methods that the route has.
     fault
         .headers_mut()
         .extend(response.headers().get(header::ALLOW).map(|allow| (header::ALLOW, allow.clone())));
@@ -105,14 +104,14 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn why(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::NOT_FOUND => {
-            "there is no such route, or not here: a program that is read-only has none that acts"
+        StatusCode::NOT_FOUND => "no such route: a read-only server has none that act",
+        StatusCode::METHOD_NOT_ALLOWED => {
+            "this route has other methods: see the header `Allow`; a read-only server has none that act"
         }
-        StatusCode::METHOD_NOT_ALLOWED => "this route is for other methods, or may only look here",
-        StatusCode::FORBIDDEN => "another site has made a browser ask for this",
-        StatusCode::MISDIRECTED_REQUEST => "this server is not called so: --host adds a name",
+        StatusCode::FORBIDDEN => "a page of another site made this request: only pages of this server may",
+        StatusCode::MISDIRECTED_REQUEST => "unknown host name: `--allowed-host NAME` adds one",
         StatusCode::PAYLOAD_TOO_LARGE => "the body is too large",
-        StatusCode::SERVICE_UNAVAILABLE => "it took too long",
+        StatusCode::SERVICE_UNAVAILABLE => "the request took too long: try again",
         _ => "the request was refused",
     }
 }

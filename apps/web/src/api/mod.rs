@@ -1,38 +1,37 @@
-//! The HTTP API, version 1: the console's verbs as JSON.
+//! The HTTP API, version 1: the console's actions as JSON.
 //!
-//! All paths begin with `/api/v1`. Topics are named as they are registered. A key is written as it is shown
-//! ([`keylapse_console::text`]) and then percent-encoded as one part of the path: the key `a/b` is `a%2Fb`, and `\n` within
-//! a key `%5Cn`. Clients take `.` and `..` out of paths, encoded or not: such keys are `%5Cx2e` and `%5Cx2e%5Cx2e`.
+//! All paths begin with `/api/v1`. A topic is named as it is registered. A key is escaped ([`keylapse_console::text`]) and
+//! then percent-encoded as one part of the path: the key `a/b` is `a%2Fb`, and a `\n` in a key is `%5Cn`. Clients remove `.`
+//! and `..` from paths, encoded or not: write these keys as `%5Cx2e` and `%5Cx2e%5Cx2e`.
 //!
-//! | route | what |
+//! | route | result or action |
 //! | --- | --- |
-//! | `GET /status?topic=&count=` | how topics are, who listens, and what somebody has to look at |
-//! | `GET /topics?after=&count=` | which there are, by name |
-//! | `GET /topics/{topic}` | how one is |
-//! | `GET /topics/{topic}/entries?state=&filter=&after=&count=&payload=` | what it holds, by time |
-//! | `GET /topics/{topic}/journal?after=&count=` | what has ended, the newest first |
-//! | `GET /topics/{topic}/timers/{key}?payload=` | all that is kept of a key |
-//! | `GET /topics/{topic}/timers/{key}/why` | why it has run, will run, or does not run now |
-//! | `PUT`, `DELETE /topics/{topic}/timers/{key}` | arm, and cancel |
+//! | `GET /status?topic=&count=` | status of topics, listeners and alarms |
+//! | `GET /topics?after=&count=` | topics, by name |
+//! | `GET /topics/{topic}` | status of one topic |
+//! | `GET /topics/{topic}/entries?state=&filter=&after=&count=&payload=` | its entries, by time |
+//! | `GET /topics/{topic}/journal?after=&count=` | its journal, newest first |
+//! | `GET /topics/{topic}/timers/{key}?payload=` | everything that is stored for a key |
+//! | `GET /topics/{topic}/timers/{key}/why` | why a key ran, will run, or does not run now |
+//! | `PUT`, `DELETE /topics/{topic}/timers/{key}` | arm and cancel a timer |
 //! | `POST /topics/{topic}/timers/{key}/reschedule` | move a waiting timer: `{"in": "15m"}`, `{"at": …}` or `{"at_ms": …}` |
 //! | `POST /topics/{topic}/timers/{key}/run-now` | make a waiting timer due |
-//! | `POST /topics/{topic}/letters/{key}/{id}-{at_ms}/replay` | replay one dead letter: `{"as_new": false}` |
-//! | `DELETE /topics/{topic}/letters/{key}/{id}-{at_ms}` | drop one |
-//! | `POST /topics/{topic}/bulk` | one action on all that a filter lets pass |
-//! | `POST /topics/{topic}/pause`, `/resume` | stop giving out its timers, for a `reason`, and go on |
-//! | `GET /topics/{topic}/destinations` | what its handlers call, and whether that holds work back |
-//! | `POST /topics/{topic}/destinations/try` | call one of them now: `{"destination": "shop.example:443"}` |
-//! | `GET /listeners` | who listens, to what, and how well it hears; and who is silent |
-//! | `GET /doctor` | what is amiss with the servers, and the line that mends it |
-//! | `GET /check?topic=&allow=&max_overdue=&max_undelivered=&max_dead=&max_quarantined=&min_listeners=` | alarms that `allow` does not name, and figures beyond limits |
-//! | `GET /tail?topic=` | starts and ends of attempts as they happen, as Server-Sent Events |
+//! | `POST /topics/{topic}/dead-letters/{key}/{id}-{at_ms}/replay` | replay a dead letter: `{"as_new": false}` |
+//! | `DELETE /topics/{topic}/dead-letters/{key}/{id}-{at_ms}` | drop a dead letter |
+//! | `POST /topics/{topic}/bulk` | one action on all entries that match a filter |
+//! | `POST /topics/{topic}/pause`, `/resume` | stop dispatching its timers, with a `reason`, and resume |
+//! | `GET /topics/{topic}/destinations` | destinations that its handlers call, with their states |
+//! | `POST /topics/{topic}/destinations/try` | have listeners call a destination now: `{"destination": "shop.example:443"}` |
+//! | `GET /listeners` | listeners with their topics and event modes, and silent listeners |
+//! | `GET /doctor` | problems of the servers, each with its fix |
+//! | `GET /check?topic=&allow=&max_overdue=&max_undelivered=&max_dead=&max_quarantined=&min_listeners=` | alarms that `allow` does not name, and exceeded limits |
+//! | `GET /tail?topic=` | attempts as they start and end, as Server-Sent Events |
 //!
-//! `topic` and `filter` may be repeated. Answers have the fields of the command line's lines of JSON. Unknown parameters and
-//! fields are refused, and so is what is beyond a bound. What was refused is said as
-//! `{"error": {"kind": …, "message": …}}`. Who acts twice finds it done: actions answer 404 or 409 with their outcome where
-//! there was nothing to do.
+//! `topic` and `filter` may be repeated. Answers have the fields of the command line's JSON. Unknown parameters and fields
+//! are refused, and so are values beyond a bound. A refusal is `{"error": {"kind": …, "message": …}}`. Actions can be
+//! repeated: they answer 404 or 409 with their outcome if there was nothing to do.
 //!
-//! What reads a topic as a whole, ends it, or moves it elsewhere is left to the command line.
+//! Only the command line can export, destroy or repartition a topic.
 
 mod ask;
 mod bulk;
@@ -42,32 +41,32 @@ mod tail;
 mod timers;
 mod topics;
 
-pub(crate) use self::fault::{Fault, as_json};
+pub(crate) use self::fault::{ApiError, as_json};
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// What a route is for.
+/// The purpose of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
-    /// Whoever looks.
+pub(crate) enum RouteKind {
+    /// Reads.
     Looking,
-    /// Whoever acts on what there is.
+    /// Acts on existing timers, dead letters and topics.
     Acting,
-    /// Whoever arms and cancels timers.
+    /// Arms and cancels timers.
     Arming,
 }
 
-/// All routes that are for these.
-pub(crate) fn routes(wanted: &[For]) -> Router<Shared> {
+/// Returns the routes with these purposes.
+pub(crate) fn routes(wanted: &[RouteKind]) -> Router<SharedState> {
     let wanted = table().into_iter().filter(|(is_for, ..)| wanted.contains(is_for));
     wanted.fold(Router::new(), |routes, (_, path, method)| routes.route(&format!("/api/v1{path}"), method))
 }
 
-fn table() -> Vec<(For, &'static str, MethodRouter<Shared>)> {
-    use For::{Acting, Arming, Looking};
+fn table() -> Vec<(RouteKind, &'static str, MethodRouter<SharedState>)> {
+    use RouteKind::{Acting, Arming, Looking};
     vec![
         (Looking, "/status", get(topics::status)),
         (Looking, "/topics", get(topics::list)),
@@ -79,8 +78,8 @@ fn table() -> Vec<(For, &'static str, MethodRouter<Shared>)> {
         (Arming, "/topics/{topic}/timers/{key}", put(timers::arm).delete(timers::cancel)),
         (Acting, "/topics/{topic}/timers/{key}/reschedule", post(timers::reschedule)),
         (Acting, "/topics/{topic}/timers/{key}/run-now", post(timers::run_now)),
-        (Acting, "/topics/{topic}/letters/{key}/{letter}", delete(timers::drop_letter)),
-        (Acting, "/topics/{topic}/letters/{key}/{letter}/replay", post(timers::replay)),
+        (Acting, "/topics/{topic}/dead-letters/{key}/{letter}", delete(timers::drop_letter)),
+        (Acting, "/topics/{topic}/dead-letters/{key}/{letter}/replay", post(timers::replay)),
         (Acting, "/topics/{topic}/bulk", post(bulk::run)),
         (Acting, "/topics/{topic}/pause", post(topics::pause)),
         (Acting, "/topics/{topic}/resume", post(topics::resume)),

@@ -1,7 +1,7 @@
-//! Starts and ends of attempts as they happen, as Server-Sent Events.
+//! Attempts as they start and end, as Server-Sent Events.
 //!
-//! Each is one event: `event: tail` with what happened, or `event: missed` where some were not heard; its data is the line
-//! of JSON that the command line writes. A comment is sent while nothing happens, so that a client who has gone is noticed.
+//! `event: tail` is a start or an end, and `event: missed` stands for missed ones. The data is the JSON line of the command
+//! line. A comment is sent while nothing happens, so that the server notices a closed connection.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,44 +12,44 @@ use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Sse};
 use futures::future::{Either, pending, select};
 use futures::stream::unfold;
-use keylapse_console::{Console, Missed, Tail, Tailed};
+use keylapse_console::{Console, Missed, Tail, TailItem};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::api::Fault;
+use crate::api::ApiError;
 use crate::api::ask::{Query, bad};
 use crate::api::topics::registry;
-use crate::guard::Who;
-use crate::serve::Closing;
-use crate::web::Shared;
+use crate::guard::Caller;
+use crate::serve::ServerShutdown;
+use crate::web::SharedState;
 
-/// Topics that can be named.
+/// Maximum topics of one tail.
 const TOPICS: usize = 100;
-/// So often something is sent although nothing happens.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Interval of comments while nothing happens.
+const SSE_KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct TailQuery {
     #[serde(default)]
     topic: Vec<String>,
 }
 
-/// One who looks on. The tail ends when this is dropped, as the connection is.
-struct Onlooker {
+/// The tail of one client. It ends when this is dropped with the connection.
+struct TailStream {
     tail: Tail,
     console: Console,
     topics: Vec<String>,
-    closing: Option<Closing>,
+    closing: Option<ServerShutdown>,
     _place: OwnedSemaphorePermit,
 }
 
 pub(super) async fn tail(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    closing: Option<Extension<Closing>>,
-    Query(Which { topic: mut topics }): Query<Which>,
-) -> Result<impl IntoResponse, Fault> {
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+    closing: Option<Extension<ServerShutdown>>,
+    Query(TailQuery { topic: mut topics }): Query<TailQuery>,
+) -> Result<impl IntoResponse, ApiError> {
     if topics.len() > TOPICS {
         return Err(bad(format!("at most {TOPICS} topics can be named")));
     }
@@ -58,33 +58,36 @@ pub(super) async fn tail(
     }
     let place = shared.tails.clone().try_acquire_owned().map_err(|_| {
         let why =
-            format!("{} look on already, and there may be no more: try again later", shared.patience.tails);
-        Fault::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
+            format!("{} live tails are open, which is the maximum: try again later", shared.patience.tails);
+        ApiError::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
     })?;
     let console = shared.console.clone();
     if topics.is_empty() {
         let all = registry(&shared, &who).await?.topics;
         if all.is_empty() {
-            return Err(Fault::new(StatusCode::NOT_FOUND, "no topic is registered that could be heard"));
+            return Err(ApiError::new(
+                StatusCode::NOT_FOUND,
+                "no topic is registered that this caller may read",
+            ));
         }
         if !who.may_all() {
             topics = all.iter().map(|topic| topic.name().to_owned()).collect();
         }
     }
-    let tail = console.tail(&topics).await.map_err(|error| Fault::absent(&error))?;
+    let tail = console.tail(&topics).await.map_err(|error| ApiError::absent(&error))?;
     let closing = closing.map(|closing| closing.0);
-    let onlooker = Onlooker { tail, console, topics, closing, _place: place };
+    let onlooker = TailStream { tail, console, topics, closing, _place: place };
     let events = unfold(onlooker, async |mut onlooker| {
         let told = onlooker.next().await?;
         Some((Ok::<_, Infallible>(event(&told)), onlooker))
     });
-    let events = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    let events = Sse::new(events).keep_alive(KeepAlive::new().interval(SSE_KEEP_ALIVE));
     Ok(([(header::CACHE_CONTROL, "no-store")], events))
 }
 
-impl Onlooker {
-    /// What comes next; none when the server is to end, or cannot be reached any more: clients ask anew then.
-    async fn next(&mut self) -> Option<Tailed> {
+impl TailStream {
+    /// Returns the next item. Returns `None` when this server shuts down or Redis cannot be reached. Clients reconnect then.
+    async fn next(&mut self) -> Option<TailItem> {
         let closes = match &self.closing {
             Some(closing) => Either::Left(closing.clone().begins()),
             None => Either::Right(pending()),
@@ -98,15 +101,15 @@ impl Onlooker {
         if told.is_some() {
             return told;
         }
-        // A topic has another number of partitions now.
+        // The tail ended because a topic was repartitioned.
         self.tail = self.console.tail(&self.topics).await.ok()?;
-        Some(Tailed::Missed(Missed::Disconnected))
+        Some(TailItem::Missed(Missed::Disconnected))
     }
 }
 
-fn event(told: &Tailed) -> Event {
-    let kind = if matches!(told, Tailed::Event(_)) { "tail" } else { "missed" };
-    // Nothing of it can fail to be written as JSON.
+fn event(told: &TailItem) -> Event {
+    let kind = if matches!(told, TailItem::Event(_)) { "tail" } else { "missed" };
+    // All items can be written as JSON, so the default is never used.
     Event::default().event(kind).json_data(told).unwrap_or_default()
 }
 
@@ -119,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_missed_is_an_event_of_its_own() {
-        let events = iter([Missed::Counted { count: 7 }, Missed::Disconnected].map(Tailed::Missed));
+        let events = iter([Missed::Counted { count: 7 }, Missed::Disconnected].map(TailItem::Missed));
         let sent = Sse::new(futures::StreamExt::map(events, |told| Ok::<_, Infallible>(event(&told))));
         let sent = to_bytes(sent.into_response().into_body(), 1000).await.unwrap();
         let words = "event: missed\ndata: {\"missed\":\"counted\",\"count\":7}\n\n\

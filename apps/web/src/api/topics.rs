@@ -1,4 +1,4 @@
-//! Topics, how they are, who serves them, whether that is as it should be, and what is done to one as a whole.
+//! Status of topics, listeners, destinations and servers, and actions on a whole topic.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -7,67 +7,68 @@ use keylapse::destinations::Destination;
 use keylapse::fleet::ListenerReport;
 use keylapse_console::doctor::Diagnosis;
 use keylapse_console::{
-    Alarm, Checked, Console, KnownTopic, Limits, Registry, Status, TopicStatus, UnreadableTopic, parse_span,
+    Alarm, CheckReport, Console, Limits, Registry, Status, TopicHandle, TopicStatus, UnreadableTopic,
+    parse_span,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::act::Act;
-use crate::api::Fault;
-use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
-use crate::api::timers::{Answer, answer};
-use crate::asking::{check_destination, check_reason};
-use crate::guard::Who;
-use crate::web::Shared;
+use crate::act::AuditedAction;
+use crate::api::ApiError;
+use crate::api::ask::{self, Body, MAX_ITEMS, PageQuery, Path, Query, bad};
+use crate::api::timers::{ActionResponse, answer};
+use crate::guard::Caller;
+use crate::parse::{check_destination, check_reason};
+use crate::web::SharedState;
 
-/// Topics whose status is wanted, in place of all.
+/// Selects topics. Without names, all are selected.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct StatusQuery {
     #[serde(default)]
     topic: Vec<String>,
     count: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Topics {
-    topics: Vec<KnownTopic>,
-    /// What is registered and cannot be read: as many as there may be topics, and with the first page alone.
+pub(super) struct TopicsResponse {
+    topics: Vec<TopicHandle>,
+    /// Registered topics that cannot be read, at most [`MAX_ITEMS`]. Only the first page has them.
     unreadable: Vec<UnreadableTopic>,
-    /// Behind which name the next page begins.
+    /// The name after which the next page begins.
     next: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Listeners {
     listeners: Vec<ListenerReport>,
-    /// Those that have not reported for seven seconds.
+    /// Listeners that have not reported for seven seconds.
     silent: Vec<ListenerReport>,
 }
 
-/// With what somebody has to look at.
+/// A status with its alarms.
 #[derive(Debug, Serialize)]
-pub(super) struct Alarming<T> {
+pub(super) struct WithAlarms<T> {
     #[serde(flatten)]
     of: T,
     alarms: Vec<Alarm>,
 }
 
-/// The places that a topic's handlers call.
+/// The destinations that a topic's handlers call.
 #[derive(Debug, Serialize)]
-pub(super) struct Called {
+pub(super) struct DestinationsResponse {
     topic: String,
     /// The worst first.
     destinations: Vec<Destination>,
 }
 
-/// Which of them is to be called now.
+/// The destination to call now.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Try {
     destination: String,
 }
 
-/// Why it is paused.
+/// The body of a request that pauses a topic.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pause {
@@ -75,24 +76,24 @@ pub(super) struct Pause {
 }
 
 pub(super) async fn status(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Query(Which { topic, count }): Query<Which>,
-) -> Result<Json<Alarming<Status>>, Fault> {
-    let count = ask::count(count, MOST)?;
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+    Query(StatusQuery { topic, count }): Query<StatusQuery>,
+) -> Result<Json<WithAlarms<Status>>, ApiError> {
+    let count = ask::count(count, MAX_ITEMS)?;
     let of = look(&shared, &who, &topic, count).await?;
-    Ok(Json(Alarming { alarms: of.alarms(), of }))
+    Ok(Json(WithAlarms { alarms: of.alarms(), of }))
 }
 
-/// How the topics with these names are; or else so many of all that somebody may look at.
+/// Returns the status of the named topics; without names, of the first `count` topics that the caller may read.
 pub(super) async fn look(
-    shared: &Shared,
-    who: &Who,
+    shared: &SharedState,
+    who: &Caller,
     named: &[String],
     count: usize,
-) -> Result<Status, Fault> {
-    if named.len() > MOST {
-        return Err(bad(format!("at most {MOST} topics can be named")));
+) -> Result<Status, ApiError> {
+    if named.len() > MAX_ITEMS {
+        return Err(bad(format!("at most {MAX_ITEMS} topics can be named")));
     }
     for topic in named {
         shared.check(who, topic)?;
@@ -101,24 +102,24 @@ pub(super) async fn look(
     let mut status = match (named.is_empty(), who.may_all()) {
         (true, true) => console.status(count).await?,
         (true, false) => some(console, registry(shared, who).await?, count).await?,
-        (false, _) => console.status_named(named).await.map_err(|error| Fault::absent(&error))?,
+        (false, _) => console.status_named(named).await.map_err(|error| ApiError::absent(&error))?,
     };
     only(who, &mut status);
     Ok(status)
 }
 
-/// Listeners name no topics that somebody may not look at, and those that serve no others are left out.
-fn only(who: &Who, status: &mut Status) {
+/// Removes the topics that the caller may not read from the listeners, and then listeners without topics.
+fn only(who: &Caller, status: &mut Status) {
     if who.may_all() {
         return;
     }
-    for reports in [&mut status.listeners, &mut status.silent] {
+    for reports in [&mut status.listeners, &mut status.silent_listeners] {
         reports.iter_mut().for_each(|report| report.topics.retain(|name, _| who.may(name)));
         reports.retain(|report| !report.topics.is_empty());
     }
 }
 
-async fn some(console: &Console, registry: Registry, count: usize) -> Result<Status, Fault> {
+async fn some(console: &Console, registry: Registry, count: usize) -> Result<Status, ApiError> {
     let Registry { mut topics, mut unreadable, .. } = registry;
     let mut status = console.status(0).await?;
     status.more_topics = (topics.len().saturating_sub(count) + unreadable.len().saturating_sub(count)) as u64;
@@ -129,8 +130,8 @@ async fn some(console: &Console, registry: Registry, count: usize) -> Result<Sta
     Ok(status)
 }
 
-/// The registered topics, as far as somebody may look at them.
-pub(super) async fn registry(shared: &Shared, who: &Who) -> Result<Registry, Fault> {
+/// Returns the registered topics that the caller may read.
+pub(super) async fn registry(shared: &SharedState, who: &Caller) -> Result<Registry, ApiError> {
     let mut registry = shared.console.registry().await?;
     registry.topics.retain(|topic| who.may(topic.name()));
     registry.unreadable.retain(|topic| who.may(&topic.name));
@@ -138,11 +139,11 @@ pub(super) async fn registry(shared: &Shared, who: &Who) -> Result<Registry, Fau
 }
 
 pub(super) async fn list(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Query(From { after, count }): Query<From>,
-) -> Result<Json<Topics>, Fault> {
-    let count = ask::count(count, MOST)?;
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+    Query(PageQuery { after, count }): Query<PageQuery>,
+) -> Result<Json<TopicsResponse>, ApiError> {
+    let count = ask::count(count, MAX_ITEMS)?;
     let Registry { mut topics, mut unreadable, .. } = registry(&shared, &who).await?;
     if let Some(after) = &after {
         topics.retain(|topic| topic.name() > after.as_str());
@@ -150,92 +151,92 @@ pub(super) async fn list(
     }
     let more = topics.len() > count;
     topics.truncate(count);
-    unreadable.truncate(MOST);
+    unreadable.truncate(MAX_ITEMS);
     let next = topics.last().map(|topic| topic.name().to_owned()).filter(|_| more);
-    Ok(Json(Topics { topics, unreadable, next }))
+    Ok(Json(TopicsResponse { topics, unreadable, next }))
 }
 
 pub(super) async fn one(
-    State(shared): State<Shared>,
+    State(shared): State<SharedState>,
     Path(name): Path<String>,
-) -> Result<Json<Alarming<TopicStatus>>, Fault> {
+) -> Result<Json<WithAlarms<TopicStatus>>, ApiError> {
     let (_, of) = status_of(&shared, &name).await?;
-    Ok(Json(Alarming { alarms: of.alarms(), of }))
+    Ok(Json(WithAlarms { alarms: of.alarms(), of }))
 }
 
-async fn status_of(shared: &Shared, name: &str) -> Result<(KnownTopic, TopicStatus), Fault> {
+async fn status_of(shared: &SharedState, name: &str) -> Result<(TopicHandle, TopicStatus), ApiError> {
     let topic = ask::topic(shared, name).await?;
     let listeners = shared.console.listeners().await?;
     let status = shared.console.status_of(std::slice::from_ref(&topic), &listeners).await.pop();
-    Ok((topic, status.ok_or_else(|| bad("the topic is gone"))?))
+    Ok((topic, status.ok_or_else(|| bad("the topic no longer exists"))?))
 }
 
 pub(super) async fn destinations(
-    State(shared): State<Shared>,
+    State(shared): State<SharedState>,
     Path(name): Path<String>,
-) -> Result<Json<Called>, Fault> {
+) -> Result<Json<DestinationsResponse>, ApiError> {
     let (topic, TopicStatus { destinations, .. }) = status_of(&shared, &name).await?;
-    Ok(Json(Called { topic: topic.name().to_owned(), destinations }))
+    Ok(Json(DestinationsResponse { topic: topic.name().to_owned(), destinations }))
 }
 
 pub(super) async fn listeners(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-) -> Result<Json<Listeners>, Fault> {
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+) -> Result<Json<Listeners>, ApiError> {
     let mut fleet = shared.console.fleet().await?;
     only(&who, &mut fleet);
-    let Status { listeners, silent, .. } = fleet;
+    let Status { listeners, silent_listeners: silent, .. } = fleet;
     Ok(Json(Listeners { listeners, silent }))
 }
 
 pub(super) async fn pause(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
     Path(name): Path<String>,
     Body(Pause { reason }): Body<Pause>,
-) -> Result<Answer, Fault> {
+) -> Result<ActionResponse, ApiError> {
     check_reason(&reason).map_err(bad)?;
     let topic = ask::topic(&shared, &name).await?;
-    let act = Act { verb: "pause", topic: topic.clone(), what: reason.clone() };
+    let act = AuditedAction { verb: "pause", topic: topic.clone(), what: reason.clone() };
     Ok(answer(act.take(&shared, who, async move { topic.pause(&reason).await }).await?))
 }
 
 pub(super) async fn try_now(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
     Path(name): Path<String>,
     Body(Try { destination }): Body<Try>,
-) -> Result<Answer, Fault> {
+) -> Result<ActionResponse, ApiError> {
     let (topic, status) = status_of(&shared, &name).await?;
-    check_destination(&status, &destination).map_err(|why| Fault::new(StatusCode::NOT_FOUND, why))?;
-    let (act, console) = (Act::try_now(&topic, &destination), shared.console.clone());
+    check_destination(&status, &destination).map_err(|why| ApiError::new(StatusCode::NOT_FOUND, why))?;
+    let (act, console) = (AuditedAction::try_now(&topic, &destination), shared.console.clone());
     let deed = async move { console.try_now(topic.name(), &destination).await };
     Ok(answer(act.take(&shared, who, deed).await?))
 }
 
 pub(super) async fn resume(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
     Path(name): Path<String>,
-) -> Result<Answer, Fault> {
+) -> Result<ActionResponse, ApiError> {
     let topic = ask::topic(&shared, &name).await?;
-    let act = Act { verb: "resume", topic: topic.clone(), what: String::new() };
+    let act = AuditedAction { verb: "resume", topic: topic.clone(), what: String::new() };
     Ok(answer(act.take(&shared, who, async move { topic.resume().await }).await?))
 }
 
-/// What the doctor has found, and how many of each.
+/// The doctor's findings, with the numbers of errors and warnings.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct DoctorResponse {
     errors: usize,
     warnings: usize,
     #[serde(flatten)]
     diagnosis: Diagnosis,
 }
 
-/// Which topics, and what is tolerated of them.
+/// Selects topics, and the alarms and figures to tolerate.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Tolerated {
+pub(super) struct CheckQuery {
     #[serde(default)]
     topic: Vec<String>,
     #[serde(default)]
@@ -247,38 +248,38 @@ pub(super) struct Tolerated {
     min_listeners: Option<usize>,
 }
 
-/// What is not tolerated.
+/// Alarms and figures that are not tolerated.
 #[derive(Debug, Serialize)]
-pub(super) struct Fitness {
+pub(super) struct CheckResponse {
     topics: usize,
-    /// Topics that were not looked at.
+    /// Number of topics that were not checked.
     more_topics: u64,
     #[serde(flatten)]
-    checked: Checked,
+    checked: CheckReport,
 }
 
 pub(super) async fn doctor(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-) -> Result<Json<Found>, Fault> {
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+) -> Result<Json<DoctorResponse>, ApiError> {
     who.check_all()?;
     let diagnosis = Diagnosis::clone(&shared.doctor.look(&shared.console).await.0);
-    Ok(Json(Found { errors: diagnosis.errors(), warnings: diagnosis.warnings(), diagnosis }))
+    Ok(Json(DoctorResponse { errors: diagnosis.errors(), warnings: diagnosis.warnings(), diagnosis }))
 }
 
 pub(super) async fn check(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Query(tolerated): Query<Tolerated>,
-) -> Result<Json<Fitness>, Fault> {
+    State(shared): State<SharedState>,
+    Extension(who): Extension<Caller>,
+    Query(tolerated): Query<CheckQuery>,
+) -> Result<Json<CheckResponse>, ApiError> {
     let limits = tolerated.limits()?;
-    let status = look(&shared, &who, &tolerated.topic, MOST).await?;
+    let status = look(&shared, &who, &tolerated.topic, MAX_ITEMS).await?;
     let topics = status.topics.len() + status.unreadable.len();
-    Ok(Json(Fitness { topics, more_topics: status.more_topics, checked: limits.check(&status) }))
+    Ok(Json(CheckResponse { topics, more_topics: status.more_topics, checked: limits.check(&status) }))
 }
 
-impl Tolerated {
-    fn limits(&self) -> Result<Limits, Fault> {
+impl CheckQuery {
+    fn limits(&self) -> Result<Limits, ApiError> {
         let allowed = self.allow.iter().flat_map(|kinds| kinds.split(','));
         Ok(Limits::default()
             .allow(allowed.map(str::parse).collect::<Result<_, _>>()?)

@@ -1,63 +1,63 @@
-//! Slows down those who show wrong tokens, by their addresses and all together.
+//! Slows down clients that send wrong tokens, for each address and for all together.
 //!
-//! A right token is never kept waiting. Of the wrong ones the first few of an address are answered at once, the next ones at
-//! a pace. An address that does not wait for its answers is refused in the end, right or wrong, but for tokens that it has
-//! shown before: a guesser locks nobody out who was there already.
+//! A right token is never delayed. The first wrong tokens of an address are answered immediately, further ones at a fixed
+//! pace. An address that does not wait for its answers is eventually refused, whatever it sends, except for right tokens
+//! that it has sent before. A guesser therefore locks out nobody who was there already.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong tokens of an address that are answered at once, and how far apart the next ones are answered.
+/// Wrong tokens of an address that are answered immediately, and the interval of answers to further ones.
 const FIRST: u32 = 5;
-const EACH: Duration = Duration::from_millis(200);
-/// The same of all addresses.
+const WRONG_TOKEN_SPACING: Duration = Duration::from_millis(200);
+/// Both for all addresses together.
 const FIRST_OF_ALL: u32 = 50;
 const EACH_OF_ALL: Duration = Duration::from_millis(20);
-/// No answer comes later than this: where it would, nothing is looked at.
+/// Maximum delay of an answer. A client whose answer would be later is refused.
 const LATEST: Duration = Duration::from_secs(30);
-/// Addresses that are remembered, for as long as answers to them are due; and right tokens that were shown from one.
+/// Maximum addresses with answers due, and maximum pairs of an address and a right token, that are remembered.
 const ADDRESSES: usize = 4096;
 
-/// The addresses that have guessed.
+/// Wrong tokens by address.
 #[derive(Debug, Default)]
-pub(crate) struct Guesses(Mutex<Kept>);
+pub(crate) struct TokenThrottle(Mutex<TokenThrottleState>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    all: Pace,
-    of: HashMap<Option<IpAddr>, Pace>,
-    /// The pace of addresses for which there is no room.
-    others: Pace,
-    /// Names of right tokens, and where they came from.
+struct TokenThrottleState {
+    all: AnswerPace,
+    of: HashMap<Option<IpAddr>, AnswerPace>,
+    /// The common pace of addresses beyond [`ADDRESSES`].
+    others: AnswerPace,
+    /// Names of right tokens, and the addresses that sent them.
     known: HashSet<(Option<IpAddr>, Box<str>)>,
-    /// When it was last said that nothing is looked at.
+    /// When a refusal was last logged.
     said: Option<Instant>,
 }
 
-/// The answer to somebody who shows a token.
+/// The verdict on a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TokenVerdict {
     Right,
-    /// It is answered after so long.
+    /// The token is wrong. The answer waits for this time.
     Wrong(Duration),
-    /// It may be either. The log has yet to say so, or not.
+    /// The client is refused, whatever its token. `is_news` if no refusal was logged lately.
     Refused {
         is_news: bool,
     },
 }
 
-/// Up to when all times are given away.
+/// The time up to which answers are scheduled.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace(Option<Instant>);
+struct AnswerPace(Option<Instant>);
 
-impl Pace {
+impl AnswerPace {
     fn ahead(self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// Gives away the next time, and returns how far it is from now.
+    /// Schedules the next answer, and returns its delay.
     fn next(&mut self, now: Instant, first: u32, each: Duration) -> Duration {
         let ahead = self.ahead(now);
         self.0 = Some(now + (ahead + each).min(LATEST));
@@ -65,32 +65,32 @@ impl Pace {
     }
 }
 
-impl Guesses {
-    /// Judges what comes from an address: the token of this name, or a wrong one.
-    pub(super) fn judge(&self, address: Option<IpAddr>, name: Option<&str>) -> Verdict {
+impl TokenThrottle {
+    /// Judges a token from an address: the right one with this name, or a wrong one.
+    pub(super) fn judge(&self, address: Option<IpAddr>, name: Option<&str>) -> TokenVerdict {
         let (mut kept, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         let known = name.map(|name| (address, name.into()));
         match known {
-            Some(known) if kept.known.contains(&known) => Verdict::Right,
-            _ if kept.is_full(address, now) => Verdict::Refused { is_news: kept.is_news(now) },
+            Some(known) if kept.known.contains(&known) => TokenVerdict::Right,
+            _ if kept.is_full(address, now) => TokenVerdict::Refused { is_news: kept.is_news(now) },
             Some(known) => {
                 kept.knows(known);
-                Verdict::Right
+                TokenVerdict::Right
             }
-            None => Verdict::Wrong(kept.delay(address, now)),
+            None => TokenVerdict::Wrong(kept.delay(address, now)),
         }
     }
 }
 
-impl Kept {
-    /// Whether too many answers are ahead of the next one to this address.
+impl TokenThrottleState {
+    /// Returns whether too many answers to this address, or to all addresses, are due.
     fn is_full(&self, address: Option<IpAddr>, now: Instant) -> bool {
-        // One who has shown nothing wrong is never kept out by what others do.
+        // An address that sent no wrong token is never refused because of others.
         let Some(pace) = self.of.get(&address).filter(|pace| !pace.ahead(now).is_zero()) else {
             return false;
         };
-        let is_full = |pace: &Pace, each| pace.ahead(now) + each >= LATEST;
-        is_full(pace, EACH) || is_full(&self.all, EACH_OF_ALL)
+        let is_full = |pace: &AnswerPace, each| pace.ahead(now) + each >= LATEST;
+        is_full(pace, WRONG_TOKEN_SPACING) || is_full(&self.all, EACH_OF_ALL)
     }
 
     fn is_news(&mut self, now: Instant) -> bool {
@@ -103,13 +103,13 @@ impl Kept {
 
     fn knows(&mut self, known: (Option<IpAddr>, Box<str>)) {
         if self.known.len() >= ADDRESSES {
-            // Those who come on are known again with their next request.
+            // Active clients are added again with their next request.
             self.known.clear();
         }
         self.known.insert(known);
     }
 
-    /// How long the answer to a wrong token waits.
+    /// Schedules the answer to a wrong token, and returns its delay.
     fn delay(&mut self, address: Option<IpAddr>, now: Instant) -> Duration {
         if self.of.len() >= ADDRESSES {
             self.of.retain(|_, pace| !pace.ahead(now).is_zero());
@@ -117,7 +117,7 @@ impl Kept {
         let has_room = self.of.len() < ADDRESSES || self.of.contains_key(&address);
         let of_all = self.all.next(now, FIRST_OF_ALL, EACH_OF_ALL);
         let pace = if has_room { self.of.entry(address).or_default() } else { &mut self.others };
-        pace.next(now, FIRST, EACH).max(of_all).min(LATEST)
+        pace.next(now, FIRST, WRONG_TOKEN_SPACING).max(of_all).min(LATEST)
     }
 }
 
@@ -129,43 +129,44 @@ mod tests {
         Some(IpAddr::V4(number.into()))
     }
 
-    fn wrong(guesses: &Guesses, number: u32) -> Duration {
+    fn wrong(guesses: &TokenThrottle, number: u32) -> Duration {
         match guesses.judge(address(number), None) {
-            Verdict::Wrong(wait) => wait,
+            TokenVerdict::Wrong(wait) => wait,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn the_first_wrong_tokens_are_answered_at_once_and_the_next_at_a_pace() {
-        let guesses = Guesses::default();
+        let guesses = TokenThrottle::default();
         let waits: Vec<_> = (0..20).map(|_| wrong(&guesses, 1)).collect();
         assert_eq!(waits[..5], [Duration::ZERO; 5]);
         assert!(waits[19] > Duration::from_millis(2500) && waits[19] <= Duration::from_secs(3), "{waits:?}");
         assert_eq!(wrong(&guesses, 2), Duration::ZERO);
-        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
+        assert_eq!(guesses.judge(address(1), Some("shop")), TokenVerdict::Right);
     }
 
     #[test]
     fn one_that_does_not_wait_is_refused_and_keeps_nobody_else_out() {
-        let guesses = Guesses::default();
-        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
+        let guesses = TokenThrottle::default();
+        assert_eq!(guesses.judge(address(1), Some("shop")), TokenVerdict::Right);
         let verdicts: Vec<_> = (0..200).map(|_| guesses.judge(address(1), None)).collect();
-        let refused = |is_news| verdicts.iter().filter(|one| **one == Verdict::Refused { is_news }).count();
+        let refused =
+            |is_news| verdicts.iter().filter(|one| **one == TokenVerdict::Refused { is_news }).count();
         assert!(refused(true) == 1 && refused(false) >= 40, "{verdicts:?}");
-        assert_eq!(guesses.judge(address(1), Some("ops")), Verdict::Refused { is_news: false });
-        assert_eq!(guesses.judge(address(1), Some("shop")), Verdict::Right);
-        assert_eq!(guesses.judge(address(2), Some("ops")), Verdict::Right);
+        assert_eq!(guesses.judge(address(1), Some("ops")), TokenVerdict::Refused { is_news: false });
+        assert_eq!(guesses.judge(address(1), Some("shop")), TokenVerdict::Right);
+        assert_eq!(guesses.judge(address(2), Some("ops")), TokenVerdict::Right);
     }
 
     #[test]
     fn a_crowd_of_addresses_is_slowed_and_takes_no_more_memory() {
-        let guesses = Guesses::default();
+        let guesses = TokenThrottle::default();
         for number in 0..20_000 {
             guesses.judge(address(number), None);
         }
         assert!(wrong(&guesses, 70_000) >= LATEST / 2);
-        assert_eq!(guesses.judge(address(80_000), Some("ops")), Verdict::Right);
+        assert_eq!(guesses.judge(address(80_000), Some("ops")), TokenVerdict::Right);
         for number in 0..20_000 {
             guesses.judge(address(100_000 + number), Some("ops"));
         }

@@ -1,5 +1,4 @@
-//! Who asks, from where, and whether that is allowed to them; and a line of the log for each action with who did it, and
-//! for each wrong token.
+//! Identifies the caller of a request and checks its rights. Logs each action with its caller, and each wrong token.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,56 +11,60 @@ use axum::response::{IntoResponse, Redirect, Response};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::access::{Access, Pass, Role, cookie_name};
-use crate::api::Fault;
-use crate::guard::guesses::Verdict;
+use crate::access::{Access, Role, TokenGrant, cookie_name};
+use crate::api::ApiError;
+use crate::guard::guesses::TokenVerdict;
 use crate::guard::said_host;
-use crate::serve::Seat;
-use crate::web::Shared;
+use crate::serve::ConnectionSlot;
+use crate::web::SharedState;
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct Caller {
     pub(crate) role: Role,
-    /// How they have shown it, for the log.
+    /// How the caller sent its token, for the log.
     pub(crate) by: &'static str,
-    /// None where nobody needs one.
-    pass: Option<Arc<Pass>>,
+    /// `None` if the server needs no token.
+    pass: Option<Arc<TokenGrant>>,
     pub(super) origin: Origin,
 }
 
-impl Who {
-    /// Their token's, for the log.
+impl Caller {
+    /// Returns the name of the token, for the log.
     pub(super) fn name(&self) -> &str {
         self.pass.as_ref().map_or("", |pass| &pass.name)
     }
 
-    /// Returns whether a topic is for them.
+    /// Returns whether the caller may use a topic.
     pub(crate) fn may(&self, topic: &str) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.is_for(topic))
     }
 
-    /// Returns whether they may look at all topics together.
+    /// Returns whether the caller may use all topics.
     pub(crate) fn may_all(&self) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.is_for_all())
     }
 
-    pub(crate) fn check_all(&self) -> Result<(), Fault> {
-        let why = "this token is for some topics alone, and this is about all of them";
-        self.may_all().then_some(()).ok_or_else(|| Fault::new(StatusCode::FORBIDDEN, why))
+    pub(crate) fn check_all(&self) -> Result<(), ApiError> {
+        let why = "this token is for some topics only, and this route is about all of them";
+        self.may_all().then_some(()).ok_or_else(|| ApiError::new(StatusCode::FORBIDDEN, why))
     }
 }
 
-/// Puts [`Who`] into the request, or refuses it.
-pub(crate) async fn check(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+/// Adds the [`Caller`] to the request, or refuses it.
+pub(crate) async fn check(State(shared): State<SharedState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let who = match who(&shared, &parts).await {
         Ok(who) => who,
-        Err(Refused::Wrong) => return unknown(&shared, &parts),
-        Err(Refused::TooMany) => return too_many(),
+        Err(TokenRefusal::Wrong) => return unknown(&shared, &parts),
+        Err(TokenRefusal::TooMany) => return too_many(),
     };
     if who.role == Role::Read && !parts.method.is_safe() {
-        return Fault::new(StatusCode::FORBIDDEN, "this token may only look").into_response();
+        return ApiError::new(
+            StatusCode::FORBIDDEN,
+            "this token may only read: use one with the right `act`",
+        )
+        .into_response();
     }
     if let Some(topic) = topic(&mut parts).await
         && let Err(fault) = shared.check(&who, &topic)
@@ -72,24 +75,24 @@ pub(crate) async fn check(State(shared): State<Shared>, request: Request, next: 
     next.run(Request::from_parts(parts, body)).await
 }
 
-async fn who(shared: &Shared, parts: &Parts) -> Result<Who, Refused> {
-    let (access, showing) = (&shared.access, Showing::of(shared, parts));
-    let who = |pass: Option<Arc<Pass>>, by| {
+async fn who(shared: &SharedState, parts: &Parts) -> Result<Caller, TokenRefusal> {
+    let (access, showing) = (&shared.access, TokenCheck::of(shared, parts));
+    let who = |pass: Option<Arc<TokenGrant>>, by| {
         let role = pass.as_ref().map_or(Role::Act, |pass| pass.role);
-        Who { role, by, pass, origin: showing.origin }
+        Caller { role, by, pass, origin: showing.origin }
     };
     if !access.has_tokens() {
         return Ok(who(None, "nothing"));
     }
-    // Who shows a token is known by it alone, right or wrong.
+    // A token in the header decides alone. After a wrong one the cookie is not tried.
     if let Some(said) = bearer(&parts.headers) {
         return showing.token(said, "token").await.map(|pass| who(Some(pass), "token"));
     }
     let pass = cookie(parts).and_then(|cookie| access.pass_of_cookie(&cookie));
-    pass.map(|pass| who(Some(pass), "cookie")).ok_or(Refused::Wrong)
+    pass.map(|pass| who(Some(pass), "cookie")).ok_or(TokenRefusal::Wrong)
 }
 
-/// The topic that the path names.
+/// Returns the topic in the path.
 async fn topic(parts: &mut Parts) -> Option<String> {
     let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
     params.iter().find(|(name, _)| *name == "topic").map(|(_, topic)| topic.to_owned())
@@ -100,7 +103,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
-/// The cookie that a browser keeps of this server.
+/// Returns the value of this server's cookie.
 pub(crate) fn cookie(parts: &Parts) -> Option<String> {
     let wanted = cookie_name(said_host(parts).unwrap_or_default());
     let lines = parts.headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
@@ -108,62 +111,65 @@ pub(crate) fn cookie(parts: &Parts) -> Option<String> {
     all.find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned())
 }
 
-/// A person is asked for the token, a program is told that it needs one.
-fn unknown(shared: &Shared, parts: &Parts) -> Response {
+/// Redirects a browser to the login page, and answers 401 to a program.
+fn unknown(shared: &SharedState, parts: &Parts) -> Response {
     let wants_page = parts.headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let wants_page = wants_page.is_some_and(|accept| accept.contains("text/html"));
     if shared.has_pages() && wants_page && parts.method.is_safe() {
         return Redirect::to(&shared.path("/login")).into_response();
     }
-    let fault = Fault::new(StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer …");
+    let fault = ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "a token is needed: send the header Authorization: Bearer TOKEN",
+    );
     ([(header::WWW_AUTHENTICATE, "Bearer")], fault).into_response()
 }
 
 fn too_many() -> Response {
-    let why = "too many wrong tokens have come from this address: try again in some seconds";
-    let fault = Fault::named(StatusCode::TOO_MANY_REQUESTS, "too_many", why);
+    let why = "too many wrong tokens from this address: try again in a few seconds";
+    let fault = ApiError::named(StatusCode::TOO_MANY_REQUESTS, "too_many", why);
     ([(header::RETRY_AFTER, "10")], fault).into_response()
 }
 
-/// Why somebody does not come in.
+/// Why a token was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum TokenRefusal {
     Wrong,
-    /// It may be right.
+    /// The address sent too many wrong tokens. This one may be right.
     TooMany,
 }
 
-/// One who may show a token.
-pub(crate) struct Showing {
-    shared: Shared,
+/// Checks the token of one request.
+pub(crate) struct TokenCheck {
+    shared: SharedState,
     pub(super) origin: Origin,
-    /// Not known within another program's server.
-    seat: Option<Seat>,
+    /// `None` within another program's server.
+    seat: Option<ConnectionSlot>,
 }
 
-impl Showing {
-    pub(crate) fn of(shared: &Shared, parts: &Parts) -> Self {
+impl TokenCheck {
+    pub(crate) fn of(shared: &SharedState, parts: &Parts) -> Self {
         let origin = Origin::of(parts, &shared.access);
-        Self { shared: shared.clone(), origin, seat: parts.extensions.get::<Seat>().cloned() }
+        Self { shared: shared.clone(), origin, seat: parts.extensions.get::<ConnectionSlot>().cloned() }
     }
 
-    /// Returns the pass of a token.
-    pub(crate) async fn token(&self, said: &[u8], by: &'static str) -> Result<Arc<Pass>, Refused> {
+    /// Returns the grant of a token. Delays the answer to a wrong token.
+    pub(crate) async fn token(&self, said: &[u8], by: &'static str) -> Result<Arc<TokenGrant>, TokenRefusal> {
         let pass = self.shared.access.pass_of(said);
         match self.shared.guesses.judge(self.origin.address(), pass.as_ref().map(|pass| &*pass.name)) {
-            Verdict::Right => pass.ok_or(Refused::Wrong),
-            Verdict::Wrong(wait) => {
+            TokenVerdict::Right => pass.ok_or(TokenRefusal::Wrong),
+            TokenVerdict::Wrong(wait) => {
                 self.origin.was_wrong(by);
-                // One that has to wait keeps no place from others.
-                let _waiting = self.seat.as_ref().map(Seat::waiting);
+                // A delayed request counts as idle, so that it keeps no slot from others.
+                let _waiting = self.seat.as_ref().map(ConnectionSlot::waiting);
                 sleep(wait).await;
-                Err(Refused::Wrong)
+                Err(TokenRefusal::Wrong)
             }
-            Verdict::Refused { is_news } => {
+            TokenVerdict::Refused { is_news } => {
                 if is_news {
                     self.origin.was_refused(by);
                 }
-                Err(Refused::TooMany)
+                Err(TokenRefusal::TooMany)
             }
         }
     }
@@ -173,9 +179,9 @@ const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// The other end of the connection; not known within another program's server.
+    /// The other end of the connection; `None` within another program's server.
     from: Option<SocketAddr>,
-    /// The client, as a proxy names it that is trusted.
+    /// The client's address, as a trusted proxy reports it.
     forwarded: Option<IpAddr>,
 }
 
@@ -186,7 +192,7 @@ impl Origin {
         Self { from, forwarded }
     }
 
-    /// For the log.
+    /// Returns the other end of the connection, for the log.
     pub(super) fn from(&self) -> String {
         self.from.map(|from| from.to_string()).unwrap_or_default()
     }
@@ -195,7 +201,8 @@ impl Origin {
         self.forwarded.map(tracing::field::display)
     }
 
-    /// Whose it is: of IPv6 the network, as everybody has as many addresses there as he likes.
+    /// Returns the address that wrong tokens are counted for. For IPv6 it is the network of 64 bits, because a client has as
+    /// many addresses in it as it likes.
     pub(super) fn address(&self) -> Option<IpAddr> {
         let address = self.forwarded.or(self.from.map(|from| from.ip()))?.to_canonical();
         Some(match address {
@@ -205,43 +212,43 @@ impl Origin {
     }
 }
 
-/// The address that the proxy has written itself: what stands before it comes from the client.
+/// Returns the last address, which the proxy wrote itself. The earlier ones come from the client.
 fn last(headers: &HeaderMap) -> Option<IpAddr> {
     let line = headers.get_all(FORWARDED).iter().next_back()?.to_str().ok()?;
     line.rsplit(',').next()?.trim().parse().ok()
 }
 
-/// An action.
+/// A line of the audit log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deed<'a> {
-    /// What was done: a verb of the API.
+pub(crate) struct AuditRecord<'a> {
+    /// The action, as the API names it.
     pub(crate) verb: &'static str,
     pub(crate) topic: &'a str,
-    /// Upon what: a key, or a filter's words.
+    /// The key, filter or destination that the action is for, or the reason for a pause.
     pub(crate) what: &'a str,
     pub(crate) outcome: &'a str,
-    /// How many were acted upon.
+    /// Number of entries that changed.
     pub(crate) count: u64,
 }
 
-impl Who {
-    /// Writes down that this was done.
-    pub(crate) fn did(&self, deed: Deed<'_>) {
-        let Deed { verb, topic, what, outcome, count } = deed;
+impl Caller {
+    /// Logs an action of this caller.
+    pub(crate) fn log_action(&self, deed: AuditRecord<'_>) {
+        let AuditRecord { verb, topic, what, outcome, count } = deed;
         let (by, name, from, forwarded) = (self.by, self.name(), self.origin.from(), self.origin.forwarded());
-        info!(target: "keylapse::audit", verb, topic, what, outcome, count, by, name, from, forwarded, "an action");
+        info!(target: "keylapse::audit", verb, topic, what, outcome, count, by, name, from, forwarded, "action");
     }
 }
 
 impl Origin {
     pub(super) fn was_wrong(&self, by: &'static str) {
         let (from, forwarded) = (self.from(), self.forwarded());
-        warn!(target: "keylapse::audit", by, from, forwarded, "a wrong token was shown");
+        warn!(target: "keylapse::audit", by, from, forwarded, "wrong token");
     }
 
     pub(super) fn was_refused(&self, by: &'static str) {
         let (from, forwarded) = (self.from(), self.forwarded());
-        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: the next of this address are refused, right or wrong");
+        warn!(target: "keylapse::audit", by, from, forwarded, "too many wrong tokens: refusing new tokens of this address for now, right or wrong");
     }
 }
 

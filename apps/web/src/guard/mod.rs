@@ -1,10 +1,10 @@
-//! What every request passes before anything is done for it, and every answer before it leaves.
+//! Checks and limits of each request, and security headers of each answer.
 
 mod guesses;
 mod identity;
 
-pub(crate) use self::guesses::Guesses;
-pub(crate) use self::identity::{Deed, Refused, Showing, Who, cookie};
+pub(crate) use self::guesses::TokenThrottle;
+pub(crate) use self::identity::{AuditRecord, Caller, TokenCheck, TokenRefusal, cookie};
 
 use std::time::Duration;
 
@@ -21,37 +21,37 @@ use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::{RequestBodyTimeoutLayer, TimeoutLayer};
 
 use crate::api;
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// Behind a token, where there is one.
-pub(crate) fn closed(routes: Router<Shared>, shared: &Shared) -> Router<Shared> {
+/// Requires a token, if there are tokens.
+pub(crate) fn closed(routes: Router<SharedState>, shared: &SharedState) -> Router<SharedState> {
     routes.layer(from_fn_with_state(shared.clone(), identity::check))
 }
 
-/// Before a token is shown.
-pub(crate) fn open(routes: Router<Shared>) -> Router<Shared> {
+/// Limits routes that need no token.
+pub(crate) fn open(routes: Router<SharedState>) -> Router<SharedState> {
     routes.layer(from_fn(read_at_once))
 }
 
-/// Around all routes: the last one here is the first that a request meets.
-pub(crate) fn around(routes: Router<Shared>, shared: &Shared) -> Router<Shared> {
+/// Adds the layers around all routes. A request meets the last one first.
+pub(crate) fn around(routes: Router<SharedState>, shared: &SharedState) -> Router<SharedState> {
     let routes = limited(routes, shared);
-    // Who may call is known by Host and token; this is about who makes a browser call.
+    // Refuses requests that a page of another site makes a browser send.
     let routes = routes.layer(CsrfLayer::new());
-    // Before anything else: a rebound name passes all that a browser says of itself.
+    // Checked before the origin: after DNS rebinding a browser sends an `Origin` that matches.
     let routes = routes.layer(from_fn_with_state(shared.clone(), check_host));
     routes.layer(from_fn(api::as_json)).layer(from_fn(add_headers))
 }
 
-/// There is no such route.
+/// Answers that the route does not exist.
 pub(crate) async fn absent() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there is nothing here\n")
+    (StatusCode::NOT_FOUND, "not found\n")
 }
 
-/// The largest body, and so what can be armed over HTTP: 2 MiB of JSON, or 1.5 MiB of bytes in base64.
+/// Maximum bytes of a body. It limits payloads to 2 MiB of JSON, or 1.5 MiB of bytes in base64.
 const LARGEST_BODY: usize = 2 << 20;
 
-/// The most that somebody may send who has not come in yet, and how long that may take: a token in a form is shorter.
+/// Maximum bytes of a body without a token, and its time limit. The form with a token is smaller.
 const LARGEST_BEFORE: usize = 2 << 10;
 const BEFORE: Duration = Duration::from_secs(2);
 
@@ -59,30 +59,32 @@ async fn read_at_once(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     match timeout(BEFORE, to_bytes(body, LARGEST_BEFORE)).await {
         Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Ok(Err(_)) => (StatusCode::PAYLOAD_TOO_LARGE, "this is more than a token\n").into_response(),
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n").into_response(),
+        Ok(Err(_)) => {
+            (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large: send a token only\n").into_response()
+        }
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n").into_response(),
     }
 }
 
-/// Bounds how much a request may bring, and how long it may take.
-fn limited(routes: Router<Shared>, shared: &Shared) -> Router<Shared> {
-    // By the length that is said, before anything is read; and by what comes.
+/// Limits the size and the time of a request.
+fn limited(routes: Router<SharedState>, shared: &SharedState) -> Router<SharedState> {
+    // The limit applies to `Content-Length` before the body is read, and to the bytes that arrive.
     let routes = routes.layer(DefaultBodyLimit::disable()).layer(RequestBodyLimitLayer::new(LARGEST_BODY));
     let routes = routes.layer(RequestBodyTimeoutLayer::new(shared.patience.body));
     routes.layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, shared.patience.answer))
 }
 
-/// Refuses requests that call this server by a name that is not its own.
-async fn check_host(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+/// Refuses requests to a host name that is not one of this server.
+async fn check_host(State(shared): State<SharedState>, request: Request, next: Next) -> Response {
     if is_ours(&shared, &request) {
         return next.run(request).await;
     }
-    let why = "this server is not called so: --host adds a name\n";
+    let why = "unknown host name: `--allowed-host NAME` adds one\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 
-/// A request says it once or, where its line has a whole URL, twice; and each time it has to be one of our names.
-fn is_ours(shared: &Shared, request: &Request) -> bool {
+/// Returns whether the request has a host, and the hosts of its line and of its header are names of this server.
+fn is_ours(shared: &SharedState, request: &Request) -> bool {
     let of_line = request.uri().authority().map(|authority| authority.as_str());
     let of_headers: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
     if of_headers.len() > 1 {
@@ -93,13 +95,13 @@ fn is_ours(shared: &Shared, request: &Request) -> bool {
     said.peek().is_some() && said.all(|host| shared.access.is_host(host))
 }
 
-/// By which name, and which port, a request that was let through calls this server.
+/// Returns the host of a request that passed [`check_host`], with its port.
 pub(crate) fn said_host(parts: &Parts) -> Option<&str> {
     let of_header = || parts.headers.get(header::HOST)?.to_str().ok();
     parts.uri.authority().map(|authority| authority.as_str()).or_else(of_header)
 }
 
-/// Nothing but what this server itself has, and nothing within a page.
+/// Allows files of this server only, and nothing inline.
 const CONTENT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                        form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -113,11 +115,11 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Tells browsers what not to do with an answer.
+/// Adds the security headers to an answer.
 async fn add_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in HEADERS {
-        // What a route has said by itself stands: files that never change may be kept.
+        // Headers of a route take precedence: browsers may cache files that never change.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response

@@ -1,4 +1,4 @@
-//! The style, the script and the icon. Their paths change with what is in them, so that they can be kept for ever.
+//! The style, the script and the icon. Their paths have a hash of their contents, so that browsers can cache them for ever.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// A file of the dashboard's own.
+/// A file of the dashboard.
 pub(super) struct Asset {
     name: &'static str,
     kind: HeaderValue,
@@ -33,7 +33,7 @@ pub(super) static SCRIPT: Asset = asset!("script.js", "text/javascript; charset=
 pub(super) static ICON: Asset = asset!("icon.svg", "image/svg+xml");
 
 impl Asset {
-    /// Where it is, below the prefix.
+    /// Returns the path, below the prefix.
     pub(super) fn path(&self) -> String {
         format!("/assets/{}/{}", *self.hash, self.name)
     }
@@ -44,7 +44,7 @@ fn hash(text: &str) -> String {
     digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A page of an older version may ask for what is no longer here: it gets nothing, rather than what it cannot use.
+/// Serves a file. A page of an older version, which requests another hash, gets 404.
 pub(super) async fn serve(Path((hash, name)): Path<(String, String)>) -> Response {
     let all = [&STYLE, &SCRIPT, &ICON];
     match all.into_iter().find(|asset| asset.name == name && *asset.hash == hash) {

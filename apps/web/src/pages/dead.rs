@@ -1,4 +1,4 @@
-//! Dead letters of all topics, grouped by what killed them. A bounded number of them is looked at, and it is said how far.
+//! The page of dead letters of all topics, grouped by their errors. It reads a bounded number, and shows how many.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
-use keylapse_console::words::short;
+use keylapse_console::format::short;
 use keylapse_console::{Cursor, Entry, EntryState, counted, show_count};
 use serde::Deserialize;
 
 use super::entries;
-use super::frame::{Frame, Time, Visit, answer};
-use super::samples::Standing;
-use super::trouble::Trouble;
-use crate::asking;
+use super::error_page::ErrorPage;
+use super::frame::{Frame, PageRequest, Time, answer};
+use super::samples::TopicSample;
+use crate::parse;
 use crate::time::ms_of;
 
-/// Letters that are looked at of each topic, and topics.
+/// Maximum dead letters of each topic, and maximum topics.
 const LETTERS: usize = 1000;
 const TOPICS: usize = 50;
-/// Letters that are looked at in all.
-const MOST: usize = 5000;
-/// Characters of an error by which letters are told apart.
+/// Maximum dead letters of all topics together.
+const MAX_SCANNED_DEAD_LETTERS: usize = 5000;
+/// Characters of an error by which dead letters are grouped.
 const ERROR: usize = 160;
-/// Groups that are shown.
+/// Maximum groups.
 const GROUPS: usize = 200;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
-    /// Since when they died: a word of [`Since`].
+pub(super) struct DeadLettersQuery {
+    /// The period: a word of [`Since`].
     since: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 struct Page {
     frame: Frame,
     spans: Vec<(&'static str, String, bool)>,
-    groups: Vec<Group>,
+    groups: Vec<DeadLetterGroup>,
     all: u64,
     all_shown: String,
     looked_at: String,
@@ -49,8 +49,8 @@ struct Page {
     more_groups: String,
 }
 
-/// Letters of one topic that died of the same.
-struct Group {
+/// Dead letters of one topic with the same error.
+struct DeadLetterGroup {
     topic: String,
     topic_link: String,
     link: String,
@@ -65,14 +65,14 @@ struct Group {
     example_link: Option<String>,
 }
 
-/// What killed a letter.
+/// The reason and the last error of a dead letter.
 struct Cause<'a> {
     reason: &'static str,
     kind: &'a str,
     error: &'a str,
 }
 
-/// How far back is looked.
+/// The period in which dead letters died.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
     Hour,
@@ -90,6 +90,15 @@ impl Since {
             Self::Day => "1d",
             Self::Week => "7d",
             Self::Ever => "ever",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Hour => "Last hour",
+            Self::Day => "Last day",
+            Self::Week => "Last week",
+            Self::Ever => "All",
         }
     }
 
@@ -112,25 +121,28 @@ impl Since {
         Some(Duration::from_secs(hours * 3600))
     }
 
-    /// As far as the condition of a filter goes.
+    /// Returns the condition for a filter; `None` for all.
     fn condition(self) -> Option<String> {
         self.span().map(|_| format!("newer:{}", self.word()))
     }
 }
 
-/// What was found.
+/// Dead letters of a period.
 #[derive(Default)]
-struct Scan {
+struct DeadLetterScan {
     letters: Vec<Entry>,
-    /// Whether letters lie behind those that were looked at.
+    /// `true` if there are more than those that were read.
     is_cut: bool,
     now_ms: u64,
 }
 
-pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
+pub(super) async fn show(
+    visit: PageRequest,
+    Query(asked): Query<DeadLettersQuery>,
+) -> Result<Response, ErrorPage> {
     let wanted = Since::ALL.into_iter().find(|since| since.word() == asked.since);
     if wanted.is_none() && !asked.since.is_empty() {
-        return Err(visit.refuse("since is 1h, 1d, 7d or ever"));
+        return Err(visit.refuse("unknown period: write since=1h, 1d, 7d or ever"));
     }
     let (samples, console) = (&visit.shared.samples, &visit.shared.console);
     let look = async {
@@ -143,8 +155,8 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     Ok(answer(&page(visit.frame("dead").aged(found.age), since, &scan, all)))
 }
 
-/// What was asked for; or else the last hour, and so on until there is something.
-async fn scan_first(standings: &[Standing], wanted: Option<Since>) -> Answered<(Since, Scan)> {
+/// Reads the wanted period; without one, the shortest period that has dead letters.
+async fn scan_first(standings: &[TopicSample], wanted: Option<Since>) -> Answered<(Since, DeadLetterScan)> {
     if let Some(since) = wanted {
         return Ok((since, scan(standings, since).await?));
     }
@@ -154,18 +166,18 @@ async fn scan_first(standings: &[Standing], wanted: Option<Since>) -> Answered<(
             return Ok((since, found));
         }
     }
-    Ok((Since::Ever, Scan::default()))
+    Ok((Since::Ever, DeadLetterScan::default()))
 }
 
-async fn scan(standings: &[Standing], since: Since) -> Answered<Scan> {
-    let mut scan = Scan::default();
+async fn scan(standings: &[TopicSample], since: Since) -> Answered<DeadLetterScan> {
+    let mut scan = DeadLetterScan::default();
     for standing in standings {
         let overview = &standing.status.overview;
         scan.now_ms = scan.now_ms.max(overview.now_ms);
         if overview.dead == 0 || standing.status.problem.is_some() {
             continue;
         }
-        if scan.letters.len() >= MOST {
+        if scan.letters.len() >= MAX_SCANNED_DEAD_LETTERS {
             scan.is_cut = true;
             break;
         }
@@ -181,24 +193,24 @@ async fn scan(standings: &[Standing], since: Since) -> Answered<Scan> {
     Ok(scan)
 }
 
-/// Where the letters begin that have died since.
+/// Returns the cursor at which the period begins.
 fn begin(since: Since, now_ms: u64) -> Option<Cursor> {
     let span = u64::try_from(since.span()?.as_millis()).unwrap_or(u64::MAX);
     format!("{}@0/", now_ms.saturating_sub(span)).parse().ok()
 }
 
-fn page(frame: Frame, since: Since, scan: &Scan, all: u64) -> Page {
+fn page(frame: Frame, since: Since, scan: &DeadLetterScan, all: u64) -> Page {
     let mut groups = groups(&frame, since, scan);
     let more = groups.len().saturating_sub(GROUPS);
     groups.truncate(GROUPS);
-    let span = |one: Since| (one.says(), frame.link("/dead", &[("since", one.word())]), one == since);
+    let span = |one: Since| (one.label(), frame.link("/dead", &[("since", one.word())]), one == since);
     let spans = Since::ALL.map(span).to_vec();
     Page {
         spans,
         groups,
         all,
         all_shown: counted(all, "dead letter"),
-        looked_at: counted(scan.letters.len() as u64, "letter"),
+        looked_at: counted(scan.letters.len() as u64, "dead letter"),
         since: since.says(),
         is_all: !scan.is_cut,
         more_groups: if more > 0 { counted(more as u64, "more group") } else { String::new() },
@@ -206,13 +218,13 @@ fn page(frame: Frame, since: Since, scan: &Scan, all: u64) -> Page {
     }
 }
 
-/// The largest first.
-fn groups(frame: &Frame, since: Since, scan: &Scan) -> Vec<Group> {
-    let mut groups: HashMap<(&str, &'static str, &str, String), Group> = HashMap::new();
+/// Returns the groups, largest first.
+fn groups(frame: &Frame, since: Since, scan: &DeadLetterScan) -> Vec<DeadLetterGroup> {
+    let mut groups: HashMap<(&str, &'static str, &str, String), DeadLetterGroup> = HashMap::new();
     for letter in &scan.letters {
         let cause = Cause::of(letter);
         let named = (letter.topic.as_str(), cause.reason, cause.kind, short(cause.error, ERROR));
-        let group = groups.entry(named).or_insert_with(|| Group::of(letter, &cause, frame, since));
+        let group = groups.entry(named).or_insert_with(|| DeadLetterGroup::of(letter, &cause, frame, since));
         group.add(letter, frame, scan.now_ms);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
@@ -233,14 +245,14 @@ impl<'a> Cause<'a> {
     }
 }
 
-impl Group {
+impl DeadLetterGroup {
     fn of(letter: &Entry, cause: &Cause<'_>, frame: &Frame, since: Since) -> Self {
         let Cause { reason, kind, error } = *cause;
         let mut conditions: Vec<_> =
             letter.reason.map(|reason| format!("reason:{}", reason.as_str())).into_iter().collect();
         let plain: String = error.chars().take_while(|letter| !letter.is_control()).take(ERROR / 2).collect();
         conditions.extend(
-            (!plain.trim().is_empty()).then(|| asking::condition(&format!("error:~{}", plain.trim()))),
+            (!plain.trim().is_empty()).then(|| parse::condition(&format!("error:~{}", plain.trim()))),
         );
         conditions.extend(since.condition());
         let fields = [("name", letter.topic.as_str()), ("state", "dead"), ("filter", &conditions.join(" "))];
@@ -260,7 +272,7 @@ impl Group {
         }
     }
 
-    /// The newest is its example.
+    /// Adds a dead letter. The newest one is the example of the group.
     fn add(&mut self, letter: &Entry, frame: &Frame, now_ms: u64) {
         self.number += 1;
         self.count = show_count(self.number as u64);

@@ -1,21 +1,21 @@
-//! Timers, letters and enrolled keys in lines, and what can be done to them.
+//! Table rows of timers, dead letters, tracked keys and failed attempts.
 
 use keylapse::dead_letters::FailedAttempt;
-use keylapse_console::words::{short, size};
+use keylapse_console::format::{short, size};
 use keylapse_console::{Entry, EntryState, text};
 
 use super::frame::{Frame, Time};
 use crate::time::ms_of;
 
-/// Bytes of a key that are shown in a line.
+/// Maximum bytes of a key in a row.
 const KEY: usize = 160;
-/// Characters of an error that are shown in a line.
+/// Maximum characters of an error in a row.
 const ERROR: usize = 240;
 
-/// An entry, in a line.
-pub(super) struct Line {
+/// The row of an entry.
+pub(super) struct EntryRow {
     pub(super) key: String,
-    /// None where the key is too long for an address.
+    /// `None` if the key is too long for an address.
     pub(super) link: Option<String>,
     pub(super) when: Time,
     pub(super) attempt: u32,
@@ -25,11 +25,11 @@ pub(super) struct Line {
     pub(super) error: String,
 }
 
-impl Line {
+impl EntryRow {
     pub(super) fn of(entry: &Entry, now_ms: u64, frame: &Frame) -> Self {
         let at_ms = match entry.state {
-            // It is looked at earlier than it expires.
-            EntryState::Enrolled => entry.deadline_ms.unwrap_or(entry.at_ms),
+            // A tracked key may be read earlier than it expires.
+            EntryState::Tracked => entry.deadline_ms.unwrap_or(entry.at_ms),
             _ => entry.at_ms,
         };
         Self {
@@ -45,38 +45,37 @@ impl Line {
     }
 }
 
-/// A key as it is shown in a line.
+/// Returns a key as it is shown in a row.
 pub(super) fn key(key: &[u8]) -> String {
     cut(key, KEY)
 }
 
-/// At most so many bytes of a key.
+/// Returns at most `most` bytes of a key, escaped.
 pub(super) fn cut(key: &[u8], most: usize) -> String {
     let head = &key[..key.len().min(most)];
     let cut = if head.len() < key.len() { "…" } else { "" };
     format!("{}{cut}", text::escape(head))
 }
 
-/// What the times of entries in a state are.
+/// Returns the heading for the times of entries in a state.
 pub(super) fn when(state: EntryState) -> &'static str {
     match state {
         EntryState::Running => "Lease ends",
         EntryState::Dead => "Died",
-        EntryState::Enrolled => "Expires",
+        EntryState::Tracked => "Expires",
         _ => "Due",
     }
 }
 
-/// A failed attempt.
-pub(super) struct Failure {
+pub(super) struct FailureRow {
     pub(super) attempt: u32,
     pub(super) when: Time,
     pub(super) kind: String,
     pub(super) error: String,
 }
 
-impl Failure {
-    /// The newest first: it is mostly the one that is looked for.
+impl FailureRow {
+    /// Returns the failed attempts, newest first, because readers mostly look for that one.
     pub(super) fn all(failures: &[FailedAttempt], now_ms: u64) -> Vec<Self> {
         let one = |failed: &FailedAttempt| Self {
             attempt: failed.attempt,

@@ -1,4 +1,4 @@
-//! What all pages have: where they link to, who looks, and how a page becomes an answer.
+//! The parts that all pages share: the request, the frame, links, and rendering.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,57 +8,57 @@ use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, RequestPartsExt};
 use keylapse::{Error, Result};
-use keylapse_console::Done;
-use keylapse_console::words::relative;
+use keylapse_console::ActionResult;
+use keylapse_console::format::relative;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
 use super::assets::{ICON, SCRIPT, STYLE};
+use super::error_page::ErrorPage;
 use super::notice::Notice;
 use super::samples::Age;
-use super::trouble::Trouble;
 use crate::access::Role;
-use crate::act::Act;
-use crate::guard::Who;
+use crate::act::AuditedAction;
+use crate::guard::Caller;
 use crate::time::{moment, ms_of};
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// A page that takes longer says that the server does not answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How often a page is looked at anew.
+/// Time limit of a page. Afterwards an error page is shown.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval at which a page refreshes itself.
 const REFRESH_MS: u32 = 5000;
-/// A link is no longer than this: what is longer cannot be asked for.
+/// Maximum bytes of a link, which a request can still carry.
 const LONGEST_LINK: usize = 16 << 10;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':').remove(b'~');
 
-/// Somebody who looks at a page.
+/// A request for a page, with its caller.
 #[derive(Clone)]
-pub(super) struct Visit {
-    pub(super) shared: Shared,
-    pub(super) who: Who,
+pub(super) struct PageRequest {
+    pub(super) shared: SharedState,
+    pub(super) who: Caller,
 }
 
-/// What stands around a page.
+/// The frame of a page: navigation, notice and footer.
 pub(super) struct Frame {
-    shared: Shared,
-    /// The part of the dashboard that it belongs to.
+    shared: SharedState,
+    /// The part of the dashboard that the page belongs to.
     pub(super) part: &'static str,
     pub(super) refresh_ms: u32,
-    /// Whether there is somebody who can leave.
+    /// `true` if the caller has a session that can be ended.
     pub(super) can_leave: bool,
-    /// Whether buttons would work.
+    /// `true` if the caller may act, so that buttons are shown.
     pub(super) may_act: bool,
     pub(super) notice: Option<Notice>,
-    /// Which servers; none where nobody was let in.
+    /// The servers; `None` on pages that need no token.
     pub(super) servers: Option<String>,
-    /// None where nothing was read.
+    /// `None` if nothing was read.
     age: Option<Age>,
 }
 
-/// How fresh a page is.
+/// When and how long ago the figures on a page were read.
 pub(super) struct Fresh {
-    /// When it was read, by the clock of this machine.
+    /// The time of reading, by the clock of this machine.
     pub(super) at: String,
     pub(super) clock: String,
     pub(super) age_ms: u128,
@@ -66,19 +66,18 @@ pub(super) struct Fresh {
     pub(super) reports: Option<String>,
 }
 
-impl FromRequestParts<Shared> for Visit {
-    type Rejection = Trouble;
+impl FromRequestParts<SharedState> for PageRequest {
+    type Rejection = ErrorPage;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Trouble> {
-        match parts.extract::<Extension<Who>>().await {
+    async fn from_request_parts(parts: &mut Parts, shared: &SharedState) -> Result<Self, ErrorPage> {
+        match parts.extract::<Extension<Caller>>().await {
             Ok(Extension(who)) => Ok(Self { shared: shared.clone(), who }),
-            Err(_) => Err(Trouble::not_let_in(shared)),
+            Err(_) => Err(ErrorPage::not_let_in(shared)),
         }
     }
 }
 
-impl Visit {
-    /// The frame of a page.
+impl PageRequest {
     pub(super) fn frame(&self, part: &'static str) -> Frame {
         let may_act = self.who.role == Role::Act && self.shared.has_actions();
         let can_leave = self.who.by == "cookie";
@@ -86,49 +85,49 @@ impl Visit {
         Frame { may_act, can_leave, servers, age, ..Frame::around(&self.shared, part) }
     }
 
-    /// What the server answers; or a page that says why it does not.
-    pub(super) async fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Trouble> {
-        match timeout(PATIENCE, answer).await {
+    /// Awaits an answer of Redis. Returns an error page if it fails or takes longer than [`PAGE_TIMEOUT`].
+    pub(super) async fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, ErrorPage> {
+        match timeout(PAGE_TIMEOUT, answer).await {
             Ok(answer) => answer.map_err(|error| self.trouble(&error)),
-            Err(_) => Err(Trouble::silent(self.frame(""), PATIENCE)),
+            Err(_) => Err(ErrorPage::silent(self.frame(""), PAGE_TIMEOUT)),
         }
     }
 
-    /// What became of an action. It is not given up before the console gives up, which says whether it may have been done.
+    /// Runs an action. It has no timeout here: the console's error states whether the action may have been executed.
     pub(super) async fn act(
         &self,
-        act: Act,
-        deed: impl Future<Output = Result<Done>> + Send + 'static,
-    ) -> Result<Done, Trouble> {
+        act: AuditedAction,
+        deed: impl Future<Output = Result<ActionResult>> + Send + 'static,
+    ) -> Result<ActionResult, ErrorPage> {
         act.take(&self.shared, self.who.clone(), deed).await.map_err(|error| self.trouble(&error))
     }
 
-    /// Only somebody who may look at this topic goes on.
-    pub(super) fn may(&self, topic: &str) -> Result<(), Trouble> {
+    /// Returns an error page unless the caller may read the topic.
+    pub(super) fn may(&self, topic: &str) -> Result<(), ErrorPage> {
         self.allow(self.who.may(topic))
     }
 
-    /// Only somebody who may look at all topics does.
-    pub(super) fn may_all(&self) -> Result<(), Trouble> {
+    /// Returns an error page unless the caller may read all topics.
+    pub(super) fn may_all(&self) -> Result<(), ErrorPage> {
         self.allow(self.who.may_all())
     }
 
-    fn allow(&self, is_allowed: bool) -> Result<(), Trouble> {
-        is_allowed.then_some(()).ok_or_else(|| Trouble::not_for(self.frame("")))
+    fn allow(&self, is_allowed: bool) -> Result<(), ErrorPage> {
+        is_allowed.then_some(()).ok_or_else(|| ErrorPage::not_for(self.frame("")))
     }
 
-    pub(super) fn trouble(&self, error: &Error) -> Trouble {
-        Trouble::of(self.frame(""), error)
+    pub(super) fn trouble(&self, error: &Error) -> ErrorPage {
+        ErrorPage::of(self.frame(""), error)
     }
 
-    pub(super) fn refuse(&self, why: impl Into<String>) -> Trouble {
-        Trouble::refused(self.frame(""), why.into())
+    pub(super) fn refuse(&self, why: impl Into<String>) -> ErrorPage {
+        ErrorPage::refused(self.frame(""), why.into())
     }
 }
 
 impl Frame {
-    /// Of a page that everybody may see.
-    pub(super) fn around(shared: &Shared, part: &'static str) -> Self {
+    /// Makes the frame of a page that needs no token.
+    pub(super) fn around(shared: &SharedState, part: &'static str) -> Self {
         let shared = shared.clone();
         Self {
             shared,
@@ -142,22 +141,22 @@ impl Frame {
         }
     }
 
-    /// Looked at anew as often as this.
+    /// Sets the interval of refreshes.
     pub(super) fn every(self, refresh_ms: u32) -> Self {
         Self { refresh_ms, ..self }
     }
 
-    /// Never looked at anew by itself.
+    /// Disables refreshes.
     pub(super) fn still(self) -> Self {
         self.every(0)
     }
 
-    /// With figures that are this old.
+    /// Sets the age of the figures.
     pub(super) fn aged(self, age: Age) -> Self {
         Self { age: Some(age), ..self }
     }
 
-    /// Without anything that was read.
+    /// Removes the age, for a page without figures.
     pub(super) fn unread(self) -> Self {
         Self { age: None, ..self }
     }
@@ -170,7 +169,7 @@ impl Frame {
         Some(Fresh { at, clock, age_ms: age.read.as_millis(), ago: seconds(age.read), reports })
     }
 
-    /// With what has become of an action.
+    /// Adds the result of an action.
     pub(super) fn saying(self, notice: Option<Notice>) -> Self {
         Self { notice, ..self }
     }
@@ -199,25 +198,25 @@ impl Frame {
         self.link("/topic", &[("name", name)])
     }
 
-    /// The page of the hosts that a topic's handlers call.
-    pub(super) fn hosts(&self, topic: &str) -> String {
-        self.link("/hosts", &[("topic", topic)])
+    /// Returns the link to the destinations of a topic.
+    pub(super) fn destinations(&self, topic: &str) -> String {
+        self.link("/destinations", &[("topic", topic)])
     }
 
-    /// None where it would be too long.
+    /// Returns the link to a key; `None` if it would be too long.
     pub(super) fn timer(&self, topic: &str, key: &str) -> Option<String> {
         let link = self.link("/timer", &[("topic", topic), ("key", key)]);
         (link.len() <= LONGEST_LINK).then_some(link)
     }
 
-    /// A path with these fields, as far as they say something.
+    /// Returns a path with those query parameters that are not empty.
     pub(super) fn link(&self, path: &str, fields: &[(&str, &str)]) -> String {
         link(&self.shared, path, fields)
     }
 }
 
-/// A path with these fields, as far as they say something.
-pub(super) fn link(shared: &Shared, path: &str, fields: &[(&str, &str)]) -> String {
+/// Returns a path with those query parameters that are not empty.
+pub(super) fn link(shared: &SharedState, path: &str, fields: &[(&str, &str)]) -> String {
     let mut link = shared.path(path);
     let said = fields.iter().filter(|(_, value)| !value.is_empty());
     for (at, (name, value)) in said.enumerate() {
@@ -229,13 +228,13 @@ pub(super) fn link(shared: &Shared, path: &str, fields: &[(&str, &str)]) -> Stri
     link
 }
 
-/// A short time, rounded up to a tenth of a second.
+/// Formats a short time, rounded up to a tenth of a second.
 fn seconds(span: Duration) -> String {
     let tenths = span.as_millis().div_ceil(100);
     format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
-/// A time, as far from now as it is.
+/// A time, and its distance from now.
 pub(super) struct Time {
     pub(super) at: String,
     pub(super) from_now: String,
@@ -247,11 +246,11 @@ impl Time {
     }
 }
 
-/// A page as an answer.
+/// Renders a page.
 pub(super) fn answer(page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => Html(text).into_response(),
-        // Templates write into memory, and what they write of cannot fail.
+        // Templates write into memory, which does not fail.
         Err(_) => axum::http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -1,12 +1,13 @@
-//! The dashboard: pages made here, which work without a script.
+//! The dashboard. Its pages are rendered here, and work without JavaScript.
 
 mod act;
 mod alarms;
 mod assets;
 mod dead;
+mod destinations;
 mod entries;
+mod error_page;
 mod frame;
-mod hosts;
 mod listeners;
 mod login;
 mod notice;
@@ -16,40 +17,39 @@ mod tail;
 mod timer;
 mod topic;
 mod topics;
-mod trouble;
 
 pub(crate) use self::samples::Samples;
 
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::web::Shared;
+use crate::web::SharedState;
 
-/// What somebody without a token sees.
-pub(crate) fn open() -> Router<Shared> {
+/// Returns the routes that need no token.
+pub(crate) fn open() -> Router<SharedState> {
     Router::new()
         .route("/login", get(login::show).post(login::enter))
         .route("/logout", post(login::leave))
         .route("/assets/{hash}/{name}", get(assets::serve))
 }
 
-/// To look.
-pub(crate) fn looking() -> Router<Shared> {
+/// Returns the routes that read.
+pub(crate) fn looking() -> Router<SharedState> {
     Router::new()
         .route("/", get(topics::home))
         .route("/topics", get(topics::show))
         .route("/topic", get(topic::show))
-        .route("/hosts", get(hosts::show))
+        .route("/destinations", get(destinations::show))
         .route("/timer", get(timer::show))
         .route("/dead", get(dead::show))
         .route("/listeners", get(listeners::show))
         .route("/servers", get(servers::show))
         .route("/tail", get(tail::show))
-        .fallback(trouble::no_such_page)
+        .fallback(error_page::no_such_page)
 }
 
-/// To act.
-pub(crate) fn acting() -> Router<Shared> {
+/// Returns the routes that act.
+pub(crate) fn acting() -> Router<SharedState> {
     Router::new()
         .route("/timer/act", post(act::timer))
         .route("/topic/act", post(act::topic))

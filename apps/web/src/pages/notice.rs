@@ -1,21 +1,21 @@
-//! What became of an action, said above the page that follows. It is in that page's address, as a word of a list and
-//! numbers: no text of others is ever taken from there.
+//! The result of an action, shown at the top of the next page. The page's address has it as an outcome of a fixed list and
+//! numbers. Text from the address is never shown.
 
-use keylapse_console::{BulkReport, Done, show_count};
+use keylapse_console::{ActionResult, BulkReport, show_count};
 use serde::Deserialize;
 
-/// In an address.
+/// The result of an action, as query parameters.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Said {
-    /// The outcome of a [`Done`], or `bulk`.
-    did: String,
+pub(super) struct NoticeQuery {
+    /// The outcome of an [`ActionResult`], or `bulk`.
+    outcome: String,
     done: u64,
     skipped: u64,
     failed: u64,
 }
 
-/// To be shown.
+/// The result of an action, as it is shown.
 #[derive(Clone, Debug)]
 pub(super) struct Notice {
     pub(super) text: String,
@@ -23,16 +23,16 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    pub(super) fn of(said: &Said) -> Option<Self> {
-        if said.did == BULK {
+    pub(super) fn of(said: &NoticeQuery) -> Option<Self> {
+        if said.outcome == BULK {
             return Some(Self::of_bulk(said));
         }
-        let (is_good, says) = Done::of_word(&said.did)?;
+        let (is_good, says) = ActionResult::of_word(&said.outcome)?;
         Some(Self { text: upper(says), is_good })
     }
 
-    fn of_bulk(said: &Said) -> Self {
-        let numbers = [(said.done, "done"), (said.skipped, "left alone"), (said.failed, "failed")];
+    fn of_bulk(said: &NoticeQuery) -> Self {
+        let numbers = [(said.done, "done"), (said.skipped, "skipped"), (said.failed, "failed")];
         let words = numbers.into_iter().enumerate().filter(|(at, (number, _))| *at == 0 || *number > 0);
         let words: Vec<_> =
             words.map(|(_, (number, word))| format!("{} {word}", show_count(number))).collect();
@@ -42,10 +42,10 @@ impl Notice {
 
 const BULK: &str = "bulk";
 
-/// The fields of an address that say it.
+/// Returns the query parameters for the result of a bulk action.
 pub(super) fn fields(report: &BulkReport) -> [(&'static str, String); 4] {
     [
-        ("did", BULK.to_owned()),
+        ("outcome", BULK.to_owned()),
         ("done", report.done.to_string()),
         ("skipped", report.skipped.to_string()),
         ("failed", report.failed.to_string()),

@@ -1,71 +1,70 @@
-//! How topics are and were. It is asked for when somebody looks, and no more than once a second for all who do.
+//! The status of topics, with a history of their rates. It is read on request, at most once a second for all readers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keylapse::Result;
-use keylapse_console::{Alarm, Console, KnownTopic, Rates, Registry, Status, TopicStatus, UnreadableTopic};
+use keylapse_console::{Alarm, Console, Rates, Registry, Status, TopicHandle, TopicStatus, UnreadableTopic};
 use tokio::sync::Mutex;
 
-use crate::guard::Who;
+use crate::guard::Caller;
 use crate::recent::Last;
 
-/// What is as new as this is not asked for again.
+/// How long a status is reused.
 const FRESH: Duration = Duration::from_millis(1000);
-/// Where there are more topics than this, their names are read anew only now and then.
+/// With more topics than this, their names are reused for [`NOW_AND_THEN`].
 const MANY: usize = 1000;
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
-/// Between two points of a line.
+/// Time between two points of a sparkline.
 const STEP: Duration = Duration::from_secs(4);
-/// Points of a line: about ten minutes, where somebody looks all the time.
+/// Maximum points of a sparkline: ten minutes for a page that refreshes every 5 s.
 const POINTS: usize = 120;
-/// Of a topic that nobody has looked at for so long nothing is kept.
+/// After this time without a request the samples of a topic are deleted.
 const FORGOTTEN: Duration = Duration::from_secs(300);
 
-/// What was found out last, and before.
+/// The last status of each topic, and the history of its rate.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Mutex<Kept>);
+pub(crate) struct Samples(Mutex<SampleCache>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    registry: Answer<Registry>,
-    /// The listeners, the silent ones too, without topics.
-    fleet: Answer<Status>,
+struct SampleCache {
+    registry: CachedAnswer<Registry>,
+    /// The listeners, including the silent ones, without topics.
+    fleet: CachedAnswer<Status>,
     topics: HashMap<String, Sampled>,
     rates: Rates,
 }
 
-/// What was answered last. A refusal is an answer, too: where the server is away, not everybody who looks has to wait for
-/// that.
-type Answer<T> = Last<Result<Arc<T>>>;
+/// The last answer. An error is an answer, too: while Redis is away, only one reader waits for the timeout.
+type CachedAnswer<T> = Last<Result<Arc<T>>>;
 
 #[derive(Debug)]
 struct Sampled {
     read: Instant,
     is_stale: bool,
-    standing: Standing,
+    standing: TopicSample,
     stepped: Instant,
     points: VecDeque<f64>,
 }
 
-/// How a topic is and was.
+/// The status of a topic, and the history of its rate.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TopicSample {
     pub(crate) status: Arc<TopicStatus>,
-    /// Attempts that ended a second, once two reports of the listeners have been seen.
+    /// Attempts that end per second; `None` before the second report of the listeners.
     pub(crate) rate: Option<f64>,
-    /// The same as it was, the oldest first.
+    /// Earlier rates, oldest first.
     pub(crate) rates: Vec<f64>,
     pub(crate) age: Age,
 }
 
-/// How old something is that is shown.
+/// The age of the figures on a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Age {
-    /// How long ago it was read.
+    /// Time since the figures were read.
     pub(crate) read: Duration,
-    /// How old the oldest of the listeners' figures in it is.
+    /// Age of the oldest report of a listener among them.
     pub(crate) reports: Option<Duration>,
 }
 
@@ -75,22 +74,22 @@ impl Age {
     }
 }
 
-/// Some of the topics.
+/// A page of topics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopicPage {
-    pub(crate) standings: Vec<Standing>,
-    /// Those that cannot be read.
+    pub(crate) standings: Vec<TopicSample>,
+    /// Topics that cannot be read.
     pub(crate) unreadable: Vec<UnreadableTopic>,
-    /// The listeners, the silent ones too.
+    /// The listeners, including the silent ones.
     pub(crate) fleet: Arc<Status>,
-    /// How many there are that contain what was asked for, and in all.
+    /// Number of topics whose names match, and of all topics.
     pub(crate) matching: usize,
     pub(crate) all: usize,
     pub(crate) age: Age,
 }
 
 impl TopicPage {
-    /// Returns the alarms of the topics, and of all listeners.
+    /// Returns the alarms of these topics and of all listeners.
     pub(crate) fn alarms(&self) -> Vec<Alarm> {
         let mut broken = Status::default();
         broken.unreadable.clone_from(&self.unreadable);
@@ -100,11 +99,11 @@ impl TopicPage {
 }
 
 impl Samples {
-    /// The topics whose names contain this, as many as these behind so many, of those that this one may look at.
+    /// Returns a page of the topics that the caller may read and whose names contain a text: `most` of them after `skip`.
     pub(crate) async fn topics(
         &self,
         console: &Console,
-        who: &Who,
+        who: &Caller,
         containing: &str,
         skip: usize,
         most: usize,
@@ -126,32 +125,32 @@ impl Samples {
         Ok(TopicPage { standings, unreadable, fleet, matching, all, age })
     }
 
-    /// One topic.
-    pub(crate) async fn topic(&self, console: &Console, topic: &KnownTopic) -> Result<Standing> {
+    /// Returns the status of one topic.
+    pub(crate) async fn topic(&self, console: &Console, topic: &TopicHandle) -> Result<TopicSample> {
         let mut kept = self.0.lock().await;
         let (fleet, _) = kept.fleet(console).await?;
         Ok(kept.standings(console, std::slice::from_ref(topic), &fleet).await.remove(0))
     }
 
-    /// A topic that somebody has acted upon is looked at anew.
+    /// Has a topic read again, after an action on it.
     pub(crate) async fn changed(&self, topic: &str) {
         if let Some(sampled) = self.0.lock().await.topics.get_mut(topic) {
             sampled.is_stale = true;
         }
     }
 
-    /// All names, for what has to look at each.
+    /// Returns all registered topics.
     pub(crate) async fn registry(&self, console: &Console) -> Result<Arc<Registry>> {
         self.0.lock().await.registry(console).await
     }
 
-    /// The listeners, the silent ones too.
+    /// Returns the listeners, including the silent ones.
     pub(crate) async fn fleet(&self, console: &Console) -> Result<(Arc<Status>, Age)> {
         self.0.lock().await.fleet(console).await
     }
 }
 
-impl Kept {
+impl SampleCache {
     async fn registry(&mut self, console: &Console) -> Result<Arc<Registry>> {
         let life = |registry: &Result<Arc<Registry>>| match registry {
             Ok(registry) if registry.topics.len() > MANY => NOW_AND_THEN,
@@ -171,8 +170,13 @@ impl Kept {
         Age { read, reports: oldest.map(|ms| Duration::from_millis(ms) + self.fleet.age()) }
     }
 
-    async fn standings(&mut self, console: &Console, topics: &[KnownTopic], fleet: &Status) -> Vec<Standing> {
-        let is_fresh = |topic: &KnownTopic| {
+    async fn standings(
+        &mut self,
+        console: &Console,
+        topics: &[TopicHandle],
+        fleet: &Status,
+    ) -> Vec<TopicSample> {
+        let is_fresh = |topic: &TopicHandle| {
             self.topics
                 .get(topic.name())
                 .is_some_and(|sampled| !sampled.is_stale && sampled.read.elapsed() < FRESH)
@@ -182,7 +186,7 @@ impl Kept {
             self.sample(status);
         }
         self.forget();
-        let standing = |sampled: &Sampled| Standing {
+        let standing = |sampled: &Sampled| TopicSample {
             age: self.age(sampled.read.elapsed(), fleet),
             ..sampled.standing.clone()
         };
@@ -191,7 +195,7 @@ impl Kept {
 
     fn sample(&mut self, status: TopicStatus) {
         let (name, now) = (status.topic.name().to_owned(), Instant::now());
-        // Of a topic that nobody serves there are no reports.
+        // A topic without listeners has no reports.
         let is_told = status.problem.is_none() && status.listeners > 0;
         let ended = status.handled + status.failed;
         let rate = is_told.then(|| self.rates.of(&name, status.overview.now_ms, ended)).flatten();
@@ -205,7 +209,7 @@ impl Kept {
             points.drain(..points.len().saturating_sub(POINTS));
         }
         let (rates, age) = (points.iter().copied().collect(), Age::default());
-        let standing = Standing { status: Arc::new(status), rate, rates, age };
+        let standing = TopicSample { status: Arc::new(status), rate, rates, age };
         let stepped = if is_due { now } else { stepped };
         self.topics.insert(name, Sampled { read: now, is_stale: false, standing, stepped, points });
     }

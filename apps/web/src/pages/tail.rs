@@ -1,24 +1,24 @@
-//! Starts and ends of attempts, as they happen. Without a script, what a topic's journal has of them.
+//! The page of the live tail. Without JavaScript it shows the journal of a topic.
 
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
-use keylapse_console::{JournalEntry, KnownTopic, text};
+use keylapse_console::{JournalEntry, TopicHandle, text};
 use serde::Deserialize;
 
 use super::entries;
-use super::frame::{Frame, Time, Visit, answer};
-use super::trouble::Trouble;
+use super::error_page::ErrorPage;
+use super::frame::{Frame, PageRequest, Time, answer};
 
-/// Topics to choose from.
+/// Maximum topics to choose from.
 const TOPICS: usize = 500;
-/// Entries of the journal.
+/// Maximum entries of the journal.
 const ENTRIES: usize = 50;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
-    /// None: all of them.
+pub(super) struct TailPageQuery {
+    /// Empty for all topics.
     topic: String,
 }
 
@@ -31,10 +31,10 @@ struct Page {
     source: String,
     command: String,
     keeps_journal: bool,
-    ended: Vec<Ended>,
+    ended: Vec<JournalRow>,
 }
 
-struct Ended {
+struct JournalRow {
     when: Time,
     outcome: &'static str,
     key: String,
@@ -42,7 +42,10 @@ struct Ended {
     attempt: u32,
 }
 
-pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
+pub(super) async fn show(
+    visit: PageRequest,
+    Query(asked): Query<TailPageQuery>,
+) -> Result<Response, ErrorPage> {
     if !asked.topic.is_empty() {
         visit.may(&asked.topic)?;
     }
@@ -60,7 +63,7 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     };
     let (registry, journal) = visit.ask(look).await?;
     let frame = visit.frame("tail").still();
-    let topics = registry.topics.iter().map(KnownTopic::name).filter(|name| visit.who.may(name));
+    let topics = registry.topics.iter().map(TopicHandle::name).filter(|name| visit.who.may(name));
     let topics = topics.take(TOPICS).map(str::to_owned).collect();
     let source = frame.link("/api/v1/tail", &[("topic", &asked.topic)]);
     let named =
@@ -72,8 +75,8 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     Ok(answer(&Page { frame, topic: asked.topic, topics, source, command, keeps_journal, ended }))
 }
 
-fn ended(entry: &JournalEntry, topic: &str, now_ms: u64, frame: &Frame) -> Ended {
-    Ended {
+fn ended(entry: &JournalEntry, topic: &str, now_ms: u64, frame: &Frame) -> JournalRow {
+    JournalRow {
         when: Time::new(entry.ended_ms, now_ms),
         outcome: entry.outcome.as_str(),
         key: entries::key(&entry.key),

@@ -1,27 +1,27 @@
-//! A key: how its timer stands, what has happened and what comes, and what can be done.
+//! The page of a key: its timer, its timeline, its dead letters, and the actions on them.
 
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
-use keylapse_console::words::{short, size};
-use keylapse_console::{Action, Entry, EntryState, KnownTopic, Why, counted, text};
+use keylapse_console::format::{short, size};
+use keylapse_console::{Action, Entry, EntryState, KeyExplanation, TopicHandle, counted, text};
 use serde::Deserialize;
 
-use super::entries::Failure;
-use super::frame::{Frame, Time, Visit, answer};
-use super::notice::{Notice, Said};
-use super::trouble::Trouble;
+use super::entries::FailureRow;
+use super::error_page::ErrorPage;
+use super::frame::{Frame, PageRequest, Time, answer};
+use super::notice::{Notice, NoticeQuery};
 use crate::time::moment;
 
-/// Bytes of a payload that are shown.
+/// Maximum bytes of a payload.
 const PAYLOAD: usize = 16 << 10;
-/// Bytes of a key that are shown.
+/// Maximum bytes of a key.
 const KEY: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct TimerPageQuery {
     topic: String,
     key: String,
 }
@@ -31,7 +31,7 @@ pub(super) struct Asked {
 struct Page {
     frame: Frame,
     topic: String,
-    /// As it is written, and as it is shown.
+    /// The escaped key, for forms and links. `shown` is cut to [`KEY`].
     key: String,
     shown: String,
     state: &'static str,
@@ -39,18 +39,18 @@ struct Page {
     next: String,
     not_now: Vec<String>,
     served_by: Vec<String>,
-    timer: Option<Held>,
-    letters: Vec<Held>,
-    moments: Vec<Moment>,
+    timer: Option<EntryDetails>,
+    letters: Vec<EntryDetails>,
+    moments: Vec<TimelineRow>,
     keeps_journal: bool,
     hides_payloads: bool,
     quoted: String,
 }
 
-/// A timer or a letter.
-struct Held {
+/// A timer or a dead letter.
+struct EntryDetails {
     facts: Vec<(&'static str, String)>,
-    failures: Vec<Failure>,
+    failures: Vec<FailureRow>,
     payload: Option<String>,
     verbs: &'static [Action],
     id: String,
@@ -58,26 +58,26 @@ struct Held {
     when: Time,
 }
 
-struct Moment {
+struct TimelineRow {
     when: Time,
     what: String,
     is_ahead: bool,
-    /// It is the newest of what has happened: now lies before it.
+    /// `true` for the newest past event. The row `now` is above it.
     is_newest: bool,
 }
 
 pub(super) async fn show(
-    visit: Visit,
-    Query(asked): Query<Asked>,
-    Query(said): Query<Said>,
-) -> Result<Response, Trouble> {
+    visit: PageRequest,
+    Query(asked): Query<TimerPageQuery>,
+    Query(said): Query<NoticeQuery>,
+) -> Result<Response, ErrorPage> {
     visit.may(&asked.topic)?;
     let key = text::unescape(&asked.key).map_err(|error| visit.trouble(&error))?;
     let shared = &visit.shared;
     let look = async {
         let topic = shared.console.topic(&asked.topic).await?;
         let (fleet, age) = shared.samples.fleet(&shared.console).await?;
-        let mut why = topic.why(&key, &fleet.listeners).await?;
+        let mut why = topic.explain_key(&key, &fleet.listeners).await?;
         if shared.shows_payloads {
             with_payloads(&topic, &mut why).await?;
         }
@@ -88,20 +88,20 @@ pub(super) async fn show(
     Ok(answer(&page(why, frame, shared.shows_payloads)))
 }
 
-/// Looks once more, for what is not part of why a timer runs.
-async fn with_payloads(topic: &KnownTopic, why: &mut Why) -> Answered<()> {
+/// Adds the payloads, which an explanation does not have.
+async fn with_payloads(topic: &TopicHandle, why: &mut KeyExplanation) -> Answered<()> {
     if let Some(timer) = &mut why.timer {
         *timer = topic.timer(&why.key, Some(PAYLOAD)).await?.unwrap_or_else(|| timer.clone());
     }
-    if !why.letters.is_empty() {
-        let shown = why.letters.len();
-        why.letters = topic.letters_of(&why.key, Some(PAYLOAD)).await?;
-        why.letters.truncate(shown);
+    if !why.dead_letters.is_empty() {
+        let shown = why.dead_letters.len();
+        why.dead_letters = topic.letters_of(&why.key, Some(PAYLOAD)).await?;
+        why.dead_letters.truncate(shown);
     }
     Ok(())
 }
 
-fn page(why: Why, frame: Frame, shows_payloads: bool) -> Page {
+fn page(why: KeyExplanation, frame: Frame, shows_payloads: bool) -> Page {
     let key = text::escape(&why.key);
     Page {
         topic: why.topic.clone(),
@@ -110,29 +110,29 @@ fn page(why: Why, frame: Frame, shows_payloads: bool) -> Page {
         sums_up: sums_up(&why),
         moments: moments(&why),
         timer: why.timer.as_ref().map(|timer| held(timer, why.now_ms)),
-        letters: why.letters.iter().map(|letter| held(letter, why.now_ms)).collect(),
+        letters: why.dead_letters.iter().map(|letter| held(letter, why.now_ms)).collect(),
         next: why.next,
-        not_now: why.not_now.iter().map(|reason| short(reason, 400)).collect(),
+        not_now: why.blocked_by.iter().map(|reason| short(reason, 400)).collect(),
         served_by: why.served_by.iter().map(|who| short(who, 200)).collect(),
         keeps_journal: why.journal,
-        hides_payloads: !shows_payloads && (why.timer.is_some() || !why.letters.is_empty()),
+        hides_payloads: !shows_payloads && (why.timer.is_some() || !why.dead_letters.is_empty()),
         quoted: text::quoted(&key),
         key,
         frame,
     }
 }
 
-fn state(why: &Why) -> &'static str {
-    match (&why.timer, &why.enrolled, why.letters.first()) {
+fn state(why: &KeyExplanation) -> &'static str {
+    match (&why.timer, &why.tracked_key, why.dead_letters.first()) {
         (Some(timer), ..) => timer.state.as_str(),
-        (None, Some(_), _) => EntryState::Enrolled.as_str(),
+        (None, Some(_), _) => EntryState::Tracked.as_str(),
         (None, None, Some(_)) => EntryState::Dead.as_str(),
         (None, None, None) => "nothing",
     }
 }
 
-fn sums_up(why: &Why) -> String {
-    match (&why.timer, &why.enrolled, why.letters.first()) {
+fn sums_up(why: &KeyExplanation) -> String {
+    match (&why.timer, &why.tracked_key, why.dead_letters.first()) {
         (Some(timer), ..) => {
             format!(
                 "{}, attempt {}, payload {}",
@@ -141,7 +141,7 @@ fn sums_up(why: &Why) -> String {
                 size(timer.payload_bytes)
             )
         }
-        (None, Some(_), _) => "enrolled: it is known when the key expires".to_owned(),
+        (None, Some(_), _) => "tracked: the time of its expiry is known".to_owned(),
         (None, None, Some(letter)) => {
             let reason = letter.reason.map_or("unknown", |reason| reason.as_str());
             format!("dead: {reason}, after {}", counted(letter.attempt.into(), "attempt"))
@@ -150,7 +150,7 @@ fn sums_up(why: &Why) -> String {
     }
 }
 
-fn held(entry: &Entry, now_ms: u64) -> Held {
+fn held(entry: &Entry, now_ms: u64) -> EntryDetails {
     let id = entry.id.map(|id| id.to_string()).unwrap_or_default();
     let mut facts = vec![("Arming", if id.is_empty() { "unreadable".to_owned() } else { id.clone() })];
     facts.extend(entry.deadline_ms.map(|at| ("First deadline", moment(at))));
@@ -161,9 +161,9 @@ fn held(entry: &Entry, now_ms: u64) -> Held {
     facts.push(("Snoozes", entry.snoozes.to_string()));
     facts.push(("Payload", size(entry.payload_bytes)));
     facts.push(("Partition", entry.partition.to_string()));
-    Held {
+    EntryDetails {
         facts,
-        failures: Failure::all(&entry.failures, now_ms),
+        failures: FailureRow::all(&entry.failures, now_ms),
         payload: entry.payload.as_ref().map(|payload| text::escape(payload)),
         verbs: Action::of(entry.state),
         id,
@@ -172,13 +172,13 @@ fn held(entry: &Entry, now_ms: u64) -> Held {
     }
 }
 
-/// The newest first.
-fn moments(why: &Why) -> Vec<Moment> {
+/// Returns the timeline, newest first.
+fn moments(why: &KeyExplanation) -> Vec<TimelineRow> {
     let is_ahead = |at: u64| at > why.now_ms;
     let newest = why.timeline.iter().rposition(|moment| !is_ahead(moment.at_ms));
-    let one = |(at, moment): (usize, &keylapse_console::Moment)| Moment {
+    let one = |(at, moment): (usize, &keylapse_console::TimelineEvent)| TimelineRow {
         when: Time::new(moment.at_ms, why.now_ms),
-        what: short(&moment.what, 600),
+        what: short(&moment.event, 600),
         is_ahead: is_ahead(moment.at_ms),
         is_newest: Some(at) == newest,
     };

@@ -1,28 +1,27 @@
-//! A topic: how it is, and what it has in one state.
+//! The page of a topic: its status, and its entries in one state.
 
 use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse_console::{
-    Action, Cursor, EntryState, Filter, KnownTopic, Page as Found, TopicStanding, counted, show_count,
+    Action, Cursor, EntryState, Filter, Page as Found, TopicHandle, TopicState, counted, show_count,
 };
 use serde::Deserialize;
 
-use super::alarms::{Group, groups};
-use super::entries::{self, Line};
-use super::frame::{Frame, Visit, answer};
-use super::notice::{Notice, Said};
+use super::alarms::{AlarmGroup, groups};
+use super::entries::{self, EntryRow};
+use super::error_page::ErrorPage;
+use super::frame::{Frame, PageRequest, answer};
+use super::notice::{Notice, NoticeQuery};
 use super::topics::Row;
-use super::trouble::Trouble;
-use crate::asking;
+use crate::parse;
 use crate::time::ms_of;
 
-/// Entries of a page.
-const PAGE: usize = 50;
+const ENTRIES_PER_PAGE: usize = 50;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct TopicPageQuery {
     name: String,
     state: String,
     filter: String,
@@ -34,17 +33,17 @@ pub(super) struct Asked {
 struct Page {
     frame: Frame,
     row: Row,
-    alarms: Vec<Group>,
-    has_hosts: bool,
+    alarms: Vec<AlarmGroup>,
+    has_destinations: bool,
     state: EntryState,
     tabs: Vec<Tab>,
     filter: String,
     when: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<EntryRow>,
     verbs: &'static [Action],
     can_pause: bool,
     is_paused: bool,
-    /// Where there are none: why, and what to do.
+    /// The heading if there are no entries.
     none: String,
     place: String,
     first: Option<String>,
@@ -54,15 +53,15 @@ struct Page {
 struct Tab {
     state: EntryState,
     link: String,
-    /// Where that is known at no cost.
+    /// `None` if counting would be costly.
     count: Option<String>,
 }
 
 pub(super) async fn show(
-    visit: Visit,
-    Query(asked): Query<Asked>,
-    Query(said): Query<Said>,
-) -> Result<Response, Trouble> {
+    visit: PageRequest,
+    Query(asked): Query<TopicPageQuery>,
+    Query(said): Query<NoticeQuery>,
+) -> Result<Response, ErrorPage> {
     visit.may(&asked.name)?;
     let (state, filter) = (state_of(&visit, &asked.state)?, filter_of(&visit, &asked.filter)?);
     let after = cursor_of(&visit, &asked.after)?;
@@ -70,18 +69,18 @@ pub(super) async fn show(
     let look = async {
         let topic = shared.console.topic(&asked.name).await?;
         let standing = shared.samples.topic(&shared.console, &topic).await?;
-        let found = topic.filtered(state, &filter, after.as_ref(), PAGE, None).await?;
+        let found = topic.filtered(state, &filter, after.as_ref(), ENTRIES_PER_PAGE, None).await?;
         Ok((topic, standing, found))
     };
     let (topic, standing, found) = visit.ask(look).await?;
     let frame = visit.frame("topics").aged(standing.age).saying(Notice::of(&said));
     let (row, alarms) = (Row::of(&standing, &frame), groups(&standing.status.alarms(), &frame));
-    let has_hosts = !standing.status.destinations.is_empty();
+    let has_destinations = !standing.status.destinations.is_empty();
     let held = &standing.status.overview;
     let count = |state| match state {
         EntryState::Quarantined => Some(held.quarantined),
         EntryState::Dead => Some(held.dead),
-        EntryState::Enrolled => Some(held.enrolled),
+        EntryState::Tracked => Some(held.tracked),
         _ => None,
     };
     let tab = |state| Tab {
@@ -89,14 +88,14 @@ pub(super) async fn show(
         link: at(&frame, &topic, state, &asked.filter, ""),
         count: count(state).map(show_count),
     };
-    let is_there = |state: &EntryState| topic.is_attached() || *state != EntryState::Enrolled;
+    let is_there = |state: &EntryState| topic.is_attached() || *state != EntryState::Tracked;
     let tabs = EntryState::ALL.into_iter().filter(is_there).map(tab).collect();
     let now_ms = ms_of(found.now);
-    let lines: Vec<_> = found.entries.iter().map(|entry| Line::of(entry, now_ms, &frame)).collect();
+    let lines: Vec<_> = found.entries.iter().map(|entry| EntryRow::of(entry, now_ms, &frame)).collect();
     let next = found.next.as_ref().map(|next| at(&frame, &topic, state, &asked.filter, &next.to_string()));
     let first = after.map(|_| at(&frame, &topic, state, &asked.filter, ""));
-    let is_paused = standing.status.standing() == TopicStanding::Paused;
-    let can_pause = !matches!(standing.status.standing(), TopicStanding::Closed | TopicStanding::Unreadable);
+    let is_paused = standing.status.state() == TopicState::Paused;
+    let can_pause = !matches!(standing.status.state(), TopicState::Closed | TopicState::Unreadable);
     let (verbs, when) = (Action::of(state), entries::when(state));
     let (none, place) = (none(state, &found, &filter), place(&found, &filter));
     let filter = asked.filter;
@@ -104,7 +103,7 @@ pub(super) async fn show(
         frame,
         row,
         alarms,
-        has_hosts,
+        has_destinations,
         state,
         tabs,
         filter,
@@ -121,38 +120,38 @@ pub(super) async fn show(
     Ok(answer(&page))
 }
 
-pub(super) fn state_of(visit: &Visit, said: &str) -> Result<EntryState, Trouble> {
+pub(super) fn state_of(visit: &PageRequest, said: &str) -> Result<EntryState, ErrorPage> {
     if said.is_empty() {
         return Ok(EntryState::Waiting);
     }
     said.parse().map_err(|error| visit.trouble(&error))
 }
 
-pub(super) fn filter_of(visit: &Visit, said: &str) -> Result<Filter, Trouble> {
-    let conditions = asking::conditions(said).map_err(|why| visit.refuse(why))?;
+pub(super) fn filter_of(visit: &PageRequest, said: &str) -> Result<Filter, ErrorPage> {
+    let conditions = parse::conditions(said).map_err(|why| visit.refuse(why))?;
     Filter::parse(conditions).map_err(|error| visit.trouble(&error))
 }
 
-fn cursor_of(visit: &Visit, said: &str) -> Result<Option<Cursor>, Trouble> {
+fn cursor_of(visit: &PageRequest, said: &str) -> Result<Option<Cursor>, ErrorPage> {
     if said.is_empty() {
         return Ok(None);
     }
     said.parse().map(Some).map_err(|error| visit.trouble(&error))
 }
 
-fn at(frame: &Frame, topic: &KnownTopic, state: EntryState, filter: &str, after: &str) -> String {
+fn at(frame: &Frame, topic: &TopicHandle, state: EntryState, filter: &str, after: &str) -> String {
     let fields = [("name", topic.name()), ("state", state.as_str()), ("filter", filter), ("after", after)];
     frame.link("/topic", &fields)
 }
 
 fn none(state: EntryState, found: &Found, filter: &Filter) -> String {
-    let what = state.called();
+    let what = state.label();
     match (filter.is_empty(), &found.next) {
         (true, _) => format!("No {what}s."),
-        (false, None) => format!("No {what}s that match."),
+        (false, None) => format!("No {what} matches the filter."),
         (false, Some(_)) => {
             let looked_at = counted(found.looked_at as u64, what);
-            format!("{looked_at} looked at, and none matches. There are more behind these.")
+            format!("None of {looked_at} matches the filter. There are more.")
         }
     }
 }
@@ -161,7 +160,7 @@ fn place(found: &Found, filter: &Filter) -> String {
     let here = show_count(found.entries.len() as u64);
     let more = if found.next.is_some() { ", and there may be more" } else { "" };
     match filter.is_empty() {
-        true => format!("{here} here{more}"),
-        false => format!("{here} match of {} looked at{more}", show_count(found.looked_at as u64)),
+        true => format!("{here} shown{more}"),
+        false => format!("{here} of {} match{more}", show_count(found.looked_at as u64)),
     }
 }

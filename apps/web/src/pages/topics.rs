@@ -1,30 +1,30 @@
-//! All topics, in a line each.
+//! The page of all topics.
 
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use keylapse_console::words::{brief, lateness, percent, rate, short};
-use keylapse_console::{AlarmKind, Recent, TopicStatus, UnreadableTopic, counted, show_count};
+use keylapse_console::format::{brief, lateness, percent, rate, short};
+use keylapse_console::{AlarmKind, AttemptSummary, TopicStatus, UnreadableTopic, counted, show_count};
 use serde::Deserialize;
 
-use super::alarms::{Group, groups};
-use super::frame::{Frame, Visit, answer};
-use super::samples::{Standing, TopicPage};
-use super::trouble::Trouble;
-use crate::web::Shared;
+use super::alarms::{AlarmGroup, groups};
+use super::error_page::ErrorPage;
+use super::frame::{Frame, PageRequest, answer};
+use super::samples::{TopicPage, TopicSample};
+use crate::web::SharedState;
 
-/// Topics of a page.
+/// Maximum topics of a page.
 const TOPICS: usize = 100;
-/// Characters of what topics have to contain; their names have no more.
+/// Maximum characters of the text to search, as for names of topics.
 const LONGEST: usize = 128;
-/// How large a sparkline is drawn.
+/// Width and height of a sparkline.
 const WIDE: f64 = 96.0;
 const HIGH: f64 = 20.0;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
-    /// What their names contain.
+pub(super) struct TopicsPageQuery {
+    /// The text that the names contain.
     filter: String,
     skip: usize,
 }
@@ -35,9 +35,9 @@ struct Page {
     frame: Frame,
     filter: String,
     shown_filter: String,
-    alarms: Vec<Group>,
+    alarms: Vec<AlarmGroup>,
     totals: Vec<Total>,
-    /// Whether keys of other programs are tracked.
+    /// `true` if a topic is attached, so that the table has a column of tracked keys.
     tracks: bool,
     rows: Vec<Row>,
     unreadable: Vec<UnreadableTopic>,
@@ -50,24 +50,24 @@ struct Page {
 struct Total {
     name: &'static str,
     number: String,
-    /// Another figure beside it.
+    /// Another figure after the number.
     remark: String,
-    /// How bad it is.
+    /// The severity, as a class of the style: empty, `warn` or `bad`.
     class: &'static str,
 }
 
-/// A topic, in a line.
+/// The row of a topic.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) pattern: String,
     pub(super) is_attached: bool,
     pub(super) link: String,
     pub(super) state: &'static str,
-    /// The same, as the style names it.
+    /// The state, as a class of the style.
     pub(super) state_class: String,
-    /// How bad it is.
+    /// The severity, as a class of the style: empty, `warn` or `bad`.
     pub(super) class: &'static str,
-    /// What somebody has to know before all else.
+    /// The first alarm, if any.
     pub(super) remark: String,
     pub(super) timers: String,
     pub(super) tracked: String,
@@ -82,7 +82,7 @@ pub(super) struct Row {
     pub(super) running: String,
     pub(super) rate: String,
     pub(super) line: Option<String>,
-    /// How late attempts of the last five minutes started.
+    /// Lateness of the attempts in the last five minutes.
     pub(super) p50: String,
     pub(super) p99: String,
     pub(super) failing_5m: String,
@@ -94,11 +94,14 @@ pub(super) struct Row {
     pub(super) listeners: String,
 }
 
-pub(super) async fn home(State(shared): State<Shared>) -> Redirect {
+pub(super) async fn home(State(shared): State<SharedState>) -> Redirect {
     Redirect::to(&shared.path("/topics"))
 }
 
-pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
+pub(super) async fn show(
+    visit: PageRequest,
+    Query(asked): Query<TopicsPageQuery>,
+) -> Result<Response, ErrorPage> {
     let filter: String = asked.filter.trim().chars().take(LONGEST).collect();
     let shared = &visit.shared;
     let look = shared.samples.topics(&shared.console, &visit.who, &filter, asked.skip, TOPICS);
@@ -119,7 +122,7 @@ pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
     Ok(answer(&page).into_response())
 }
 
-/// What there is in all of the topics of a page.
+/// Returns the sums over the topics of a page.
 fn totals(found: &TopicPage) -> Vec<Total> {
     let all = || found.standings.iter().map(|standing| &*standing.status);
     let sum = |of: fn(&TopicStatus) -> u64| all().map(of).sum::<u64>();
@@ -130,11 +133,11 @@ fn totals(found: &TopicPage) -> Vec<Total> {
     let oldest = if undelivered > 0 { format!("oldest {}", brief(oldest)) } else { String::new() };
     let rates = found.standings.iter().filter_map(|standing| standing.rate).fold(0.0, |all, rate| all + rate);
     let recent = sum_of(all().filter_map(|status| status.last_5m.as_ref()));
-    let silent = found.fleet.silent.len() as u64;
+    let silent = found.fleet.silent_listeners.len() as u64;
     let is_silent = if silent > 0 { format!("{} silent", show_count(silent)) } else { String::new() };
     let mut totals = vec![plain("Timers", sum(|status| status.overview.timers))];
     if all().any(|status| status.topic.is_attached()) {
-        totals.push(plain("Tracked keys", sum(|status| status.overview.enrolled)));
+        totals.push(plain("Tracked keys", sum(|status| status.overview.tracked)));
     }
     totals.extend([
         total("Undelivered", undelivered, oldest, warns(undelivered > 0)),
@@ -153,9 +156,9 @@ fn totals(found: &TopicPage) -> Vec<Total> {
     totals
 }
 
-/// How many attempts have ended, and how.
-fn sum_of<'a>(all: impl Iterator<Item = &'a Recent>) -> Recent {
-    let mut sum = Recent::default();
+/// Adds up the attempts by their ends.
+fn sum_of<'a>(all: impl Iterator<Item = &'a AttemptSummary>) -> AttemptSummary {
+    let mut sum = AttemptSummary::default();
     for one in all {
         (sum.handled, sum.failed) = (sum.handled + one.handled, sum.failed + one.failed);
     }
@@ -170,9 +173,9 @@ fn burns(is: bool) -> &'static str {
     if is { "bad" } else { "" }
 }
 
-/// How bad it is that so many attempts fail.
-fn failing(recent: Option<&Recent>) -> &'static str {
-    match recent.and_then(Recent::failing) {
+/// Returns the severity of the share of failed attempts.
+fn failing(recent: Option<&AttemptSummary>) -> &'static str {
+    match recent.and_then(AttemptSummary::failing) {
         Some(0.5..) => "bad",
         Some(0.05..) => "warn",
         _ => "",
@@ -196,11 +199,12 @@ fn place(found: &TopicPage, skip: usize) -> String {
 }
 
 impl Row {
-    pub(super) fn of(standing: &Standing, frame: &Frame) -> Self {
+    pub(super) fn of(standing: &TopicSample, frame: &Frame) -> Self {
         let status = &standing.status;
         let (held, last_5m) = (&status.overview, status.last_5m.as_ref());
-        let share = |recent: Option<&Recent>| or_none(recent.and_then(Recent::failing).map(percent));
-        let (alarms, state) = (status.alarms(), status.standing().as_str());
+        let share =
+            |recent: Option<&AttemptSummary>| or_none(recent.and_then(AttemptSummary::failing).map(percent));
+        let (alarms, state) = (status.alarms(), status.state().as_str());
         Self {
             name: status.topic.name().to_owned(),
             pattern: short(status.topic.pattern(), 200),
@@ -212,9 +216,9 @@ impl Row {
                 true => warns(!alarms.is_empty()),
                 false => "bad",
             },
-            remark: alarms.first().map_or_else(String::new, |alarm| short(&alarm.says, 400)),
+            remark: alarms.first().map_or_else(String::new, |alarm| short(&alarm.message, 400)),
             timers: show_count(held.timers),
-            tracked: or_none(status.topic.is_attached().then(|| show_count(held.enrolled))),
+            tracked: or_none(status.topic.is_attached().then(|| show_count(held.tracked))),
             undelivered: show_count(held.undelivered),
             is_undelivered: held.undelivered > 0,
             oldest_undelivered: brief(held.oldest_undelivered_ms),
@@ -242,7 +246,7 @@ impl Row {
     }
 }
 
-/// The points of a sparkline, from the left to the right; none where there would be no line.
+/// Returns the points of a sparkline, from left to right; `None` if there are fewer than two.
 fn line(rates: &[f64]) -> Option<String> {
     if rates.len() < 2 {
         return None;

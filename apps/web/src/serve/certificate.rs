@@ -1,4 +1,4 @@
-//! What a server of TLS shows of itself.
+//! The certificate of a TLS server.
 
 use std::fmt;
 use std::path::Path;
@@ -10,21 +10,21 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::serve::ServeError;
 
-/// A certificate with its key. Clones are one.
+/// A certificate with its key. Clones share it, so [`take`](Self::take) replaces it in all of them.
 #[derive(Clone)]
 pub struct Certificate(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Certificate {
-    /// Of two files in PEM.
+    /// Reads a certificate chain and its key from two PEM files.
     ///
     /// # Errors
-    /// When one cannot be read, or they do not fit.
+    /// If a file cannot be read, or the key does not fit the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, ServeError> {
         let at = |path: &Path, why: String| ServeError::Certificate(format!("{}: {why}", path.display()));
         let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
         let chain: Vec<_> = chain.map_err(|error| at(certificate, error.to_string()))?;
         if chain.is_empty() {
-            return Err(at(certificate, "there is no certificate".to_owned()));
+            return Err(at(certificate, "the file has no certificate".to_owned()));
         }
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -35,7 +35,7 @@ impl Certificate {
         Ok(Self(Arc::new(RwLock::new(Arc::new(config)))))
     }
 
-    /// Shows another from now on, to those who connect.
+    /// Replaces the certificate by another one, for connections from now on.
     pub fn take(&self, other: &Self) {
         let config = other.config();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;

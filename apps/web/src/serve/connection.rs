@@ -1,5 +1,5 @@
-//! One client's connection, and the requests that arrive on it: as long as the body of one is waited for, its connection
-//! counts as idle, and gives way to others.
+//! One client's connection and its requests. While the body of a request is missing, the connection counts as idle, and a
+//! new one may replace it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,32 +25,32 @@ use tokio_rustls::TlsAcceptor;
 use tower::{Layer, ServiceExt};
 use tracing::debug;
 
-use crate::patience::Patience;
-use crate::serve::seats::{Busy, Seat};
+use crate::limits::ServerLimits;
+use crate::serve::slots::{ActiveRequestGuard, ConnectionSlot};
 
-/// The largest head of a request.
+/// Maximum bytes of a request's header.
 const HEAD_BYTES: usize = 64 << 10;
 
 pub(super) struct Connection {
     pub(super) routes: Router,
     pub(super) from: SocketAddr,
-    pub(super) seat: Seat,
-    pub(super) closed: Closing,
-    pub(super) patience: Patience,
+    pub(super) seat: ConnectionSlot,
+    pub(super) closed: ServerShutdown,
+    pub(super) patience: ServerLimits,
 }
 
-/// Whether the server is about to end: for answers that would go on for ever.
+/// Signals the shutdown of the server to answers that have no end of their own.
 #[derive(Clone, Debug)]
-pub(crate) struct Closing(watch::Receiver<()>);
+pub(crate) struct ServerShutdown(watch::Receiver<()>);
 
-impl Closing {
+impl ServerShutdown {
     pub(super) fn new(closed: watch::Receiver<()>) -> Self {
         Self(closed)
     }
 
-    /// Completes when it is.
+    /// Completes when the shutdown begins.
     pub(crate) async fn begins(mut self) {
-        // The sender says nothing: it goes.
+        // The sender sends nothing. Its drop completes the wait with an error.
         _ = self.0.changed().await;
     }
 }
@@ -64,12 +64,12 @@ impl Connection {
         let Some(acceptor) = acceptor else { return self.serve(stream).await };
         let accepted = tokio::select! {
             accepted = timeout(self.patience.head, acceptor.accept(stream)) => accepted,
-            () = self.seat.is_wanted() => return,
+            () = self.seat.wait_for_eviction() => return,
         };
         match accepted {
             Ok(Ok(stream)) => self.serve(stream).await,
-            Ok(Err(error)) => debug!(%error, from = %self.from, "no TLS"),
-            Err(_) => debug!(from = %self.from, "no TLS in time"),
+            Ok(Err(error)) => debug!(%error, from = %self.from, "TLS handshake failed"),
+            Err(_) => debug!(from = %self.from, "TLS handshake timed out"),
         }
     }
 
@@ -82,12 +82,12 @@ impl Connection {
             let (routes, seat) = (routes.clone(), its_seat.clone());
             async move {
                 if !is_probe(request.uri().path()) {
-                    seat.is_no_probe().await;
+                    seat.leave_probe_slot().await;
                 }
-                let (request, underway) = Underway::begin(request, seat);
+                let (request, underway) = ReceivingRequest::begin(request, seat);
                 let response = routes.oneshot(request).await?;
                 underway.has_come();
-                // Its body has it, until it is written or given up.
+                // The body keeps the guard until the body is written or dropped.
                 Ok::<_, Infallible>(response.map(|body| {
                     body.map_frame(move |frame| {
                         let _ = &underway;
@@ -102,54 +102,54 @@ impl Connection {
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = &mut connection => ended,
-            () = seat.is_wanted() => return debug!(%from, "a connection that is waited for gives way to another"),
+            () = seat.wait_for_eviction() => return debug!(%from, "closed an idle connection in favour of a new one"),
             () = closed.begins() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(error) = ended {
-            debug!(%error, %from, "a connection has ended early");
+            debug!(%error, %from, "connection ended early");
         }
     }
 }
 
-/// Returns whether probes ask for this, which have places of their own.
+/// Returns whether a path is one of those for probes, which have reserved slots.
 fn is_probe(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     ["livez", "readyz", "metrics"].contains(&last) && !path.contains("/api/")
 }
 
-/// A request, which is worked on once all of it has come.
+/// A request, which counts as active once all of it has arrived.
 #[derive(Clone)]
-struct Underway {
-    seat: Seat,
-    busy: Arc<OnceLock<Busy>>,
+struct ReceivingRequest {
+    seat: ConnectionSlot,
+    busy: Arc<OnceLock<ActiveRequestGuard>>,
 }
 
-/// The body of a request.
-struct Arriving {
+/// The body of a request. Its end makes the request active.
+struct TrackedBody {
     body: Incoming,
-    of: Underway,
+    of: ReceivingRequest,
 }
 
-impl Underway {
-    fn begin(request: Request<Incoming>, seat: Seat) -> (Request, Self) {
+impl ReceivingRequest {
+    fn begin(request: Request<Incoming>, seat: ConnectionSlot) -> (Request, Self) {
         let of = Self { seat, busy: Arc::default() };
         if request.body().is_end_stream() {
             of.has_come();
         }
-        let arriving = |body| Body::new(Arriving { body, of: of.clone() });
+        let arriving = |body| Body::new(TrackedBody { body, of: of.clone() });
         (request.map(arriving), of)
     }
 
-    /// All of it has, or as much as is wanted.
+    /// Marks the request as active: its body is complete, or the route has answered without the rest.
     fn has_come(&self) {
         self.busy.get_or_init(|| self.seat.busy());
     }
 }
 
-impl hyper::body::Body for Arriving {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

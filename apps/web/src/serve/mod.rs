@@ -2,7 +2,7 @@
 
 mod certificate;
 mod connection;
-mod seats;
+mod slots;
 
 use std::fmt;
 use std::io;
@@ -19,43 +19,43 @@ use tracing::{debug, warn};
 
 pub use self::certificate::Certificate;
 
-pub(crate) use self::connection::Closing;
-pub(crate) use self::seats::Seat;
+pub(crate) use self::connection::ServerShutdown;
+pub(crate) use self::slots::ConnectionSlot;
 
 use self::connection::Connection;
-use self::seats::Seats;
+use self::slots::ConnectionSlots;
 use crate::access::Access;
-use crate::patience::Patience;
+use crate::limits::ServerLimits;
 
-/// How long answers that have begun are waited for at the end.
+/// How long a shutdown waits for answers that have begun.
 const GRACE: Duration = Duration::from_secs(5);
-/// After a connection could not be taken: mostly the process has no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a failed accept, which mostly means that the process has no file descriptors left.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves at an address.
+/// An HTTP server that is bound to an address.
 #[derive(Debug)]
-pub struct Server {
+pub struct WebServer {
     listener: TcpListener,
     certificate: Option<Certificate>,
-    patience: Patience,
+    patience: ServerLimits,
 }
 
-/// Why nothing can be served.
+/// Error of [`WebServer::bind`] and [`Certificate::read`].
 #[derive(Debug)]
 pub enum ServeError {
-    /// It is reached from elsewhere, and nobody has to show a token.
-    Open(SocketAddr),
-    /// The address cannot be had.
+    /// Other machines can reach the address, and no token is required.
+    TokenRequired(SocketAddr),
+    /// The address cannot be bound.
     Address(SocketAddr, io::Error),
-    /// The certificate or its key cannot be used: which, and why.
+    /// The certificate or its key cannot be used. The text names the file and the reason.
     Certificate(String),
 }
 
-impl Server {
-    /// Takes an address. Beyond loopback only for those who have a token.
+impl WebServer {
+    /// Binds an address. Any address but loopback requires tokens.
     ///
     /// # Errors
-    /// When nobody would have to show one, or the address cannot be had.
+    /// If the address is not loopback and `access` has no tokens, or if the address cannot be bound.
     pub async fn bind(
         address: SocketAddr,
         access: &Access,
@@ -63,34 +63,34 @@ impl Server {
     ) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
             if !access.has_tokens() {
-                return Err(ServeError::Open(address));
+                return Err(ServeError::TokenRequired(address));
             }
             if certificate.is_none() {
-                warn!(%address, "tokens are sent in the clear: have a proxy with TLS before this, or give a certificate");
+                warn!(%address, "tokens are sent unencrypted: put a proxy with TLS before this server, or give a certificate");
             }
         }
         let listener =
             TcpListener::bind(address).await.map_err(|error| ServeError::Address(address, error))?;
-        Ok(Self { listener, certificate, patience: Patience::default() })
+        Ok(Self { listener, certificate, patience: ServerLimits::default() })
     }
 
-    /// How long clients are waited for, and how many there may be.
+    /// Sets the timeouts for clients, and the maximum of connections.
     #[must_use]
-    pub fn patience(self, patience: Patience) -> Self {
+    pub fn limits(self, patience: ServerLimits) -> Self {
         Self { patience, ..self }
     }
 
-    /// The address, with the port that was chosen.
+    /// Returns the address, with the port that the system chose.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system does not return the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves these routes until it is told to stop; then finishes answers that have begun, for up to 5 s.
+    /// Serves these routes until `stop` completes. Then finishes answers that have begun, for up to 5 s.
     pub async fn run(self, routes: Router, stop: impl Future<Output = ()>) {
-        let seats = Seats::new(self.patience.connections);
+        let seats = ConnectionSlots::new(self.patience.connections);
         let (closing, closed) = watch::channel(());
         let mut running = JoinSet::new();
         tokio::pin!(stop);
@@ -103,8 +103,8 @@ impl Server {
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    warn!(%error, "a connection cannot be taken");
-                    tokio::time::sleep(PAUSE).await;
+                    warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             };
@@ -112,7 +112,7 @@ impl Server {
                 () = &mut stop => break,
                 seat = seats.take() => seat,
             };
-            let (closed, patience) = (Closing::new(closed.clone()), self.patience);
+            let (closed, patience) = (ServerShutdown::new(closed.clone()), self.patience);
             let connection = Connection { routes: routes.clone(), from, seat, closed, patience };
             let acceptor =
                 self.certificate.as_ref().map(|certificate| TlsAcceptor::from(certificate.config()));
@@ -122,7 +122,7 @@ impl Server {
         drop(self.listener);
         let ended = async { while running.join_next().await.is_some() {} };
         if timeout(GRACE, ended).await.is_err() {
-            debug!("connections are cut that have not ended");
+            debug!("closing connections that have not ended in time");
         }
     }
 }
@@ -130,13 +130,13 @@ impl Server {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open(address) => {
+            Self::TokenRequired(address) => {
                 write!(
                     f,
-                    "{address} is reached from elsewhere, and nobody would have to show a token: give a --token-file, or listen at 127.0.0.1"
+                    "refusing to listen at {address} without a token, because other machines can reach it: give a --token-file, or listen at 127.0.0.1"
                 )
             }
-            Self::Address(address, error) => write!(f, "{address} cannot be had: {error}"),
+            Self::Address(address, error) => write!(f, "cannot listen at {address}: {error}"),
             Self::Certificate(why) => f.write_str(why),
         }
     }

@@ -18,7 +18,7 @@ fn access() -> Access {
 
 async fn log_in(chrome: &mut Chrome, scene: &Scene, token: &str) {
     chrome.go(&scene.url("/topics")).await;
-    chrome.shows("Show the token of this server").await;
+    chrome.shows("Enter a token of this server").await;
     chrome.write(token).await;
     chrome.click("button", "Log in").await;
 }
@@ -29,7 +29,7 @@ async fn a_token_is_shown_once_and_a_visit_ends() {
     let scene = Scene::with(|web| web, access()).await;
     scene.arm(b"a", Duration::from_secs(3600), Do::Succeed).await;
     log_in(&mut chrome, &scene, "0123456789abcdef0123456789abcdeX").await;
-    chrome.shows("This is no token of this server.").await;
+    chrome.shows("Wrong token.").await;
     chrome.fill("textbox", "Token", TOKEN).await;
     chrome.press("Enter").await;
     chrome.shows("order.unpaid").await;
@@ -44,9 +44,9 @@ async fn a_token_is_shown_once_and_a_visit_ends() {
     chrome.click("button", "Cancel").await;
     chrome.shows("Cancelled: it will not run.").await;
     chrome.click("button", "Log out").await;
-    chrome.shows("Show the token of this server").await;
+    chrome.shows("Enter a token of this server").await;
     chrome.go(&scene.url("/topics")).await;
-    chrome.shows("Show the token of this server").await;
+    chrome.shows("Enter a token of this server").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,5 +118,5 @@ async fn below_a_prefix_all_leads_there() {
     chrome.press("d").await;
     chrome.shows("No dead letters").await;
     chrome.click("button", "Log out").await;
-    chrome.shows("Show the token of this server").await;
+    chrome.shows("Enter a token of this server").await;
 }

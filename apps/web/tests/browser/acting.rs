@@ -31,7 +31,7 @@ async fn a_timer_is_moved_run_and_cancelled() {
         let scene = Scene::empty().await;
         scene.arm(b"a", Duration::from_secs(3600), Do::Succeed).await;
         chrome.go(&scene.timer("a")).await;
-        chrome.fill("textbox", "To", "2h").await;
+        chrome.fill("textbox", "New deadline", "2h").await;
         chrome.click("button", "Reschedule").await;
         chrome.shows("Rescheduled.").await;
         chrome.shows("in 1h59m").await;
@@ -54,7 +54,7 @@ async fn a_time_that_is_none_moves_nothing() {
     let scene = Scene::empty().await;
     scene.arm(b"a", Duration::from_secs(3600), Do::Succeed).await;
     chrome.go(&scene.timer("a")).await;
-    chrome.fill("textbox", "To", "soon").await;
+    chrome.fill("textbox", "New deadline", "soon").await;
     chrome.click("button", "Reschedule").await;
     chrome.shows("write a span, such as 15m").await;
     assert_eq!(state_of(&scene, "a").await, Some(EntryState::Waiting));
@@ -84,7 +84,7 @@ async fn letters_are_replayed_and_dropped() {
     chrome.go(&scene.timer("d")).await;
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
     let letter = topic.letters_of(b"order:unpaid:d", None).await.unwrap().remove(0);
-    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().was_done);
+    assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().done);
     chrome.click("button", "Replay").await;
     chrome.shows("The letter is gone").await;
 }
@@ -96,20 +96,20 @@ async fn a_topic_is_paused_and_resumed() {
     scene.arm(b"a", Duration::from_secs(3600), Do::Succeed).await;
     chrome.go(&scene.url("/topic?name=order.unpaid")).await;
     chrome.eval("document.getElementById('pause').open = true").await;
-    chrome.fill("textbox", "Why", "the shop moves").await;
+    chrome.fill("textbox", "Reason", "the shop moves").await;
     // The field takes no more, and neither does what is posted without it.
     chrome.eval("document.querySelector('#pause [name=reason]').removeAttribute('maxlength')").await;
     chrome.eval("document.querySelector('#pause [name=reason]').value = 'a'.repeat(201)").await;
     chrome.click("button", "Pause").await;
-    chrome.shows("a reason has at most 200 bytes").await;
+    chrome.shows("write at most 200 bytes").await;
     chrome.go(&scene.url("/topic?name=order.unpaid")).await;
     chrome.eval("document.getElementById('pause').open = true").await;
-    chrome.fill("textbox", "Why", "the shop moves").await;
+    chrome.fill("textbox", "Reason", "the shop moves").await;
     chrome.click("button", "Pause").await;
-    chrome.shows("Paused: attempts that run go on").await;
+    chrome.shows("Paused: running attempts continue").await;
     chrome.shows("paused: the shop moves").await;
     chrome.click("button", "Resume").await;
-    chrome.shows("Resumed: what has become due runs now.").await;
+    chrome.shows("Resumed: overdue timers run now.").await;
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
     assert_eq!(topic.overview().await.unwrap().paused, None);
 }
@@ -125,7 +125,7 @@ async fn many_are_counted_first_and_then_acted_upon() {
     }
     chrome.go(&scene.url("/dead")).await;
     chrome.click("link", "timed out").await;
-    chrome.shows("5 match of 7 looked at").await;
+    chrome.shows("5 of 7 match").await;
     chrome.click("button", "Replay…").await;
     chrome.shows("5 dead letters of order.unpaid matching reason:exhausted error:~timed out newer:1h will be replayed.").await;
     // One comes meanwhile: nothing is done that was not agreed to.
@@ -151,12 +151,12 @@ async fn many_timers_are_moved_and_cancelled() {
     chrome.go(&scene.url("/topic?name=order.unpaid")).await;
     chrome.click("button", "Reschedule…").await;
     chrome.shows("3 waiting timers of order.unpaid will be moved.").await;
-    chrome.fill("textbox", "To", "3h").await;
+    chrome.fill("textbox", "New deadline", "3h").await;
     chrome.click("button", "Reschedule 3").await;
     chrome.shows("3 done.").await;
     chrome.shows("in 2h59m").await;
     chrome.click("button", "Cancel…").await;
-    chrome.shows("Nothing brings them back.").await;
+    chrome.shows("this cannot be undone.").await;
     chrome.click("button", "Cancel 3").await;
     chrome.shows("No waiting timers.").await;
 }

@@ -42,7 +42,7 @@ async fn the_first_page_names_all_that_burns_with_a_word_and_a_colour() {
         check(&mut chrome, "/topics").await;
     }
     // What is written there leads to where one acts.
-    for (link, shown) in [("order.unpaid", "Hosts of order.unpaid"), ("listener", "old-host")] {
+    for (link, shown) in [("order.unpaid", "Destinations of order.unpaid"), ("listener", "old-host")] {
         chrome.go(&scene.url("/topics")).await;
         chrome.eval(&format!("[...document.querySelectorAll('#alarms a')].find((one) => one.innerText.includes('{link}')).click()")).await;
         chrome.shows(shown).await;
@@ -93,7 +93,7 @@ async fn hosts_that_hold_work_back_are_shown_and_tried() {
     for (is_dark, width) in [(true, 1280), (false, 360)] {
         chrome.dark(is_dark).await;
         chrome.size(width, 800).await;
-        chrome.go(&scene.url("/hosts?topic=order.unpaid")).await;
+        chrome.go(&scene.url("/destinations?topic=order.unpaid")).await;
         let shown = chrome.text().await;
         for text in [
             HOST,
@@ -106,11 +106,11 @@ async fn hosts_that_hold_work_back_are_shown_and_tried() {
         ] {
             assert!(shown.contains(text), "{text:?} in {shown}");
         }
-        assert_eq!(chrome.eval(&format!("{PLAIN}('#hosts .state')")).await, json!([]));
-        check(&mut chrome, "/hosts").await;
+        assert_eq!(chrome.eval(&format!("{PLAIN}('#destinations .state')")).await, json!([]));
+        check(&mut chrome, "/destinations").await;
     }
     chrome.click("button", "Try now").await;
-    chrome.shows("Asked: its listeners call it now").await;
+    chrome.shows("Requested: listeners call the destination now").await;
     keylapse_support::eventually(keylapse_browser::WITHIN, "the call", async || {
         *fire.hosts.tried.lock().unwrap() == [HOST]
     })
@@ -142,7 +142,7 @@ async fn each_page_says_which_redis_and_how_fresh_it_is() {
     for path in [
         "/topics",
         "/topic?name=order.unpaid",
-        "/hosts?topic=order.unpaid",
+        "/destinations?topic=order.unpaid",
         "/timer?topic=order.unpaid&key=order:unpaid:1000",
         "/dead",
         "/listeners",

@@ -131,7 +131,7 @@ async fn the_longest_keys_break_no_page() {
         "one is too long"
     );
     chrome.eval("document.querySelector('tbody th a').click()").await;
-    chrome.shows("What comes next").await;
+    chrome.shows("Next step").await;
     unhurt(&mut chrome, "its page").await;
     assert_eq!(chrome.eval("document.scrollingElement.scrollWidth").await, json!(360));
 }

@@ -10,14 +10,11 @@ use keylapse_browser::{Chrome, WITHIN};
 const PAGES: [(&str, &[&str]); 15] = [
     ("/topics", &["order.unpaid", "unserved", "the mail provider is down", "no listener serves it"]),
     ("/topics?filter=mail", &["1 of 3 topics", "mail.reminder"]),
-    ("/topic?name=order.unpaid", &["order:unpaid:1000", "Run now…", "50 here, and there may be more"]),
+    ("/topic?name=order.unpaid", &["order:unpaid:1000", "Run now…", "50 shown, and there may be more"]),
     ("/topic?name=order.unpaid&state=running", &["order:unpaid:2001"]),
     ("/topic?name=order.unpaid&state=quarantined", &["No quarantined timers."]),
     ("/topic?name=order.unpaid&state=dead", &["order:unpaid:3023", "exhausted", "connection refused"]),
-    (
-        "/topic?name=order.unpaid&state=dead&filter=error:~declined",
-        &["order:unpaid:2003", "1 match of 25 looked at"],
-    ),
+    ("/topic?name=order.unpaid&state=dead&filter=error:~declined", &["order:unpaid:2003", "1 of 25 match"]),
     ("/topic?name=mail.reminder", &["the mail provider is down", "Resume"]),
     (
         "/timer?topic=order.unpaid&key=order:unpaid:2002",
@@ -118,11 +115,11 @@ async fn where_there_is_nothing_it_is_said_what_to_do() {
     let scene = Scene::empty().await;
     for (path, text) in [
         ("/topics", "No topic is registered in namespace keylapse"),
-        ("/topics?filter=a", "No topic’s name contains “a”"),
+        ("/topics?filter=a", "No topic name contains “a”"),
         ("/dead", "No dead letters"),
-        ("/listeners", "Nobody listens"),
+        ("/listeners", "No listeners"),
         ("/tail", "Choose a topic"),
-        ("/login", "This server asks for no token."),
+        ("/login", "This server needs no token."),
     ] {
         chrome.go(&scene.url(path)).await;
         chrome.shows(text).await;
@@ -132,14 +129,14 @@ async fn where_there_is_nothing_it_is_said_what_to_do() {
         assert!(width.as_i64() <= Some(360), "{path} is {width} px wide");
     }
     for (path, text) in [
-        ("/nothing", "There is no such page"),
+        ("/nothing", "Page not found"),
         ("/topic?name=nobody", "no topic is called"),
-        ("/topic?name=a&state=odd", "is no state"),
+        ("/topic?name=a&state=odd", "unknown state"),
         ("/topic?name=a&filter=odd", "odd"),
-        ("/topic?name=a&filter=%22a", "a double quote is open"),
-        ("/topic?name=a&after=odd", "this is no place"),
-        ("/timer?topic=a&key=%5Cq", "a backslash that begins no escape"),
-        ("/dead?since=1y", "since is 1h, 1d, 7d or ever"),
+        ("/topic?name=a&filter=%22a", "unclosed double quote"),
+        ("/topic?name=a&after=odd", "invalid cursor"),
+        ("/timer?topic=a&key=%5Cq", "a backslash that starts no escape"),
+        ("/dead?since=1y", "unknown period"),
     ] {
         chrome.go(&scene.url(path)).await;
         chrome.shows(text).await;
@@ -182,7 +179,7 @@ async fn keys_of_other_programs_are_enrolled() {
     .await;
     check(&mut chrome, "enrolled").await;
     chrome.click("link", "session:<b>7</b>").await;
-    chrome.shows("enrolled: it is known when the key expires").await;
+    chrome.shows("tracked: the time of its expiry is known").await;
     // Nobody but their own programs can do anything to them.
     assert!(!chrome.has("button", "Cancel").await);
     chrome.go(&scene.url("/topics")).await;

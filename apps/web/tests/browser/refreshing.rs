@@ -46,7 +46,7 @@ async fn what_is_new_is_shown_and_what_somebody_is_at_stays() {
     assert!(!chrome.text().await.contains("order:unpaid:third"));
     assert_eq!(chrome.eval("document.getElementById('filter').value").await, json!("key:order:unpaid:f*"));
     chrome.press("Enter").await;
-    chrome.shows("1 match of 3 looked at").await;
+    chrome.shows("1 of 3 match").await;
     assert!(chrome.eval("location.search").await.as_str().unwrap().contains("filter=key"));
 }
 
@@ -84,7 +84,7 @@ async fn a_page_that_nobody_sees_asks_for_nothing() {
 async fn keys_lead_from_page_to_page() {
     let Some((mut chrome, scene)) = quick().await else { return };
     chrome.go(&scene.url("/topics")).await;
-    for (key, shown) in [("d", "No dead letters"), ("l", "Nobody listens"), ("t", "order.unpaid")] {
+    for (key, shown) in [("d", "No dead letters"), ("l", "No listeners"), ("t", "order.unpaid")] {
         chrome.press(key).await;
         chrome.shows(shown).await;
     }
@@ -101,7 +101,7 @@ async fn keys_lead_from_page_to_page() {
     chrome.until("document.getElementById('filter').value === 'd'").await;
     chrome.press("Escape").await;
     chrome.until("document.activeElement === document.body").await;
-    chrome.click("button", "Keys ?").await;
+    chrome.click("button", "Shortcuts ?").await;
     chrome.until("document.getElementById('help').open").await;
     assert!(chrome.complaints().await.is_empty());
 }

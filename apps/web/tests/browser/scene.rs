@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::{Attached, Client, Done, Expired, Failure, Key, Lapse, Listener, Outcome, Schedule, Topic};
 use keylapse_console::{Console, Export, text};
 use keylapse_support::{Server, eventually};
-use keylapse_web::{Access, Server as Http, Web};
+use keylapse_web::{Access, Web, WebServer as Http};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -176,7 +176,7 @@ fn run(listener: Listener) -> Task {
 pub(crate) async fn serve(server: &Server, make: impl FnOnce(Web) -> Web, access: Access) -> (Task, String) {
     let http = Http::bind(([127, 0, 0, 1], 0).into(), &access, None).await.expect("an address");
     let at = format!("http://{}", http.address().expect("an address"));
-    let client = Client::new(&server.plain_url()).expect("a client").patience(SHORT);
+    let client = Client::new(&server.plain_url()).expect("a client").retry_for(SHORT);
     let console = Console::new(client);
     let web = make(Web::new(console, access));
     let (stop, stopped) = oneshot::channel::<()>();

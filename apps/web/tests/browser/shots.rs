@@ -25,7 +25,7 @@ const SHOTS: [Shot; 8] = [
 
 /// The same where everything burns.
 const BURNING: [Shot; 2] =
-    [("burning", "/topics", &["light", "dark"]), ("hosts", "/hosts?topic=order.unpaid", &["light"])];
+    [("burning", "/topics", &["light", "dark"]), ("hosts", "/destinations?topic=order.unpaid", &["light"])];
 
 /// A point of a sparkline takes four seconds.
 const A_WHILE: Duration = Duration::from_secs(90);

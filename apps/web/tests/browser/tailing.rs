@@ -24,7 +24,7 @@ async fn what_a_listener_does_is_shown_as_it_does_it() {
     let mut scene = Scene::empty().await;
     scene.listen().await;
     chrome.go(&scene.url("/tail?topic=order.unpaid")).await;
-    chrome.shows("Looking on.").await;
+    chrome.shows("Watching live.").await;
     scene.arm(b"told", Duration::ZERO, Do::Succeed).await;
     for text in ["order:unpaid:told", "started", "done"] {
         chrome.shows(text).await;
@@ -41,7 +41,7 @@ async fn what_is_told_is_shown_the_newest_first() {
     let mut scene = Scene::empty().await;
     scene.fill().await;
     chrome.go(&scene.url("/tail?topic=order.unpaid")).await;
-    chrome.shows("Looking on.").await;
+    chrome.shows("Watching live.").await;
     assert_eq!(chrome.eval("new URL(source.url, location).search").await, json!("?topic=order.unpaid"));
     let key = "<img src=x onerror=window.__xss=1>\\n";
     for told in [
@@ -53,7 +53,7 @@ async fn what_is_told_is_shown_the_newest_first() {
     }
     chrome.eval("source.hear.tail({data: 'no JSON'})").await;
     let shown = chrome.text().await;
-    for text in [key, "09:30:00.123", "1.5s late", "attempt 4, exhausted", "7 were not heard"] {
+    for text in [key, "09:30:00.123", "1.5s late", "attempt 4, exhausted", "Missed events: 7"] {
         assert!(shown.contains(text), "{text} in {shown}");
     }
     assert_eq!(
@@ -63,15 +63,15 @@ async fn what_is_told_is_shown_the_newest_first() {
     // The newest first, and no more than somebody can read.
     assert_eq!(
         chrome.eval("document.querySelector('#tail tbody tr').innerText").await,
-        json!("7 were not heard")
+        json!("Missed events: 7")
     );
     chrome.eval("for (let n = 0; n < 600; n++) tell({missed: 'counted', count: n})").await;
     assert_eq!(chrome.eval("document.querySelectorAll('#tail tbody tr').length").await, json!(500));
-    chrome.click("button", "Hold").await;
-    chrome.shows("Held: what happens meanwhile is not heard.").await;
+    chrome.click("button", "Pause").await;
+    chrome.shows("Paused. New events are not shown.").await;
     assert_eq!(chrome.eval("window.ended").await, json!(1));
-    chrome.click("button", "Go on").await;
-    chrome.shows("Looking on.").await;
+    chrome.click("button", "Resume").await;
+    chrome.shows("Watching live.").await;
     assert!(chrome.complaints().await.is_empty());
 }
 

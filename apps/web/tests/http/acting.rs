@@ -1,6 +1,6 @@
 //! What is done to one timer, one letter, or a topic.
 
-use keylapse_console::Done;
+use keylapse_console::ActionResult;
 use serde_json::json;
 
 use crate::http::shop::{HOUR, PAYLOAD, Shop};
@@ -37,8 +37,8 @@ async fn what_is_to_be_armed_is_read_as_a_whole_or_refused() {
     let shop = Shop::open().await;
     let site = Site::open(&shop.console).await;
     for (body, status, words) in [
-        (json!({}), 400, "say when"),
-        (json!({"in": "1h", "at_ms": 1}), 400, "say when"),
+        (json!({}), 400, "exactly one of"),
+        (json!({"in": "1h", "at_ms": 1}), 400, "exactly one of"),
         (json!({"in": "soon"}), 400, "write a span"),
         (json!({"in": "1h", "payload": 1, "payload_base64": "AA=="}), 400, "both"),
         (json!({"in": "1h", "payload_base64": "?"}), 400, "base64"),
@@ -77,9 +77,9 @@ async fn one_letter_is_replayed_and_another_dropped() {
     };
     let replay = format!("{}/replay", path(0));
     assert_eq!(site.post(&replay, &json!({})).await.with(200)["outcome"], "replayed");
-    site.post(&replay, &json!({})).await.refused(404, "no such letter");
+    site.post(&replay, &json!({})).await.refused(404, "no such dead letter");
     assert_eq!(site.ask("DELETE", &path(1), &[], "").await.with(200)["outcome"], "dropped");
-    site.ask("DELETE", &path(1), &[], "").await.refused(404, "no such letter");
+    site.ask("DELETE", &path(1), &[], "").await.refused(404, "no such dead letter");
     // A key that has a timer keeps it, and its letter.
     let key = letters["entries"][2]["key"].as_str().expect("a key").as_bytes().to_vec();
     shop.arm(&key, HOUR).await;
@@ -96,7 +96,7 @@ async fn a_topic_is_paused_for_a_reason_and_resumed() {
     let site = Site::open(&shop.console).await;
     let paused =
         site.post("/api/v1/topics/order/pause", &json!({"reason": "the shop moves"})).await.with(200);
-    let (_, says) = Done::of_word("paused").expect("an outcome");
+    let (_, says) = ActionResult::of_word("paused").expect("an outcome");
     assert_eq!(paused, json!({"topic": "order", "outcome": "paused", "says": says}));
     assert_eq!(site.get("/api/v1/topics/order").await.with(200)["paused"], "the shop moves");
     site.ask("POST", "/api/v1/topics/order/resume", &[], "").await.with(200);

@@ -60,7 +60,7 @@ async fn a_server_that_hangs_is_waited_for_in_bounds() {
     let client = client
         .answer_within(Duration::from_millis(200))
         .expect("a span")
-        .patience(Duration::from_millis(200));
+        .retry_for(Duration::from_millis(200));
     let site = Site::open(&Console::new(client)).await;
     assert_eq!(site.get(LOOKING[0]).await.status, 200);
     shop.server.stop();
@@ -69,7 +69,7 @@ async fn a_server_that_hangs_is_waited_for_in_bounds() {
         assert_eq!(answer.status, 503, "{answer:?}");
     }
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
-    assert!(site.get("/metrics").await.body.contains("keylapse_up 0\n"));
+    assert!(site.get("/metrics").await.body.contains("keylapse_redis_up 0\n"));
     assert_eq!(site.get("/livez").await.status, 200);
     shop.server.cont();
     eventually(PATIENCE, "an answer", async || site.get(LOOKING[0]).await.status == 200).await;
@@ -78,7 +78,7 @@ async fn a_server_that_hangs_is_waited_for_in_bounds() {
 #[tokio::test]
 async fn probes_and_metrics_say_within_a_second_that_redis_refuses_or_hangs() {
     let shop = Shop::open().await;
-    let patient = |url: &str| Client::new(url).expect("a client").patience(Duration::from_secs(5));
+    let patient = |url: &str| Client::new(url).expect("a client").retry_for(Duration::from_secs(5));
     let refuses = Site::open(&Console::new(patient("redis://127.0.0.1:1/"))).await;
     let hangs = Site::open(&Console::new(patient(&shop.server.plain_url()))).await;
     let soon = async |site: &Site, path: &str| {
@@ -93,7 +93,7 @@ async fn probes_and_metrics_say_within_a_second_that_redis_refuses_or_hangs() {
         eventually(PATIENCE, "that it is not ready", async || soon(&site, "/readyz").await.status == 503)
             .await;
         eventually(PATIENCE, "that it is gone", async || {
-            soon(&site, "/metrics").await.body.contains("keylapse_up 0\n")
+            soon(&site, "/metrics").await.body.contains("keylapse_redis_up 0\n")
         })
         .await;
         assert_eq!(soon(&site, "/livez").await.status, 200);

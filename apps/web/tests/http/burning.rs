@@ -111,7 +111,7 @@ async fn each_alarm_is_a_metric_and_so_is_its_figure() {
     let metrics = site.get("/metrics").await.body;
     for line in [
         r#"keylapse_topic_undelivered{topic="call.missed"} 4"#,
-        r#"keylapse_topic_held_back{topic="order.unpaid"} 1"#,
+        r#"keylapse_topic_destinations_held_back{topic="order.unpaid"} 1"#,
         r#"keylapse_topic_failing_ratio{topic="call.missed"} 1"#,
         r#"keylapse_topic_trimmed_total{topic="sms.sent"} 2"#,
         "# TYPE keylapse_topic_trimmed_total counter",

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use keylapse_web::{Access, Patience, Web};
+use keylapse_web::{Access, ServerLimits, Web};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -13,7 +13,7 @@ use crate::http::site::{Site, nowhere};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_that_asks_for_nothing_does_not_keep_a_probe_waiting() {
     let access = Access::to_loopback();
-    let patience = Patience::default().connections(64);
+    let patience = ServerLimits::default().connections(64);
     let site = Site::patient(Web::new(nowhere(), access.clone()), &access, patience, None).await;
     let address = site.address;
     let held = join_all((0..2000).map(async |n| {

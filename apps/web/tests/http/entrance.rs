@@ -1,6 +1,6 @@
 //! Who comes in: by which name, with which token, sent by which page.
 
-use keylapse_web::{Access, Certificate, ServeError, Server, Web};
+use keylapse_web::{Access, Certificate, ServeError, Web, WebServer};
 
 use crate::http::site::{READ_TOKEN, Site, TOKEN, guarded, nowhere};
 
@@ -35,7 +35,7 @@ async fn a_request_calls_the_server_by_one_of_its_names_or_is_refused_first() {
     let cross = format!(
         "PUT /api/v1/topics/a/timers/b HTTP/1.1\r\nHost: evil.com\r\n{token}\r\nOrigin: http://evil.com\r\nConnection: close\r\n\r\n"
     );
-    site.send(cross).await.expect("an answer").refused(421, "not called so");
+    site.send(cross).await.expect("an answer").refused(421, "unknown host name");
     for host in ["localhost", "LOCALHOST:7117", "127.0.0.1", "[::1]:80"] {
         let answer =
             site.send(format!("GET /livez HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
@@ -93,7 +93,7 @@ async fn a_token_that_may_only_look_does_not_act() {
     let head = format!("Authorization: Bearer {READ_TOKEN}");
     for (method, path) in acting() {
         let answer = site.ask(method, path, &[&head, "Content-Type: application/json"], "{}").await;
-        answer.refused(403, "may only look");
+        answer.refused(403, "may only read");
     }
     // It gets as far as Redis, which is not there.
     assert_eq!(site.ask("GET", "/api/v1/status", &[&head], "").await.status, 503);
@@ -107,7 +107,7 @@ async fn what_is_read_only_has_no_route_that_acts() {
     for (method, path) in acting() {
         let answer = site.ask(method, path, &[&head, "Content-Type: application/json"], "{}").await;
         assert!([404, 405].contains(&answer.status), "{method} {path}: {answer:?}");
-        answer.refused(answer.status, "here");
+        answer.refused(answer.status, "read-only");
     }
 }
 
@@ -199,18 +199,18 @@ async fn below_a_prefix_all_is_as_it_is_without() {
     site.get("/timers/api/v1/no-such-route").await.refused(401, "a token");
     site.ask("GET", "/timers/api/v1/status", &[&head, "Host: evil.com"], "")
         .await
-        .refused(421, "not called so");
+        .refused(421, "unknown host name");
 }
 
 #[tokio::test]
 async fn beyond_this_machine_nothing_is_served_to_those_without_a_token() {
     let everywhere = "0.0.0.0:0".parse().expect("an address");
-    let refused = Server::bind(everywhere, &Access::to_loopback(), None).await.expect_err("a refusal");
+    let refused = WebServer::bind(everywhere, &Access::to_loopback(), None).await.expect_err("a refusal");
     assert!(
-        matches!(refused, ServeError::Open(_)) && refused.to_string().contains("--token-file"),
+        matches!(refused, ServeError::TokenRequired(_)) && refused.to_string().contains("--token-file"),
         "{refused}"
     );
-    assert!(Server::bind(everywhere, &guarded(), None::<Certificate>).await.is_ok());
+    assert!(WebServer::bind(everywhere, &guarded(), None::<Certificate>).await.is_ok());
 }
 
 /// The routes that act; those that arm and cancel come first.

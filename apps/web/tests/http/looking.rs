@@ -87,13 +87,13 @@ async fn what_is_not_there_or_makes_no_sense_is_said_as_json() {
         ("/api/v1/topics/order/timers/%5Cq", 400, "backslash"),
         ("/api/v1/topics/order/timers/%FF", 400, "UTF-8"),
         ("/api/v1/topics/order/journal", 404, "no journal"),
-        ("/api/v1/topics/order/journal?after=x", 400, "no place"),
-        ("/api/v1/topics/order/entries?state=lost", 400, "no state"),
+        ("/api/v1/topics/order/journal?after=x", 400, "invalid cursor"),
+        ("/api/v1/topics/order/entries?state=lost", 400, "unknown state"),
         ("/api/v1/topics/order/entries?sate=dead", 400, "unknown field `sate`"),
         ("/api/v1/topics/order/entries?count=0", 400, "1 to 250"),
         ("/api/v1/topics/order/entries?count=251", 400, "1 to 250"),
         ("/api/v1/topics/order/entries?count=many", 400, "invalid digit"),
-        ("/api/v1/topics/order/entries?after=here", 400, "no place"),
+        ("/api/v1/topics/order/entries?after=here", 400, "invalid cursor"),
         ("/api/v1/topics/order/entries?filter=colour:red", 400, "filter"),
         ("/api/v1/topics/order/entries?payload=1", 403, "--show-payloads"),
         ("/api/v1/topics/order/timers/order:first?payload=1", 403, "--show-payloads"),
@@ -192,7 +192,7 @@ async fn what_has_ended_is_read_page_by_page() {
 async fn an_idle_dashboard_asks_redis_less_than_once_a_second() {
     let shop = Shop::open().await;
     let client = redis::Client::open(shop.server.plain_url()).expect("a client");
-    for path in ["/topics", "/topic?name=order", "/hosts?topic=order", "/listeners"] {
+    for path in ["/topics", "/topic?name=order", "/destinations?topic=order", "/listeners"] {
         // The server knows the scripts.
         assert_eq!(Site::open(&shop.console).await.get(path).await.status, 200, "{path}");
         // A dashboard that has read nothing yet, so that nothing is at hand.

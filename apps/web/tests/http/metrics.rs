@@ -12,20 +12,21 @@ async fn topics_are_shown_whoever_serves_them_beside_what_the_process_records() 
     shop.arm(b"order:due", std::time::Duration::ZERO).await;
     shop.topic().await.pause("a \"test\"").await.expect("a pause");
     let access = guarded();
-    let web = Web::new(shop.console.clone(), access.clone()).recorded(|| "of_this_process 1\n".to_owned());
+    let web =
+        Web::new(shop.console.clone(), access.clone()).process_metrics(|| "of_this_process 1\n".to_owned());
     let site = Site::serve(web, &access).await;
     assert_eq!(site.get("/metrics").await.status, 401);
     let metrics = site.ask("GET", "/metrics", &[&format!("Authorization: Bearer {READ_TOKEN}")], "").await;
     assert!(metrics.status == 200 && metrics.head.contains("text/plain; version=0.0.4"), "{metrics:?}");
     for line in [
         "of_this_process 1",
-        "keylapse_up 1",
+        "keylapse_redis_up 1",
         "keylapse_listeners 0",
-        "keylapse_topics_left_out 0",
+        "keylapse_topics_omitted 0",
         "keylapse_listeners_silent 0",
         "keylapse_listeners_stalled 0",
         r#"keylapse_topic_undelivered{topic="order"} 1"#,
-        r#"keylapse_topic_held_back{topic="order"} 0"#,
+        r#"keylapse_topic_destinations_held_back{topic="order"} 0"#,
         r#"keylapse_topic_trimmed_total{topic="order"} 0"#,
         r#"keylapse_topic_failing_ratio{topic="order"} 0"#,
         r#"keylapse_topic_alarm{topic="order",kind="held-back"} 0"#,
@@ -49,7 +50,7 @@ async fn where_redis_is_gone_that_is_all_that_is_said() {
     let site = Site::open(&nowhere()).await;
     let metrics = site.get("/metrics").await;
     let samples: Vec<_> = metrics.body.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!((metrics.status, samples), (200, vec!["keylapse_up 0"]));
+    assert_eq!((metrics.status, samples), (200, vec!["keylapse_redis_up 0"]));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use keylapse_web::{Access, Patience, Web};
+use keylapse_web::{Access, ServerLimits, Web};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -97,7 +97,7 @@ async fn a_million_who_would_look_on_are_told_why_they_cannot() {
     const LINES: usize = 50;
     let shop = Shop::open().await;
     let access = Access::to_loopback();
-    let patience = Patience::default().tails(3);
+    let patience = ServerLimits::default().tails(3);
     let site = Site::patient(Web::new(shop.console.clone(), access.clone()), &access, patience, None).await;
     let mut lookers = Vec::new();
     for _ in 0..3 {
@@ -108,7 +108,7 @@ async fn a_million_who_would_look_on_are_told_why_they_cannot() {
         let mut line = BufReader::new(site.connect().await);
         for _ in 0..1_000_000 / LINES {
             let refused = one_more(&mut line).await;
-            assert!(refused.contains("3 look on already"), "{refused}");
+            assert!(refused.contains("3 live tails are open"), "{refused}");
         }
     };
     join_all((0..LINES).map(|_| each())).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::{Client, Key, NewArm, Schedule, Topic};
-use keylapse_console::{Console, Export, KnownTopic};
+use keylapse_console::{Console, Export, TopicHandle};
 use keylapse_support::Server;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -22,7 +22,8 @@ impl Shop {
     }
 
     pub(crate) async fn with(server: Server) -> Self {
-        let client = Client::new(&server.plain_url()).expect("a client").patience(Duration::from_millis(200));
+        let client =
+            Client::new(&server.plain_url()).expect("a client").retry_for(Duration::from_millis(200));
         let (console, schedule) = (Console::new(client.clone()), Schedule::new(client));
         let orders = Topic::named("order", "order:{rest..}").expect("a topic").partitions(4);
         let shop = Self { server, console, schedule, orders };
@@ -56,7 +57,7 @@ impl Shop {
         }
     }
 
-    pub(crate) async fn topic(&self) -> KnownTopic {
+    pub(crate) async fn topic(&self) -> TopicHandle {
         self.console.topic("order").await.expect("the topic")
     }
 

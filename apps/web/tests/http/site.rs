@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use keylapse::Client;
 use keylapse_console::Console;
-use keylapse_web::{Access, Certificate, Patience, Server, Token, Web};
+use keylapse_web::{Access, Certificate, ServerLimits, Token, Web, WebServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ pub(crate) struct Site {
 /// A console of servers that are not there.
 pub(crate) fn nowhere() -> Console {
     let client = Client::new("redis://127.0.0.1:1/").expect("a client");
-    Console::new(client.patience(std::time::Duration::from_millis(50)))
+    Console::new(client.retry_for(std::time::Duration::from_millis(50)))
 }
 
 pub(crate) fn guarded() -> Access {
@@ -38,20 +38,20 @@ pub(crate) fn guarded() -> Access {
 
 impl Site {
     pub(crate) async fn serve(web: Web, access: &Access) -> Self {
-        Self::patient(web, access, Patience::default(), None).await
+        Self::patient(web, access, ServerLimits::default(), None).await
     }
 
     pub(crate) async fn patient(
         web: Web,
         access: &Access,
-        patience: Patience,
+        patience: ServerLimits,
         certificate: Option<Certificate>,
     ) -> Self {
-        let server = Server::bind("127.0.0.1:0".parse().expect("an address"), access, certificate).await;
-        let server = server.expect("a server").patience(patience);
+        let server = WebServer::bind("127.0.0.1:0".parse().expect("an address"), access, certificate).await;
+        let server = server.expect("a server").limits(patience);
         let address = server.address().expect("its address");
         let (stop, stopped) = oneshot::channel::<()>();
-        let routes = web.patience(patience).router();
+        let routes = web.limits(patience).router();
         let task = tokio::spawn(server.run(routes, async { _ = stopped.await }));
         Self { address, stop: Some(stop), task: Some(task) }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse_web::{Access, Patience, Web};
+use keylapse_web::{Access, ServerLimits, Web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -17,7 +17,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn hasty() -> Site {
-    let patience = Patience::default().head(SHORT).body(SHORT).write(SHORT).answer(4 * SHORT);
+    let patience = ServerLimits::default()
+        .header_timeout(SHORT)
+        .body_timeout(SHORT)
+        .write_timeout(SHORT)
+        .request_timeout(4 * SHORT);
     let access = Access::to_loopback();
     Site::patient(Web::new(nowhere(), access.clone()), &access, patience, None).await
 }
@@ -86,8 +90,8 @@ async fn a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever() {
 async fn an_answer_that_nobody_reads_is_not_held_for_ever() {
     let shop = Shop::open().await;
     let access = Access::to_loopback();
-    let web = Web::new(shop.console.clone(), access.clone()).recorded(|| "a".repeat(64 << 20));
-    let patience = Patience::default().write(SHORT).connections(1);
+    let web = Web::new(shop.console.clone(), access.clone()).process_metrics(|| "a".repeat(64 << 20));
+    let patience = ServerLimits::default().write_timeout(SHORT).connections(1);
     let site = Site::patient(web, &access, patience, None).await;
     let mut deaf = site.connect().await;
     deaf.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("a request");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use keylapse_console::Action;
 use keylapse_support::eventually;
-use keylapse_web::{Access, Patience, Web};
+use keylapse_web::{Access, ServerLimits, Web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -39,13 +39,13 @@ async fn one_too_many_is_refused_and_has_a_place_once_another_has_gone() {
     let shop = Shop::open().await;
     let access = Access::to_loopback();
     let web = Web::new(shop.console.clone(), access.clone());
-    let site = Site::patient(web, &access, Patience::default().tails(3), None).await;
+    let site = Site::patient(web, &access, ServerLimits::default().tails(3), None).await;
     let mut tails = join_all((0..3).map(|_| look_on(&site, ""))).await;
     for tail in &mut tails {
         until(tail, "\r\n\r\n").await;
     }
     let many = join_all((0..400).map(|_| site.get("/api/v1/tail"))).await;
-    many.iter().for_each(|refused| refused.refused(503, "3 look on already"));
+    many.iter().for_each(|refused| refused.refused(503, "3 live tails are open"));
     assert_eq!(subscribers(&shop).await, 3);
     drop(tails);
     eventually(PATIENCE, "that they have gone", async || subscribers(&shop).await == 0).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use keylapse_support::eventually;
-use keylapse_web::{Access, Patience, Web};
+use keylapse_web::{Access, ServerLimits, Web};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -113,8 +113,8 @@ async fn a_thousand_slow_clients_of_any_kind_keep_nobody_waiting() {
 async fn a_thousand_who_do_not_read_their_answers_keep_nobody_waiting() {
     let access = guarded();
     // More than the system takes from the server for somebody who reads nothing.
-    let web = Web::new(nowhere(), access.clone()).recorded(|| "a".repeat(1 << 20));
-    let patience = Patience::default().connections(64);
+    let web = Web::new(nowhere(), access.clone()).process_metrics(|| "a".repeat(1 << 20));
+    let patience = ServerLimits::default().connections(64);
     let site = Site::patient(web, &access, patience, None).await;
     let said = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     let slow = crowd(&site, &said).await;
@@ -127,7 +127,7 @@ async fn a_thousand_who_do_not_read_their_answers_keep_nobody_waiting() {
 async fn probes_have_places_that_nobody_else_can_take() {
     let shop = Shop::open().await;
     let access = Access::to_loopback();
-    let patience = Patience::default().connections(4);
+    let patience = ServerLimits::default().connections(4);
     let site = Site::patient(Web::new(shop.console.clone(), access.clone()), &access, patience, None).await;
     shop.server.stop();
     let mut working = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylapse_support::{Authority, Files};
-use keylapse_web::{Certificate, Patience, Web};
+use keylapse_web::{Certificate, ServerLimits, Web};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -19,7 +19,7 @@ const REQUEST: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: c
 async fn secure(files: &Files) -> Site {
     let certificate = Certificate::read(&files.certificate, &files.key).expect("a certificate");
     let access = guarded().over_tls(true);
-    let patience = Patience::default().head(Duration::from_millis(300));
+    let patience = ServerLimits::default().header_timeout(Duration::from_millis(300));
     Site::patient(Web::new(nowhere(), access.clone()), &access, patience, Some(certificate)).await
 }
 

@@ -15,7 +15,7 @@ const ALL: &str = "33333333333333333333333333333333";
 const JSON: &str = "Content-Type: application/json";
 
 fn access() -> Access {
-    let text = format!("orders act {ORDERS} order*\nlooks look {LOOKS} order\nops act {ALL}\n");
+    let text = format!("orders act {ORDERS} order*\nlooks read {LOOKS} order\nops act {ALL}\n");
     Access::to_loopback().tokens(&text).expect("tokens")
 }
 
@@ -77,7 +77,7 @@ async fn a_token_is_for_its_topics_in_each_route_of_the_api() {
     ask(&site, ORDERS, "PUT", "/api/v1/topics/order/timers/order:2", JSON, &in_an_hour).await.with(201);
     ask(&site, LOOKS, "DELETE", "/api/v1/topics/order/timers/order:2", JSON, "")
         .await
-        .refused(403, "only look");
+        .refused(403, "only read");
     get(&site, ALL, &format!("/api/v1/topics/cart/{timer}")).await.with(200);
     let (access, below) = (access(), "/shop/timers");
     let web = Web::new(shop.console.clone(), access.clone()).prefix(below).expect("a prefix");
@@ -114,7 +114,7 @@ async fn pages_show_the_topics_of_the_token_alone_and_act_on_no_other() {
     assert!(topics.contains("?name=order") && topics.contains("1 topic"), "{topics}");
     for path in [
         "/topic?name=cart",
-        "/hosts?topic=cart",
+        "/destinations?topic=cart",
         "/timer?topic=cart&key=cart:1",
         "/tail?topic=cart",
         "/servers",
@@ -182,12 +182,12 @@ async fn other_tokens_take_the_place_of_those_before_and_end_their_visits() {
     let (ops, orders, looks) = (cookies(ALL).await, cookies(ORDERS).await, cookies(LOOKS).await);
     let comes_in = async |head: &str| site.ask("GET", "/api/v1/topics", &[head], "").await.status == 200;
     assert!(comes_in(&ops).await && comes_in(&orders).await && comes_in(&looks).await);
-    let other = format!("ops act {}\norders look {ORDERS}\nlooks look {LOOKS} cart", "4".repeat(32));
-    access.take_tokens_of(&Access::to_loopback().tokens(&other).expect("tokens")).expect("tokens");
+    let other = format!("ops act {}\norders read {ORDERS}\nlooks read {LOOKS} cart", "4".repeat(32));
+    access.replace_tokens(&Access::to_loopback().tokens(&other).expect("tokens")).expect("tokens");
     assert!(!comes_in(&ops).await, "its token is another");
     assert!(!comes_in(&orders).await, "its right is another");
     assert!(comes_in(&looks).await);
     assert_eq!((login(ALL).await.status, login(&"4".repeat(32)).await.status), (403, 303));
-    let none = access.take_tokens_of(&Access::to_loopback()).expect_err("a refusal");
-    assert!(none.to_string().contains("goes on asking") && !comes_in("X: y").await);
+    let none = access.replace_tokens(&Access::to_loopback()).expect_err("a refusal");
+    assert!(none.to_string().contains("restart it") && !comes_in("X: y").await);
 }

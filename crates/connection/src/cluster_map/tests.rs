@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cluster_map::Standing;
+use crate::cluster_map::NodeRole;
 
 fn bulk(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -15,7 +15,7 @@ fn asked() -> Endpoint {
     endpoint("seed.internal", 7000)
 }
 
-/// A node as CLUSTER SHARDS tells of it, in RESP2.
+/// Returns a node of an answer to CLUSTER SHARDS in RESP2.
 fn node(id: &str, host: &str, port: i64, role: &str, health: &str) -> Value {
     let fields = [
         ("id", bulk(id)),
@@ -51,15 +51,15 @@ fn each_slot_has_the_primary_that_is_online() {
     for (slot, owner) in [(0, Some("h2")), (99, Some("h2")), (100, None), (199, None), (16_383, Some("h2"))] {
         assert_eq!(map.owner(slot), owner.map(|host| endpoint(host, 7001)).as_ref(), "{slot}");
     }
-    assert!(!map.is_whole());
+    assert!(!map.covers_all_slots());
     assert_eq!(map.primaries().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b"]);
     assert_eq!(map.members().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b", "c", "a", "d"]);
     assert_eq!(map.failed().map(|member| &member.id[..]).collect::<Vec<_>>(), ["a", "d"]);
-    let standings = [Standing::Replica, Standing::Primary, Standing::Replica, Standing::Unknown];
-    assert_eq!(["a", "b", "c", "d"].map(|name| map.standing_of(name)), standings);
+    let standings = [NodeRole::Replica, NodeRole::Primary, NodeRole::Replica, NodeRole::Unknown];
+    assert_eq!(["a", "b", "c", "d"].map(|name| map.role_of(name)), standings);
 }
 
-/// Redis since 7.2: nodes that were one shard's are one's for ever, and the slots that are named are those of the first.
+/// Since Redis 7.2, nodes that were once in one shard stay in it, and the listed slots are those of the first node.
 #[test]
 fn where_a_shard_has_two_primaries_the_other_command_says_who_owns_its_slots() {
     let owner = Value::Array(vec![bulk("h2"), Value::Int(7001), bulk("b"), Value::Array(vec![])]);
@@ -73,15 +73,15 @@ fn where_a_shard_has_two_primaries_the_other_command_says_who_owns_its_slots() {
         ];
         let map = read(vec![shard(&[], nodes)]).unwrap();
         assert!(map.is_disputed(), "{health}");
-        let map = map.settled_by(&slots);
-        assert_eq!((map.is_whole(), map.owner(7)), (true, Some(&endpoint("h2", 7001))), "{health}");
-        let standings = [Standing::Replica, Standing::Primary, Standing::Replica];
-        assert_eq!(["a", "b", "c"].map(|name| map.standing_of(name)), standings, "{health}");
+        let map = map.resolve_owners(&slots);
+        assert_eq!((map.covers_all_slots(), map.owner(7)), (true, Some(&endpoint("h2", 7001))), "{health}");
+        let standings = [NodeRole::Replica, NodeRole::Primary, NodeRole::Replica];
+        assert_eq!(["a", "b", "c"].map(|name| map.role_of(name)), standings, "{health}");
         assert!(!map.is_disputed(), "{health}");
     }
 }
 
-/// One that has lost its nodes.conf is another node to the others, at the same address.
+/// A node that has lost its nodes.conf has a new ID for the other nodes, at the same address.
 #[test]
 fn a_failed_node_whose_address_another_has_is_left_out() {
     let nodes = vec![node("a", "h1", 7000, "master", "failed"), node("b", "h1", 7000, "master", "online")];
@@ -100,7 +100,7 @@ fn hosts_that_are_not_named_and_ports_of_tls_are_found() {
         let answer = Value::Array(vec![shard(&[0, 16_383], nodes(host))]);
         let map = ClusterMap::read_shards(&answer, &asked(), tls).unwrap();
         assert_eq!(map.owner(7), Some(&found), "{host:?}");
-        assert!(map.is_whole());
+        assert!(map.covers_all_slots());
     }
 }
 
@@ -193,14 +193,14 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_answer_panics(answer in any_value(), tls: bool, slot in 0..SLOTS) {
+    fn no_answer_panics(answer in any_value(), tls: bool, slot in 0..CLUSTER_SLOTS) {
         for map in [ClusterMap::read_shards(&answer, &asked(), tls), ClusterMap::read_slots(&answer, &asked())] {
             prop_assert!(map.is_none_or(|map| map.owner(slot).is_none_or(|owner| owner.to_string().ends_with(char::is_numeric))));
         }
     }
 }
 
-/// The check value is that of the specification, the slots are what `CLUSTER KEYSLOT` answers.
+/// The check value is that of the specification. The slots are the answers to `CLUSTER KEYSLOT`.
 #[test]
 fn slots_are_those_of_the_servers() {
     assert_eq!(crc16(b"123456789"), 0x31C3);

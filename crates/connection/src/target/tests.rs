@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Address, Endpoints as E};
 
-/// What is read of a URL, without the environment.
+/// Formats the parts of a parsed URL, without the environment.
 fn shown(url: &str) -> String {
     let target = read(url).unwrap_or_else(|error| panic!("{url}: {error}"));
     let (kind, master) = match &target.endpoints {
@@ -13,8 +13,8 @@ fn shown(url: &str) -> String {
         E::Cluster(_) => ("cluster", ""),
         E::Sentinel { master, .. } => ("sentinel", &**master),
     };
-    let tls = if target.access.tls.is_some() { " tls" } else { "" };
-    format!("{kind} {} {master}/{}{tls}", target.endpoints, target.access.db)
+    let tls = if target.options.tls.is_some() { " tls" } else { "" };
+    format!("{kind} {} {master}/{}{tls}", target.endpoints, target.options.db)
 }
 
 fn refusal(url: &str) -> String {
@@ -114,7 +114,7 @@ fn what_cannot_be_meant_is_refused_by_the_part_at_fault() {
     }
 }
 
-/// An `@` or `:` in it can stand there as it is, a `%` cannot.
+/// An `@` or `:` in a password needs no escape; a `%` does.
 #[test]
 fn passwords_of_any_characters_are_read_as_they_were_meant() {
     for (written, meant) in [
@@ -129,12 +129,12 @@ fn passwords_of_any_characters_are_read_as_they_were_meant() {
     ] {
         for url in ["redis://user:{}@h", "redis+cluster://user:{}@h,h", "rediss+sentinel://user:{}@h/m"] {
             let target = read(&url.replace("{}", written)).unwrap();
-            assert_eq!(target.access.login.password, Some(Password::Said(meant.into())), "{written}");
-            assert_eq!(target.access.login.user.as_deref(), Some("user"));
+            assert_eq!(target.options.login.password, Some(Password::Literal(meant.into())), "{written}");
+            assert_eq!(target.options.login.user.as_deref(), Some("user"));
         }
     }
     let target = read("redis+sentinel://h/m?sentinel_user=s&sentinel_password=%2B%26").unwrap();
-    assert_eq!(target.sentinel_access.login.password, Some(Password::Said("+&".into())));
+    assert_eq!(target.sentinel_options.login.password, Some(Password::Literal("+&".into())));
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn passwords_are_never_shown() {
         "redis+sentinel://user:hunter2@127.0.0.1:7000/m/3?sentinel_user=other&sentinel_password=hunter2",
     );
     let target = target.unwrap();
-    let address = Address::at(target.endpoints.all()[0].clone(), target.access.clone());
+    let address = Address::at(target.endpoints.all()[0].clone(), target.options.clone());
     assert_eq!(format!("{address} {address:?}"), "127.0.0.1:7000/3 127.0.0.1:7000/3");
-    let shown = format!("{target:?} {:?}", target.access);
+    let shown = format!("{target:?} {:?}", target.options);
     assert!(!shown.contains("hunter2") && !shown.contains("user"), "{shown}");
 }
 
@@ -162,7 +162,7 @@ fn no_path_or_host_breaks_a_log_line() {
     }
 }
 
-/// Every byte, escaped.
+/// Escapes every byte.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -192,10 +192,10 @@ proptest! {
         let target = read(&format!("{scheme}://{user}{hosts}/{master}{db}{query}")).unwrap();
 
         prop_assert_eq!(target.endpoints.to_string(), hosts);
-        prop_assert_eq!((target.access.db, target.access.tls.is_some()), (i64::from(db), tls));
-        for (said, read) in [(&login, &target.access.login), (&sentinel.filter(|_| kind == 2), &target.sentinel_access.login)] {
+        prop_assert_eq!((target.options.db, target.options.tls.is_some()), (i64::from(db), tls));
+        for (said, read) in [(&login, &target.options.login), (&sentinel.filter(|_| kind == 2), &target.sentinel_options.login)] {
             prop_assert_eq!(read.user.as_deref(), said.as_ref().map(|(user, _)| &**user));
-            let password = said.as_ref().map(|(_, word)| Password::Said(word.as_str().into()));
+            let password = said.as_ref().map(|(_, word)| Password::Literal(word.as_str().into()));
             prop_assert_eq!(&read.password, &password);
         }
         let read = match target.endpoints {
@@ -208,7 +208,7 @@ proptest! {
 
 fn environment(name: &str) -> Option<OsString> {
     match name {
-        OF_SERVERS => Some("of servers".into()),
+        SERVER_PASSWORD_VARIABLE => Some("of servers".into()),
         "KEYLAPSE_SENTINEL_PASSWORD_FILE" => Some("/of/sentinels".into()),
         _ => None,
     }
@@ -219,29 +219,29 @@ fn checked(url: &str) -> Target {
 }
 
 fn said(password: &str) -> Option<Password> {
-    Some(Password::Said(password.into()))
+    Some(Password::Literal(password.into()))
 }
 
 #[test]
 fn the_environment_gives_the_passwords_that_a_url_does_not_say() {
     let target = checked("redis+sentinel://user@h/m");
-    assert_eq!(target.access.login.user.as_deref(), Some("user"));
-    assert_eq!(target.access.login.password, said("of servers"));
+    assert_eq!(target.options.login.user.as_deref(), Some("user"));
+    assert_eq!(target.options.login.password, said("of servers"));
     let of_sentinels = Password::file("/of/sentinels", "KEYLAPSE_SENTINEL_PASSWORD_FILE");
-    assert_eq!(target.sentinel_access.login.password, Some(of_sentinels));
-    assert_eq!(target.sentinel_access.login.user, None);
+    assert_eq!(target.sentinel_options.login.password, Some(of_sentinels));
+    assert_eq!(target.sentinel_options.login.user, None);
 
     let target = checked("redis+sentinel://user:p@h/m?sentinel_user=s&sentinel_password=q");
     assert_eq!(
-        (&target.access.login.password, &target.sentinel_access.login.password),
+        (&target.options.login.password, &target.sentinel_options.login.password),
         (&said("p"), &said("q"))
     );
-    assert_eq!(target.sentinel_access.login.user.as_deref(), Some("s"));
+    assert_eq!(target.sentinel_options.login.user.as_deref(), Some("s"));
 
     let target = checked("redis+cluster://h1,h2/");
-    assert_eq!(target.access.login.password, said("of servers"));
-    assert_eq!(target.sentinel_access.login.password, None);
-    assert_eq!(checked("unix:///tmp/s").access.login.password, said("of servers"));
+    assert_eq!(target.options.login.password, said("of servers"));
+    assert_eq!(target.sentinel_options.login.password, None);
+    assert_eq!(checked("unix:///tmp/s").options.login.password, said("of servers"));
 }
 
 #[test]
@@ -263,10 +263,10 @@ fn without_the_feature_tls_is_refused_by_the_name_of_the_feature() {
 #[test]
 fn sentinels_get_neither_the_database_nor_the_login_of_the_servers() {
     let target = checked("rediss+sentinel://u:p@h/m/3");
-    assert_eq!((target.access.db, target.sentinel_access.db), (3, 0));
-    assert_eq!(target.sentinel_access.login.user, None);
-    assert!(target.access.tls.is_some() && target.sentinel_access.tls.is_some());
-    assert_ne!(target.sentinel_access.login.password, target.access.login.password);
+    assert_eq!((target.options.db, target.sentinel_options.db), (3, 0));
+    assert_eq!(target.sentinel_options.login.user, None);
+    assert!(target.options.tls.is_some() && target.sentinel_options.tls.is_some());
+    assert_ne!(target.sentinel_options.login.password, target.options.login.password);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One session of TLS over a stream; and where there is none, why, and what to do about it.
+//! TLS sessions over streams, and advice for their errors.
 
 use std::io;
 use std::path::Path;
@@ -14,24 +14,24 @@ use tokio_rustls::TlsConnector;
 use crate::address::Endpoint;
 use crate::classify::io_error;
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::{plain, text_of};
+use crate::escape::{escape_line, text_of};
 use crate::login::read_file;
-use crate::stream::{NO_TLS, Stream};
+use crate::stream::{NO_TLS_AT_PORT, Stream};
 use crate::tls::{ClientFiles, Tls};
 
-/// How a session is begun, by what the files say at this moment.
-pub(crate) struct Context {
+/// The settings of a session, with the contents of the files.
+pub(crate) struct TlsContext {
     config: Arc<ClientConfig>,
     tls: Tls,
 }
 
-impl Context {
-    /// Reads the files.
+impl TlsContext {
+    /// Reads the files of `tls`.
     pub(crate) fn new(tls: &Tls) -> Result<Self> {
         Ok(Self { config: Arc::new(config(tls)?), tls: tls.clone() })
     }
 
-    /// The handshake.
+    /// Starts a session over a stream.
     pub(crate) async fn begin(
         &self,
         stream: Box<dyn Stream>,
@@ -44,13 +44,13 @@ impl Context {
         }
     }
 
-    /// What is behind an error of a session that stands, if that is TLS.
+    /// Returns an error with advice, if TLS caused this error after the handshake.
     pub(crate) fn explain(&self, error: &RedisError) -> Option<Error> {
         self.failure().afterwards(io_error(error)?)
     }
 
-    fn failure(&self) -> Failure {
-        Failure { has_ca_file: self.tls.ca_file.is_some(), has_certificate: self.tls.client.is_some() }
+    fn failure(&self) -> TlsErrorAdvice {
+        TlsErrorAdvice { has_ca_file: self.tls.ca_file.is_some(), has_certificate: self.tls.client.is_some() }
     }
 
     fn name(&self, endpoint: &Endpoint) -> Result<ServerName<'static>> {
@@ -67,13 +67,16 @@ fn name_of(host: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).map_err(|_| {
         Error::new(
             ErrorKind::Invalid,
-            "the host is nothing that a certificate can name: set Tls::server_name to a name of the certificate",
+            "the host cannot be a name in a certificate: set Tls::server_name to a name of the certificate",
         )
     })
 }
 
 impl Tls {
-    /// Refuses what no certificate can have. Files are looked at when there is something to connect.
+    /// Checks the server name. The files are checked when a connection reads them.
+    ///
+    /// # Errors
+    /// The server name is neither a DNS name nor an address.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.server_name {
             Some(name) if name_of(name).is_err() => {
@@ -84,8 +87,8 @@ impl Tls {
     }
 }
 
-/// The settings of one session. The provider is ours alone: what other parts of the program have installed for the
-/// process neither matters nor is changed.
+/// Returns the settings of one session. It uses its own crypto provider, and neither reads nor changes the default provider
+/// of the process.
 fn config(tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -101,7 +104,7 @@ fn config(tls: &Tls) -> Result<ClientConfig> {
                 "the private key in {key} is not that of the first certificate in {certificate}: they have to be \
                  replaced together"
             ),
-            error => format!("the client certificate in {certificate} or its key in {key} is of no use: {error}"),
+            error => format!("the client certificate in {certificate} or its key in {key} cannot be used: {error}"),
         })
     })
 }
@@ -119,23 +122,23 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
 
 fn platform_roots(mut roots: RootCertStore) -> Result<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
-    // Of a platform's certificates some are always too old to be read.
+    // Platforms often have certificates that are too old to be parsed, so unusable ones are ignored.
     let (usable, _) = roots.add_parsable_certificates(found.certs);
     if usable > 0 {
         return Ok(roots);
     }
     let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
     Err(refused(format!(
-        "no certificate of a CA was found, neither by SSL_CERT_FILE and SSL_CERT_DIR nor where this platform keeps \
-         them ({}): install its CA certificates, set SSL_CERT_FILE, or give Tls::ca_file",
-        plain(&errors.join("; "), 300)
+        "no CA certificate was found, neither in SSL_CERT_FILE and SSL_CERT_DIR nor in the folders of this platform ({}): \
+         install the platform's CA certificates, set SSL_CERT_FILE, or use Tls::ca_file",
+        escape_line(&errors.join("; "), 300)
     )))
 }
 
 fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>> {
     let bytes = read(path, what)?;
     let all: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| {
-        refused(format!("the {what} {} is malformed: {}", shown(path), plain(&error.to_string(), 200)))
+        refused(format!("the {what} {} is malformed: {}", shown(path), escape_line(&error.to_string(), 200)))
     })?;
     if all.is_empty() {
         return Err(refused(format!("the {what} {} holds no certificate in PEM", shown(path))));
@@ -143,7 +146,7 @@ fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>>
     Ok(all)
 }
 
-/// The parser's own error is left out: it quotes what it cannot read, and that may be of the key.
+/// Reads a private key. The error leaves out the parser's error, which may quote a part of the key.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_slice(&read(path, "private key")?).map_err(|_| {
         refused(format!(
@@ -158,45 +161,46 @@ fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
 }
 
 fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy(), 255)
+    escape_line(&path.to_string_lossy(), 255)
 }
 
 fn refused(message: String) -> Error {
     Error::new(ErrorKind::Tls, message)
 }
 
-/// What was tried, as far as advice depends on it.
+/// Converts errors of TLS into messages. The advice depends on these settings.
 #[derive(Clone, Copy)]
-struct Failure {
+struct TlsErrorAdvice {
     has_ca_file: bool,
     has_certificate: bool,
 }
 
-impl Failure {
-    /// The handshake failed.
+impl TlsErrorAdvice {
+    /// Converts an error of the handshake.
     fn during_handshake(self, error: &io::Error) -> Error {
         if let Some(error) = of_tls(error) {
             return self.because_of(error);
         }
-        let said = plain(&text_of(error), 200);
+        let text = escape_line(&text_of(error), 200);
         let message = format!(
-            "the server hung up in the TLS handshake ({said}): is this its TLS port, and has it reached its maxclients?"
+            "the server closed the connection in the TLS handshake ({text}): is this its TLS port, and has it reached its \
+             maxclients?"
         );
         Error::new(ErrorKind::Unreachable, message)
     }
 
-    /// The session stood, and broke before anything was answered.
+    /// Converts an error between the handshake and the first answer. Returns `None` if TLS is unlikely to be the cause.
     fn afterwards(self, error: &io::Error) -> Option<Error> {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         if let Some(error) = of_tls(error) {
             return Some(self.because_of(error));
         }
-        // Its alert may have been overtaken by the end of the connection.
+        // The server's alert may be lost if the connection closes first.
         let cut = matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
         (cut && !self.has_certificate).then(|| {
             Error::new(
                 ErrorKind::Unreachable,
-                "the server hung up right after the TLS handshake: does it ask for a client certificate \
+                "the server closed the connection right after the TLS handshake: does it require a client certificate \
                  (Tls::client_certificate), or has it reached its maxclients?",
             )
         })
@@ -209,14 +213,14 @@ impl Failure {
                 rustls::Error::InvalidCertificate(problem) => self.certificate(problem),
                 rustls::Error::AlertReceived(alert) => self.alert(*alert),
                 rustls::Error::InvalidMessage(_) => {
-                    format!("{NO_TLS}: give the server's TLS port (`tls-port`)")
+                    format!("{NO_TLS_AT_PORT}: use the server's TLS port (`tls-port`)")
                 }
-                error => format!("TLS failed: {}", plain(&error.to_string(), 200)),
+                error => format!("TLS failed: {}", escape_line(&error.to_string(), 200)),
             },
         )
     }
 
-    /// The server's certificate is not accepted.
+    /// Returns the message for a server certificate that is not accepted.
     fn certificate(self, problem: &CertificateError) -> String {
         use CertificateError as C;
         match problem {
@@ -230,8 +234,8 @@ impl Failure {
             C::UnknownIssuer | C::BadSignature => format!(
                 "the server's certificate is signed by no CA that is trusted here: {} the certificate of its CA",
                 match self.has_ca_file {
-                    true => "the file of Tls::ca_file has to hold",
-                    false => "give Tls::ca_file, or SSL_CERT_FILE in the environment, a file with",
+                    true => "the file of Tls::ca_file must contain",
+                    false => "set Tls::ca_file, or SSL_CERT_FILE in the environment, to a file with",
                 }
             ),
             C::NotValidForNameContext { expected, presented } => wrong_name(expected, presented),
@@ -239,42 +243,44 @@ impl Failure {
                 "the server's certificate has another name: set Tls::server_name".to_owned()
             }
             C::Revoked => "the server's certificate was revoked: give the server a new one".to_owned(),
-            other => format!("the server's certificate is not accepted: {}", plain(&other.to_string(), 200)),
+            other => {
+                format!("the server's certificate is not accepted: {}", escape_line(&other.to_string(), 200))
+            }
         }
     }
 
-    /// The server does not accept us.
+    /// Returns the message for an alert of the server.
     fn alert(self, alert: AlertDescription) -> String {
         use AlertDescription as A;
         match alert {
             A::CertificateRequired | A::HandshakeFailure | A::NoCertificate | A::BadCertificate
                 if !self.has_certificate =>
             {
-                "the server asks for a client certificate, and there is none: give Tls::client_certificate, or set \
-                 tls-auth-clients no"
+                "the server asks for a client certificate, and none is set: set Tls::client_certificate, or \
+                 tls-auth-clients no on the server"
                     .to_owned()
             }
             A::UnknownCA | A::DecryptError if self.has_certificate => {
-                "the server does not know the CA of our client certificate: its tls-ca-cert-file has to hold it".to_owned()
+                "the server does not know the CA of our client certificate: its tls-ca-cert-file must contain it".to_owned()
             }
             A::CertificateExpired => {
-                "the server says that our client certificate has expired: renew it; the files are read again at the \
-                 next connection"
+                "the server reports that our client certificate has expired: renew it; the next connection reads the \
+                 files again"
                     .to_owned()
             }
             A::ProtocolVersion => {
-                "the server speaks neither TLS 1.2 nor 1.3: see its tls-protocols".to_owned()
+                "the server speaks neither TLS 1.2 nor 1.3: change its tls-protocols".to_owned()
             }
-            other => format!("the server ended TLS by an alert: {other:?}"),
+            other => format!("the server ended TLS with an alert: {other:?}"),
         }
     }
 }
 
 fn expired(since: &str) -> String {
-    format!("the server's certificate has expired{since}: renew it there, or set this machine's clock right")
+    format!("the server's certificate has expired{since}: renew it there, or correct this machine's clock")
 }
 
-/// Seconds, for people.
+/// Formats seconds for people.
 fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -285,24 +291,24 @@ fn span(seconds: u64) -> String {
 }
 
 fn wrong_name(expected: &ServerName<'_>, presented: &[String]) -> String {
-    let shown = plain(&expected.to_str(), 255);
-    let presented = plain(&presented.join(", "), 300);
+    let shown = escape_line(&expected.to_str(), 255);
+    let presented = escape_line(&presented.join(", "), 300);
     let advice = match presented.is_empty() {
-        true => "it names nobody; it needs a subjectAltName",
-        false => "connect to one of the names that it has, or set Tls::server_name to one",
+        true => "it has no name; it needs a subjectAltName",
+        false => "connect to one of these names, or set Tls::server_name to one",
     };
-    // Who gives an address may not have chosen it.
+    // The program may not have chosen the address: nodes and sentinels announce addresses.
     let announced = match expected {
         ServerName::IpAddress(_) => {
-            "; if others have named the address, have them announce names: nodes by cluster-announce-hostname and \
-             cluster-preferred-endpoint-type hostname, sentinels by sentinel announce-hostnames yes"
+            "; if nodes or sentinels announce the address, have them announce names: nodes with cluster-announce-hostname \
+             and cluster-preferred-endpoint-type hostname, sentinels with sentinel announce-hostnames yes"
         }
         _ => "",
     };
     format!("the server's certificate is not that of {shown}, but of [{presented}]: {advice}{announced}")
 }
 
-/// The error of TLS in one of a stream.
+/// Returns the TLS error in an error of a stream.
 fn of_tls(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }

@@ -137,13 +137,13 @@ codes! {
         "The URL selects a database that the user's ACL does not have, and each command is refused there.",
         "{cli} ACL SETUSER {user} db={db}";
 
-    EVENTS_HEARD = "K300" Info, "expired keys are announced",
+    EVENTS_RECEIVED = "K300" Info, "expired keys are announced",
         "A key of 1 ms was heard to expire: flags, rights, channel and network are well.", "";
     FLAGS_MISSING = "K301" Error, "expired keys are not announced",
         "Without the flags Ex the server says nothing. Timers still fire in time, but keys that other programs write \
          expire unseen.",
         "{cli} CONFIG SET notify-keyspace-events {flags}";
-    CANARY_UNHEARD = "K302" Error, "an expired key was not heard",
+    CANARY_NOT_RECEIVED = "K302" Error, "an expired key was not heard",
         "A key of 1 ms has expired, and no event came. What may be the cause: the flags, a proxy, expiry that is paused.",
         "{cli} {line}";
     REPLICA_FLAGS = "K303" Warning, "a replica would not announce expired keys",
@@ -192,11 +192,11 @@ codes! {
         "{cli} CONFIG SET {faster}";
     MEASURED = "K502" Info, "lateness was measured",
         "Keys that nobody reads, beside keys that were read just after their deadlines, as keylapse does.", "";
-    PLAIN_UNHEARD = "K503" Warning, "plain expired events were not heard in time",
+    PLAIN_NOT_RECEIVED = "K503" Warning, "plain expired events were not heard in time",
         "Keys that nobody read had expired, and the server had not found them when the time was over. Programs that only \
          subscribe hear of them later.",
         "{cli} CONFIG SET {faster}";
-    TOUCHED_UNHEARD = "K504" Error, "keys that were read were not heard",
+    CHECKED_NOT_RECEIVED = "K504" Error, "keys that were read were not heard",
         "Reading a key after its deadline has the server announce it at once. Here it did not, or the events got lost.",
         "{cli} INFO clients";
 

@@ -7,25 +7,25 @@ use keylapse_connection::cmd;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::hearing::{Earshot, Voice};
+use crate::inside::receiving::{ExpirySubscription, SubscribedConnection};
 use crate::wire::expired_channel;
 
-use super::case::{Case, answered};
 use super::codes;
-use super::rights::{Need, Refusal};
+use super::examination::{ServerExamination, answered};
+use super::rights::{MissingRight, Need};
 use super::settings::enough;
 
 /// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
 /// its time.
-const HEARD_WITHIN: Duration = Duration::from_secs(2);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
-pub(super) async fn canary(case: &mut Case) -> Result<Option<Earshot>> {
-    let mut earshot = match answered(Earshot::of(&case.server, &case.namespace).await)? {
+pub(super) async fn canary(case: &mut ServerExamination) -> Result<Option<ExpirySubscription>> {
+    let mut earshot = match answered(ExpirySubscription::of(&case.server, &case.namespace).await)? {
         Ok(earshot) => earshot,
         Err(error) if error.kind() == ErrorKind::Permission => {
             let rules = format!("+subscribe '&{}'", expired_channel(case.db));
-            case.refusals.push(Refusal::new(Need::Events, &rules, &error.to_string()));
+            case.refusals.push(MissingRight::new(Need::Events, &rules, &error.to_string()));
             return Ok(None);
         }
         Err(error) => {
@@ -40,8 +40,8 @@ pub(super) async fn canary(case: &mut Case) -> Result<Option<Earshot>> {
     Ok(is_heard(case, &mut earshot).await?.then_some(earshot))
 }
 
-async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
-    let (key, voice) = (case.key("canary"), earshot.voice());
+async fn is_heard(case: &mut ServerExamination, earshot: &mut ExpirySubscription) -> Result<bool> {
+    let (key, voice) = (case.key("canary"), earshot.connection());
     let began = Instant::now();
     match answered(make_and_release(&voice, &key).await)? {
         Ok(()) => {}
@@ -50,24 +50,27 @@ async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
             return Ok(false);
         }
     }
-    let heard = timeout(HEARD_WITHIN, until(earshot, key.as_bytes())).await.unwrap_or_default();
+    let heard = timeout(EVENT_TIMEOUT, until(earshot, key.as_bytes())).await.unwrap_or_default();
     if heard {
         let ms = began.elapsed().as_secs_f64() * 1000.0;
-        case.lateness.canary_ms = Some(ms);
-        case.say(&codes::EVENTS_HEARD, format!("a key of 1 ms was heard {ms:.1} ms after it was written"));
+        case.lateness.heartbeat_ms = Some(ms);
+        case.add_finding(
+            &codes::EVENTS_RECEIVED,
+            format!("a key of 1 ms was heard {ms:.1} ms after it was written"),
+        );
     } else {
         unheard(case, "a key of 1 ms was read when it was due, and no event came".to_owned());
     }
     Ok(heard)
 }
 
-async fn make_and_release(voice: &Voice, key: &str) -> Result<()> {
+async fn make_and_release(voice: &SubscribedConnection, key: &str) -> Result<()> {
     voice.ask("making a canary", cmd("SET").arg(key).arg("").arg("PX").arg(1)).await?;
-    voice.release(key.to_owned()).await
+    voice.check_key(key.to_owned()).await
 }
 
 /// Whether this key is heard before the connection ends.
-async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
+async fn until(earshot: &mut ExpirySubscription, key: &[u8]) -> bool {
     while let Some(heard) = earshot.expired().await {
         if heard == key {
             return true;
@@ -77,7 +80,7 @@ async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
 }
 
 /// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
-fn writes_refused(case: &mut Case, error: &Error) {
+fn writes_refused(case: &mut ServerExamination, error: &Error) {
     let line = match error.code() {
         Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
         Some("OOM") => format!("CONFIG SET maxmemory {}", enough(case)),
@@ -89,23 +92,23 @@ fn writes_refused(case: &mut Case, error: &Error) {
         Some("READONLY") => "INFO replication".to_owned(),
         _ => "INFO persistence".to_owned(),
     };
-    case.say_with(&codes::NO_WRITES, error.to_string(), &[("line", &line)]);
+    case.add_finding_with(&codes::NO_WRITES, error.to_string(), &[("line", &line)]);
 }
 
 /// Missing flags are the reason, and said already. Flags that are seen to be there are not the reason.
-fn unheard(case: &mut Case, observed: String) {
-    if case.has_said(&[codes::FLAGS_MISSING]) {
+fn unheard(case: &mut ServerExamination, observed: String) {
+    if case.has_finding(&[codes::FLAGS_MISSING]) {
         return;
     }
     let known = case.setting("notify-keyspace-events").is_some();
     let line = if known { "INFO clients" } else { "CONFIG SET notify-keyspace-events Ex" };
-    case.say_with(&codes::CANARY_UNHEARD, observed, &[("line", line)]);
+    case.add_finding_with(&codes::CANARY_NOT_RECEIVED, observed, &[("line", line)]);
 }
 
-async fn wake_ups(case: &mut Case, earshot: &Earshot) -> Result<()> {
-    let (channel, voice) = (case.key("wake"), earshot.voice());
+async fn wake_ups(case: &mut ServerExamination, earshot: &ExpirySubscription) -> Result<()> {
+    let (channel, voice) = (case.key("wake"), earshot.connection());
     if !earshot.is_ordered() {
-        case.say(&codes::NO_SHARDED, "there is no RESP3, in which alone it is used");
+        case.add_finding(&codes::NO_SHARDED, "there is no RESP3, in which alone it is used");
         return Ok(());
     }
     let subscribe = cmd("SSUBSCRIBE").arg(&channel).clone();
@@ -122,14 +125,14 @@ async fn wake_ups(case: &mut Case, earshot: &Earshot) -> Result<()> {
 }
 
 /// Of a cluster, the channel's slot may be on its way: that says nothing.
-fn wake_ups_refused(case: &mut Case, rule: &str, error: &Error) {
+fn wake_ups_refused(case: &mut ServerExamination, rule: &str, error: &Error) {
     match error.kind() {
         ErrorKind::Permission => {
             let rules = format!("{rule} '&{}:*'", case.namespace);
-            case.refusals.push(Refusal::new(Need::WakeUps, &rules, &error.to_string()));
+            case.refusals.push(MissingRight::new(Need::WakeUps, &rules, &error.to_string()));
         }
-        ErrorKind::Unsupported if error.redirect().is_none() && !case.has_said(&[codes::NO_SHARDED]) => {
-            case.say(&codes::NO_SHARDED, error.to_string());
+        ErrorKind::Unsupported if error.redirect().is_none() && !case.has_finding(&[codes::NO_SHARDED]) => {
+            case.add_finding(&codes::NO_SHARDED, error.to_string());
         }
         _ => {}
     }

@@ -5,9 +5,9 @@
 //! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
 //! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
 
-mod case;
 mod codes;
 mod events;
+mod examination;
 mod reach;
 mod report;
 mod rights;
@@ -30,12 +30,12 @@ use crate::Console;
 use crate::error::{Error, Result};
 use keylapse::Client;
 
-use case::{Asked, Case};
-use topics::Topics;
+use examination::{ServerExamination, ServerKind};
+use topics::TopicChecks;
 
 /// How long may be measured.
-const LEAST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(3600);
+const MIN_MEASURE_TIME: Duration = Duration::from_secs(1);
+const MAX_MEASURE_TIME: Duration = Duration::from_secs(3600);
 
 /// An examination, about to begin: set options, then `.await` it.
 #[derive(Debug)]
@@ -80,14 +80,14 @@ impl DoctorRequest<'_> {
     ///
     /// Their deadlines lie in the first half of the time. A key that nobody reads can take as long as is predicted.
     pub fn measure(mut self, time: Duration) -> Self {
-        self.measure = Some(time.clamp(LEAST, MOST));
+        self.measure = Some(time.clamp(MIN_MEASURE_TIME, MAX_MEASURE_TIME));
         self
     }
 
     async fn look(self) -> Diagnosis {
         let Self { client, measure } = self;
         let known = match client.check_settings() {
-            Ok(()) => Case::known(client).await,
+            Ok(()) => ServerExamination::for_known_servers(client).await,
             Err(error) => Err(error),
         };
         match known {
@@ -97,9 +97,9 @@ impl DoctorRequest<'_> {
     }
 }
 
-async fn all(client: &Client, servers: Vec<Case>, measure: Option<Duration>) -> Diagnosis {
+async fn all(client: &Client, servers: Vec<ServerExamination>, measure: Option<Duration>) -> Diagnosis {
     let with_replicas = |server| with_replicas(client, server, measure);
-    let mut cases: Vec<Case> =
+    let mut cases: Vec<ServerExamination> =
         join_all(servers.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
     once(&mut cases);
     let serves = cases.iter().any(|case| case.serves);
@@ -109,14 +109,14 @@ async fn all(client: &Client, servers: Vec<Case>, measure: Option<Duration>) -> 
         diagnosis.lateness.add(&case.lateness);
     }
     if serves {
-        diagnosis.findings.extend(Topics::of(client).examine().await);
+        diagnosis.findings.extend(TopicChecks::of(client).examine().await);
     }
     diagnosis
 }
 
 /// All nodes of a cluster say that it is down: one primary is enough, and comes first.
-fn once(cases: &mut Vec<Case>) {
-    let says = |case: &Case| case.has_said(&[codes::SLOTS_UNSERVED]);
+fn once(cases: &mut Vec<ServerExamination>) {
+    let says = |case: &ServerExamination| case.has_finding(&[codes::SLOTS_UNSERVED]);
     let primary = cases.iter().position(|case| says(case) && !case.info.is_replica());
     let Some(place) = primary.or_else(|| cases.iter().position(says)) else { return };
     let first = cases.remove(place);
@@ -127,7 +127,11 @@ fn once(cases: &mut Vec<Case>) {
 }
 
 /// A server, and then the replicas that it has named.
-async fn with_replicas(client: &Client, server: Case, measure: Option<Duration>) -> Vec<Case> {
+async fn with_replicas(
+    client: &Client,
+    server: ServerExamination,
+    measure: Option<Duration>,
+) -> Vec<ServerExamination> {
     let case = examine(server, measure).await;
     let replicas = case.replicas(client);
     let mut cases = vec![case];
@@ -139,20 +143,21 @@ async fn with_replicas(client: &Client, server: Case, measure: Option<Duration>)
 /// be reached shows why.
 async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let mut cases = Vec::new();
-    for server in Case::named(client) {
+    for server in ServerExamination::for_url_endpoints(client) {
         let case = glance(server).await;
         // A sentinel that watches the primary leads on to it.
-        let behind = if case.findings.is_empty() { case.behind(client).await } else { None };
+        let behind = if case.findings.is_empty() { case.for_named_primary(client).await } else { None };
         cases.push(case);
         if let Some(primary) = behind {
             cases.push(glance(primary).await);
         }
     }
-    let says = |case: &Case, code| case.has_said(&[code]);
-    let explains = |case: &&Case| {
+    let says = |case: &ServerExamination, code| case.has_finding(&[code]);
+    let explains = |case: &&ServerExamination| {
         !case.findings.is_empty() && !says(case, codes::UNREACHABLE) && !says(case, codes::ANSWERS)
     };
-    let is_primary = |case: &&Case| says(case, codes::UNREACHABLE) && case.asked == Asked::Server;
+    let is_primary =
+        |case: &&ServerExamination| says(case, codes::UNREACHABLE) && case.asked == ServerKind::Server;
     let findings = match cases.iter().find(explains).or_else(|| cases.iter().find(is_primary)) {
         Some(case) => case.findings.clone(),
         None => {
@@ -165,26 +170,26 @@ async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
 }
 
 /// Goes over one server, up to where it answers no more.
-async fn examine(mut case: Case, measure: Option<Duration>) -> Case {
+async fn examine(mut case: ServerExamination, measure: Option<Duration>) -> ServerExamination {
     if reach::answers(&mut case).await
         && let Err(error) = go_over(&mut case, measure).await
     {
-        case.say(&codes::LOST, error.to_string());
+        case.add_finding(&codes::LOST, error.to_string());
     }
     case
 }
 
 /// Looks only at what the URL leads to, and whether that serves anybody.
-async fn glance(mut case: Case) -> Case {
+async fn glance(mut case: ServerExamination) -> ServerExamination {
     if reach::answers(&mut case).await
         && let Err(error) = reach::serves(&mut case).await
     {
-        case.say(&codes::UNREACHABLE, error.to_string());
+        case.add_finding(&codes::UNREACHABLE, error.to_string());
     }
     case
 }
 
-async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
+async fn go_over(case: &mut ServerExamination, measure: Option<Duration>) -> Result<()> {
     case.serves = reach::serves(case).await?;
     if !case.serves {
         return Ok(());

@@ -3,22 +3,22 @@
 
 use keylapse_connection::{Value, cmd};
 
-use crate::connection::{Endpoint, may_pass};
+use crate::connection::{Endpoint, is_retryable};
 use crate::connection::{NO_DATABASE, is_of_no_database};
-use crate::connection::{NO_TLS, TLS};
-use crate::connection::{OF_SENTINELS, OF_SERVERS};
+use crate::connection::{NO_TLS_AT_PORT, TLS_AT_PORT};
+use crate::connection::{SENTINEL_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE};
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::plain;
+use crate::escape::escape_line;
 use crate::wire::scripts::PEEK;
 use crate::{counted, show_count};
 
-use super::case::{Asked, Case, as_word};
 use super::codes;
+use super::examination::{ServerExamination, ServerKind, as_word};
 use super::service::{Site, is_here};
 use super::settings::Info;
 
 /// Whether it is worth asking further. One call of INFO, which is answered while data are loaded, too.
-pub(super) async fn answers(case: &mut Case) -> bool {
+pub(super) async fn answers(case: &mut ServerExamination) -> bool {
     let said = case.server.call("asking a server about itself", &cmd("INFO")).await;
     match said {
         Ok(said) => {
@@ -30,65 +30,73 @@ pub(super) async fn answers(case: &mut Case) -> bool {
     }
 }
 
-fn is_no_matter(case: &mut Case, error: &Error) -> bool {
+fn is_no_matter(case: &mut ServerExamination, error: &Error) -> bool {
     let said = error.to_string();
     match error.kind() {
         ErrorKind::Auth => login(case, error),
-        ErrorKind::Tls if said.contains(NO_TLS) => {
-            wrong_url(case, case.kind(), false, &case.path_there(), said);
+        ErrorKind::Tls if said.contains(NO_TLS_AT_PORT) => {
+            wrong_url(case, case.url_scheme_suffix(), false, &case.path_there(), said);
         }
-        ErrorKind::Tls if said.contains(TLS) => wrong_url(case, case.kind(), true, &case.path_there(), said),
-        _ if is_of_no_database(error) => wrong_url(case, case.kind(), case.is_over_tls(), "0", said),
+        ErrorKind::Tls if said.contains(TLS_AT_PORT) => {
+            wrong_url(case, case.url_scheme_suffix(), true, &case.path_there(), said)
+        }
+        _ if is_of_no_database(error) => {
+            wrong_url(case, case.url_scheme_suffix(), case.is_over_tls(), "0", said)
+        }
         // A replica that the primary has named: the primary itself was reached.
-        _ if case.is_known_replica() && may_pass(error) && case.asked == Asked::Server => {
-            case.say(&codes::REPLICA_UNSEEN, said);
+        _ if case.is_known_replica() && is_retryable(error) && case.asked == ServerKind::Server => {
+            case.add_finding(&codes::REPLICA_UNSEEN, said);
         }
         _ if is_refused_database(error) => database_refused(case, error),
         // Who may not ask for INFO, or not there, may do all the rest. The rights say so.
         ErrorKind::Permission | ErrorKind::Unsupported if matches!(error.code(), Some("NOPERM" | "ERR")) => {
             return true;
         }
-        _ => case.say(&codes::UNREACHABLE, said),
+        _ => case.add_finding(&codes::UNREACHABLE, said),
     }
     false
 }
 
 /// The login is refused, or there is none.
-fn login(case: &mut Case, error: &Error) {
+fn login(case: &mut ServerExamination, error: &Error) {
     let said = error.to_string();
-    if case.address().access().login.password.is_some() {
-        return case.say(&codes::LOGIN_REFUSED, said);
+    if case.address().options().login.password.is_some() {
+        return case.add_finding(&codes::LOGIN_REFUSED, said);
     }
-    let variable = if case.asked == Asked::Sentinel { OF_SENTINELS } else { OF_SERVERS };
-    let url = case.url(case.kind(), case.is_over_tls(), &case.path_there());
-    case.say_with(&codes::NO_PASSWORD, said, &[("variable", variable), ("url", &url)]);
+    let variable = if case.asked == ServerKind::Sentinel {
+        SENTINEL_PASSWORD_VARIABLE
+    } else {
+        SERVER_PASSWORD_VARIABLE
+    };
+    let url = case.url(case.url_scheme_suffix(), case.is_over_tls(), &case.path_there());
+    case.add_finding_with(&codes::NO_PASSWORD, said, &[("variable", variable), ("url", &url)]);
 }
 
 /// Returns whether it is worth asking further: the first reason why not is all that is said.
-pub(super) async fn serves(case: &mut Case) -> Result<bool> {
+pub(super) async fn serves(case: &mut ServerExamination) -> Result<bool> {
     if !fits_url(case).await {
         return Ok(false);
     }
     if case.info.number("loading") == Some(1) {
         let left = case.info.get("loading_eta_seconds").unwrap_or("some").to_owned();
-        case.say(&codes::LOADING, format!("about {left} s are left, as it reckons"));
+        case.add_finding(&codes::LOADING, format!("about {left} s are left, as it reckons"));
         return Ok(false);
     }
     Ok(slots(case).await? && version(case) && role(case) && database(case).await?)
 }
 
 /// Returns whether the URL and what answers there agree. INFO has the kind of a server; a service may leave that out.
-async fn fits_url(case: &mut Case) -> bool {
+async fn fits_url(case: &mut ServerExamination) -> bool {
     if case.info.is_sentinel() {
         sentinel(case).await;
         return false;
     }
     let of_cluster = case.info.number("cluster_enabled") == Some(1);
     let (kind, what) = match (case.asked, of_cluster) {
-        (Asked::Sentinel, false) | (Asked::Seed, false) if !case.info.is_empty() => {
+        (ServerKind::Sentinel, false) | (ServerKind::Seed, false) if !case.info.is_empty() => {
             ("", "it is a server by itself")
         }
-        (Asked::Sentinel, true) => ("+cluster", "it is a node of a cluster"),
+        (ServerKind::Sentinel, true) => ("+cluster", "it is a node of a cluster"),
         _ => return true,
     };
     wrong_url(case, kind, case.is_over_tls(), &case.path(), what);
@@ -96,27 +104,27 @@ async fn fits_url(case: &mut Case) -> bool {
 }
 
 /// Sentinels that were asked for a primary which they do not watch say the same.
-async fn sentinel(case: &mut Case) {
+async fn sentinel(case: &mut ServerExamination) {
     let watched = case.server.watched().await.unwrap_or_default();
     if case.primary.as_ref().is_some_and(|primary| watched.contains(primary)) {
         return;
     }
-    let name = plain(watched.first().map_or("NAME", |name| name), 100);
+    let name = escape_line(watched.first().map_or("NAME", |name| name), 100);
     let path = [&*name, &case.path()].join("/");
-    let said = format!("it is a sentinel, which watches {}", plain(&watched.join(", "), 200));
+    let said = format!("it is a sentinel, which watches {}", escape_line(&watched.join(", "), 200));
     wrong_url(case, "+sentinel", case.is_over_tls(), path.trim_end_matches('/'), said);
 }
 
 /// With the URL that fits.
-fn wrong_url(case: &mut Case, kind: &str, tls: bool, path: &str, observed: impl Into<String>) {
+fn wrong_url(case: &mut ServerExamination, kind: &str, tls: bool, path: &str, observed: impl Into<String>) {
     let url = case.url(kind, tls, path);
-    case.say_with(&codes::WRONG_URL, observed, &[("url", &url)]);
+    case.add_finding_with(&codes::WRONG_URL, observed, &[("url", &url)]);
 }
 
 const SLOTS: u64 = 16_384;
 
 /// Returns whether it is worth asking further: while the cluster is down, no call about a key is answered.
-async fn slots(case: &mut Case) -> Result<bool> {
+async fn slots(case: &mut ServerExamination) -> Result<bool> {
     if case.info.number("cluster_enabled") != Some(1) {
         return Ok(true);
     }
@@ -132,7 +140,7 @@ async fn slots(case: &mut Case) -> Result<bool> {
         unserved(case, is_down, owned, failed).await?;
         return Ok(!is_down);
     }
-    let is_alone = number("cluster_size") < 2 || case.asked != Asked::Server;
+    let is_alone = number("cluster_size") < 2 || case.asked != ServerKind::Server;
     if !is_alone {
         let said = format!("it is one of {} primaries of a cluster", number("cluster_size"));
         wrong_url(case, "+cluster", case.is_over_tls(), &case.path(), said);
@@ -140,7 +148,7 @@ async fn slots(case: &mut Case) -> Result<bool> {
     Ok(is_alone)
 }
 
-async fn unserved(case: &mut Case, is_down: bool, owned: u64, failed: u64) -> Result<()> {
+async fn unserved(case: &mut ServerExamination, is_down: bool, owned: u64, failed: u64) -> Result<()> {
     let observed = format!(
         "{} of {} have an owner, {} of these have failed; {}",
         counted(owned, "slot"),
@@ -149,12 +157,12 @@ async fn unserved(case: &mut Case, is_down: bool, owned: u64, failed: u64) -> Re
         if is_down { "it is down" } else { "it serves the others" }
     );
     let line = line(case, owned).await?;
-    case.say_with(&codes::SLOTS_UNSERVED, observed, &[("line", &line)]);
+    case.add_finding_with(&codes::SLOTS_UNSERVED, observed, &[("line", &line)]);
     Ok(())
 }
 
 /// Gives away the slots that nobody owns. Those of failed nodes are served when these are back.
-async fn line(case: &Case, owned: u64) -> Result<String> {
+async fn line(case: &ServerExamination, owned: u64) -> Result<String> {
     if owned == SLOTS {
         return Ok("NODES".to_owned());
     }
@@ -189,7 +197,7 @@ fn bounds(range: &[Value]) -> Option<(u64, u64)> {
 }
 
 /// Returns whether it is worth asking further. Another program may work.
-fn version(case: &mut Case) -> bool {
+fn version(case: &mut ServerExamination) -> bool {
     // Who may not ask for INFO learns it by what is refused.
     if case.info.is_empty() {
         return true;
@@ -197,16 +205,16 @@ fn version(case: &mut Case) -> bool {
     let (kind, fits) = (case.info.kind(), case.info.is_new_enough());
     if fits == Some(true) {
         let role = if case.info.is_replica() { "a replica" } else { "a primary" };
-        case.say(&codes::ANSWERS, format!("{kind}, {role}"));
+        case.add_finding(&codes::ANSWERS, format!("{kind}, {role}"));
     } else {
         let there = Site::of(&case.address().endpoint(), &case.info).there();
-        case.say_with(&codes::TOO_OLD, kind, &[("there", &there)]);
+        case.add_finding_with(&codes::TOO_OLD, kind, &[("there", &there)]);
     }
     fits != Some(false)
 }
 
 /// Returns whether it is worth asking further. Of replicas that were found by themselves nothing else is expected.
-fn role(case: &mut Case) -> bool {
+fn role(case: &mut ServerExamination) -> bool {
     if !case.info.is_replica() || case.is_known_replica() {
         return true;
     }
@@ -217,13 +225,17 @@ fn role(case: &mut Case) -> bool {
         case.info.get("master_host").zip(port).and_then(|(host, port)| Endpoint::of(host, port, &asked));
     let url = |primary| as_word(&format!("{scheme}://{primary}/{}", case.path()));
     let url = primary.map_or_else(|| "URL".to_owned(), url);
-    let link = plain(case.info.get("master_link_status").unwrap_or("unknown"), 20);
-    case.say_with(&codes::REPLICA_GIVEN, format!("its link to the primary is {link}"), &[("primary", &url)]);
+    let link = escape_line(case.info.get("master_link_status").unwrap_or("unknown"), 20);
+    case.add_finding_with(
+        &codes::REPLICA_GIVEN,
+        format!("its link to the primary is {link}"),
+        &[("primary", &url)],
+    );
     false
 }
 
 /// Returns whether it is worth asking further: INFO is answered anywhere, and no command about a key is.
-async fn database(case: &mut Case) -> Result<bool> {
+async fn database(case: &mut ServerExamination) -> Result<bool> {
     let look = cmd("EXISTS").arg(case.key("none")).clone();
     let refused = case.ask("looking for a key", &look).await?.err().filter(is_refused_database);
     if let Some(error) = &refused {
@@ -237,14 +249,14 @@ fn is_refused_database(error: &Error) -> bool {
     error.kind() == ErrorKind::Permission && error.to_string().contains(NO_DATABASE)
 }
 
-fn database_refused(case: &mut Case, error: &Error) {
+fn database_refused(case: &mut ServerExamination, error: &Error) {
     let db = case.db.to_string();
-    case.say_with(&codes::DATABASE_REFUSED, error.to_string(), &[("db", &db)]);
+    case.add_finding_with(&codes::DATABASE_REFUSED, error.to_string(), &[("db", &db)]);
 }
 
 /// Runs one of our own, over a key that does not exist: it writes nothing, and its flags are what older servers do not know. A replica's
 /// scripts are its primary's.
-pub(super) async fn scripts(case: &mut Case) -> Result<()> {
+pub(super) async fn scripts(case: &mut ServerExamination) -> Result<()> {
     if !case.takes_writes() {
         return Ok(());
     }
@@ -252,17 +264,21 @@ pub(super) async fn scripts(case: &mut Case) -> Result<()> {
     match case.ask("running a script", &run).await? {
         // Refusals are found one by one, and what passes is none of the scripts'.
         Err(error) if matches!(error.kind(), ErrorKind::Permission | ErrorKind::Unavailable) => {}
-        Err(error) => case.say(&codes::NO_LUA, error.to_string()),
+        Err(error) => case.add_finding(&codes::NO_LUA, error.to_string()),
         Ok(_) => {}
     }
     Ok(())
 }
 
-pub(super) fn transport(case: &mut Case) {
+pub(super) fn transport(case: &mut ServerExamination) {
     let address = case.address();
-    if !address.is_over_tls() && address.access().streams.is_none() && !is_here(&address.endpoint()) {
-        let url = case.url(case.kind(), true, &case.path());
-        case.say_with(&codes::NO_TLS, "plain TCP to an address that is not this machine's", &[("url", &url)]);
+    if !address.is_over_tls() && address.options().streams.is_none() && !is_here(&address.endpoint()) {
+        let url = case.url(case.url_scheme_suffix(), true, &case.path());
+        case.add_finding_with(
+            &codes::NO_TLS,
+            "plain TCP to an address that is not this machine's",
+            &[("url", &url)],
+        );
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::escape::plain;
+use crate::escape::escape_line;
 
 use super::codes::Code;
 
 /// Bytes of what was seen.
-const LONGEST: usize = 1000;
+const MAX_OBSERVED_BYTES: usize = 1000;
 
 /// How bad a finding is. The worst is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -64,7 +64,7 @@ impl Finding {
         names: &[(&str, &str)],
     ) -> Self {
         // A server may say anything, and it ends in somebody's terminal.
-        let observed = plain(&observed.into(), LONGEST);
+        let observed = escape_line(&observed.into(), MAX_OBSERVED_BYTES);
         let filled = names
             .iter()
             .fold(code.fix.to_owned(), |fix, (name, value)| fix.replace(&format!("{{{name}}}"), value));
@@ -106,7 +106,7 @@ pub struct Diagnosis {
 #[non_exhaustive]
 pub struct Lateness {
     /// From the write of a key of 1 ms, which is read once it is due, to its event.
-    pub canary_ms: Option<f64>,
+    pub heartbeat_ms: Option<f64>,
     /// The worst that is predicted for keys that nobody reads: keys with a time to live / (hz × (20 + 5 × (effort − 1))).
     pub plain_late_predicted_max_s: Option<f64>,
     /// Measured: the median of the keys that nobody read, of those that were heard.
@@ -114,15 +114,15 @@ pub struct Lateness {
     /// The worst of them.
     pub plain_late_max_s: Option<f64>,
     /// How many of them were heard before the time was over.
-    pub plain_heard: u64,
+    pub plain_received: u64,
     /// Of so many.
     pub plain_probes: u64,
     /// Measured: of a hundred keys that were read just after their deadlines 99 were heard this soon.
-    pub touched_late_p99_ms: Option<f64>,
+    pub checked_late_p99_ms: Option<f64>,
     /// How many of them were heard.
-    pub touched_heard: u64,
+    pub checked_received: u64,
     /// Of so many.
-    pub touched_probes: u64,
+    pub checked_probes: u64,
 }
 
 impl Diagnosis {
@@ -155,15 +155,15 @@ impl Lateness {
                 (one, other) => one.or(other),
             };
         };
-        worst(&mut self.canary_ms, other.canary_ms);
+        worst(&mut self.heartbeat_ms, other.heartbeat_ms);
         worst(&mut self.plain_late_predicted_max_s, other.plain_late_predicted_max_s);
         worst(&mut self.plain_late_p50_s, other.plain_late_p50_s);
         worst(&mut self.plain_late_max_s, other.plain_late_max_s);
-        worst(&mut self.touched_late_p99_ms, other.touched_late_p99_ms);
-        self.plain_heard += other.plain_heard;
+        worst(&mut self.checked_late_p99_ms, other.checked_late_p99_ms);
+        self.plain_received += other.plain_received;
         self.plain_probes += other.plain_probes;
-        self.touched_heard += other.touched_heard;
-        self.touched_probes += other.touched_probes;
+        self.checked_received += other.checked_received;
+        self.checked_probes += other.checked_probes;
     }
 }
 
@@ -175,14 +175,14 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Diagnosis { lateness, .. } = self.0;
         write!(f, "errors={} warnings={}", self.0.errors(), self.0.warnings())?;
-        write!(f, " canary_ms={}", Figure(lateness.canary_ms))?;
+        write!(f, " canary_ms={}", Figure(lateness.heartbeat_ms))?;
         write!(f, " plain_late_predicted_max_s={}", Figure(lateness.plain_late_predicted_max_s))?;
         write!(f, " plain_late_p50_s={}", Figure(lateness.plain_late_p50_s))?;
         match lateness.plain_probes {
             0 => f.write_str(" plain_heard=-")?,
-            probes => write!(f, " plain_heard={}/{probes}", lateness.plain_heard)?,
+            probes => write!(f, " plain_heard={}/{probes}", lateness.plain_received)?,
         }
-        write!(f, " touched_late_p99_ms={}", Figure(lateness.touched_late_p99_ms))
+        write!(f, " touched_late_p99_ms={}", Figure(lateness.checked_late_p99_ms))
     }
 }
 
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn the_worst_server_counts() {
         let of = |canary, heard| Lateness {
-            canary_ms: canary,
+            heartbeat_ms: canary,
             plain_late_p50_s: Some(0.25),
-            plain_heard: heard,
+            plain_received: heard,
             plain_probes: 200,
             ..Lateness::default()
         };

@@ -9,10 +9,10 @@ use keylapse_connection::{Cmd, Value, cmd, pipe};
 
 use crate::counted;
 use crate::error::{ErrorKind, Result};
-use crate::escape::plain;
+use crate::escape::escape_line;
 
-use super::case::Case;
 use super::codes::{self, Code};
+use super::examination::ServerExamination;
 
 /// What a right is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub(super) enum Need {
     /// To hand on what is due, to lists and streams.
     Forwarding,
     /// To look at settings.
-    Looks,
+    Settings,
 }
 
 /// A server's no.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct MissingRight {
     pub(super) need: Need,
     /// The no is about a key, and not about a command or a channel.
     is_of_keys: bool,
@@ -42,7 +42,7 @@ pub(super) struct Refusal {
     pub(super) said: String,
 }
 
-impl Refusal {
+impl MissingRight {
     pub(super) fn new(need: Need, rules: &str, said: &str) -> Self {
         Self { need, is_of_keys: is_of_keys(said), rules: rules.to_owned(), said: said.to_owned() }
     }
@@ -54,7 +54,7 @@ fn is_of_keys(said: &str) -> bool {
     said.contains(" key") && !said.contains("to run") && !said.contains(" channel")
 }
 
-pub(super) async fn check(case: &mut Case) -> Result<()> {
+pub(super) async fn check(case: &mut ServerExamination) -> Result<()> {
     let rights: Vec<_> = RIGHTS.iter().chain(if case.is_of_cluster() { OF_CLUSTERS } else { &[] }).collect();
     let how = if knows_dry_run(case).await? {
         ask_dry(case, &rights).await?;
@@ -69,12 +69,12 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
 }
 
 /// Whether this user may ask what it may do.
-async fn knows_dry_run(case: &Case) -> Result<bool> {
+async fn knows_dry_run(case: &ServerExamination) -> Result<bool> {
     let ask = dry_run(case, &["PING".to_owned()]);
     Ok(case.ask("asking for rights", &ask).await?.is_ok())
 }
 
-async fn ask_dry(case: &mut Case, rights: &[&Right]) -> Result<()> {
+async fn ask_dry(case: &mut ServerExamination, rights: &[&Right]) -> Result<()> {
     let mut commands = pipe();
     for right in rights {
         commands.add_command(dry_run(case, &words_of(case, right.words)));
@@ -83,26 +83,26 @@ async fn ask_dry(case: &mut Case, rights: &[&Right]) -> Result<()> {
     for (right, answer) in rights.iter().zip(answers) {
         // An error means that there is no such command, which is no matter of rights.
         if let Ok(Value::BulkString(said)) = answer {
-            let said = plain(&String::from_utf8_lossy(&said), 200);
-            case.refusals.push(Refusal::new(right.need, right.rule, &said));
+            let said = escape_line(&String::from_utf8_lossy(&said), 200);
+            case.refusals.push(MissingRight::new(right.need, right.rule, &said));
         }
     }
     Ok(())
 }
 
-fn dry_run(case: &Case, words: &[String]) -> Cmd {
+fn dry_run(case: &ServerExamination, words: &[String]) -> Cmd {
     cmd("ACL").arg("DRYRUN").arg(&case.user).arg(words).clone()
 }
 
 /// Leaves out what would make a key, unless a text of ours stands in its way, or the server takes no writes.
-async fn harmless<'a>(case: &Case, rights: Vec<&'a Right>) -> Result<Vec<&'a Right>> {
+async fn harmless<'a>(case: &ServerExamination, rights: Vec<&'a Right>) -> Result<Vec<&'a Right>> {
     let refuses_writes = case.info.is_replica() && case.info.get("slave_read_only") == Some("1");
     let is_safe =
         refuses_writes || case.takes_writes() && case.ask("trying rights", &guard(case)).await?.is_ok();
     Ok(rights.into_iter().filter(|right| is_safe || !right.creates).collect())
 }
 
-async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
+async fn try_each(case: &mut ServerExamination, rights: &[&Right]) -> Result<()> {
     let mut commands = pipe();
     // Once more: time may have passed.
     commands.add_command(guard(case));
@@ -117,7 +117,7 @@ async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
             let said = error.to_string();
             // EXEC is refused by EXECABORT, which says why.
             if error.kind() == ErrorKind::Permission || said.contains(" NOPERM ") {
-                case.refusals.push(Refusal::new(right.need, right.rule, &said));
+                case.refusals.push(MissingRight::new(right.need, right.rule, &said));
             }
         }
     }
@@ -126,11 +126,11 @@ async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
 }
 
 /// A text with a time to live, where commands for other types come upon it.
-fn guard(case: &Case) -> Cmd {
+fn guard(case: &ServerExamination) -> Cmd {
     cmd("SET").arg(case.key("right")).arg("x").arg("PX").arg(60_000).clone()
 }
 
-fn words_of(case: &Case, words: &[&str]) -> Vec<String> {
+fn words_of(case: &ServerExamination, words: &[&str]) -> Vec<String> {
     let named = words.iter().map(|word| match *word {
         "KEY" => case.key("right"),
         "NONE" => case.key("none"),
@@ -140,32 +140,32 @@ fn words_of(case: &Case, words: &[&str]) -> Vec<String> {
 }
 
 /// One finding for each need, with all rules that are missing.
-fn report(case: &mut Case, how: &str) {
+fn report(case: &mut ServerExamination, how: &str) {
     let refusals = std::mem::take(&mut case.refusals);
     let (keys, others): (Vec<_>, Vec<_>) =
-        refusals.into_iter().partition(|refusal: &Refusal| refusal.is_of_keys);
+        refusals.into_iter().partition(|refusal: &MissingRight| refusal.is_of_keys);
     if let Some(first) = keys.first() {
         let refused = counted(keys.len() as u64, "refused command");
-        case.say(&codes::KEYS_REFUSED, format!("{refused}, as of: {}", first.said));
+        case.add_finding(&codes::KEYS_REFUSED, format!("{refused}, as of: {}", first.said));
     }
     for (need, code) in [
         (Need::Timers, codes::COMMANDS_REFUSED),
         (Need::Events, codes::EVENTS_REFUSED),
         (Need::WakeUps, codes::WAKE_UPS_REFUSED),
         (Need::Attached, codes::ATTACHED_REFUSED),
-        (Need::Looks, codes::LOOKS_REFUSED),
+        (Need::Settings, codes::LOOKS_REFUSED),
         (Need::Forwarding, codes::FORWARDING_REFUSED),
     ] {
         say_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
     }
     let bad = [codes::COMMANDS_REFUSED, codes::KEYS_REFUSED, codes::EVENTS_REFUSED, codes::WAKE_UPS_REFUSED];
-    if !case.has_said(&bad) {
+    if !case.has_finding(&bad) {
         let user = case.user.clone();
-        case.say(&codes::RIGHTS_FINE, format!("user {user}, by {how}"));
+        case.add_finding(&codes::RIGHTS_FINE, format!("user {user}, by {how}"));
     }
 }
 
-fn say_of<'a>(case: &mut Case, code: &Code, refusals: impl Iterator<Item = &'a Refusal>) {
+fn say_of<'a>(case: &mut ServerExamination, code: &Code, refusals: impl Iterator<Item = &'a MissingRight>) {
     let refusals: Vec<_> = refusals.collect();
     let Some(first) = refusals.first() else { return };
     let mut rules: Vec<_> = refusals.iter().flat_map(|refusal| refusal.rules.split(' ')).collect();
@@ -173,7 +173,7 @@ fn say_of<'a>(case: &mut Case, code: &Code, refusals: impl Iterator<Item = &'a R
     let mut seen = BTreeSet::new();
     rules.retain(|rule| seen.insert(*rule));
     let rules = rules.join(" ");
-    case.say_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
+    case.add_finding_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
 }
 
 /// A command, and the rule that grants it.
@@ -254,7 +254,7 @@ const RIGHTS: &[Right] = rights! {
     Forwarding:
         "+lpush" ["LPUSH" "KEY" "x"] creates;
         "+xadd" ["XADD" "KEY" "*" "x" "x"] creates;
-    Looks:
+    Settings:
         "+info" ["INFO" "server"];
         "+role" ["ROLE"];
         "+zrank" ["ZRANK" "KEY" "x"];

@@ -7,13 +7,13 @@ use keylapse_connection::cmd;
 use crate::connection::is_of_unknown_command;
 use crate::counted;
 use crate::error::Result;
-use crate::escape::plain;
+use crate::escape::escape_line;
 use crate::text::quoted;
 use crate::wire::missing_flags;
 
-use super::case::Case;
 use super::codes::{self, Code};
-use super::rights::{Need, Refusal};
+use super::examination::ServerExamination;
+use super::rights::{MissingRight, Need};
 
 /// INFO's lines by their names.
 #[derive(Clone, Debug, Default)]
@@ -125,23 +125,25 @@ const NAMES: [&str; 14] = [
 ];
 
 /// CONFIG is refused on most managed services. Then the canary decides whether events flow, and INFO has to do.
-pub(super) async fn read(case: &mut Case) -> Result<()> {
+pub(super) async fn read(case: &mut ServerExamination) -> Result<()> {
     let mut get = cmd("CONFIG");
     get.arg("GET").arg(&NAMES[..]);
     match case.ask("reading settings", &get).await? {
         Ok(settings) => case.settings = keylapse_connection::from_redis_value(settings).ok(),
         // Nobody may read them there, so that no right is missing.
         Err(error) if is_of_unknown_command(&error) => case.has_no_config = true,
-        Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+'config|get'", &error.to_string())),
+        Err(error) => {
+            case.refusals.push(MissingRight::new(Need::Settings, "+'config|get'", &error.to_string()))
+        }
     }
     if let Some(service) = case.service() {
-        case.say(&codes::SERVICE, service.name);
+        case.add_finding(&codes::SERVICE, service.name);
     }
     Ok(())
 }
 
 /// Where the setting cannot be read the canary decides.
-pub(super) fn flags(case: &mut Case) {
+pub(super) fn flags(case: &mut ServerExamination) {
     let Some(flags) = case.setting("notify-keyspace-events").map(str::to_owned) else { return };
     let missing = missing_flags(&flags);
     if missing.is_empty() {
@@ -149,46 +151,48 @@ pub(super) fn flags(case: &mut Case) {
     }
     let code = if case.takes_writes() { codes::FLAGS_MISSING } else { codes::REPLICA_FLAGS };
     // One of the flags is a dollar, and a server may say anything.
-    let all = quoted(&plain(&format!("{flags}{missing}"), 100));
-    case.say_with(&code, format!("notify-keyspace-events is '{flags}'"), &[("flags", &all)]);
+    let all = quoted(&escape_line(&format!("{flags}{missing}"), 100));
+    case.add_finding_with(&code, format!("notify-keyspace-events is '{flags}'"), &[("flags", &all)]);
 }
 
 /// A quarter of the server's defaults: about 80,000 expiries at once.
-const HARD: u64 = 8 << 20;
-const SOFT: u64 = 2 << 20;
+const MIN_PUBSUB_HARD_LIMIT: u64 = 8 << 20;
+const MIN_PUBSUB_SOFT_LIMIT: u64 = 2 << 20;
 /// A few answers of a mebibyte at once, or one timer with the largest payload. All clients together need the same.
-const ANSWERS: u64 = 16 << 20;
+const MIN_OUTPUT_BUFFER_BYTES: u64 = 16 << 20;
 /// The largest payload, and what goes with it.
 const REQUEST: u64 = 16 << 20;
 /// A listener that has nothing to do asks something every few seconds: see the sweeps.
-const IDLE: u64 = 10;
+const MIN_IDLE_TIMEOUT_SECS: u64 = 10;
 
-pub(super) fn buffers(case: &mut Case) {
+pub(super) fn buffers(case: &mut ServerExamination) {
     let is_small = |limit: u64, least| limit > 0 && limit < least;
-    for (class, code, least) in
-        [("pubsub", &codes::BUFFER_SMALL, (HARD, SOFT)), ("normal", &codes::ANSWERS_CUT, (ANSWERS, ANSWERS))]
-    {
+    for (class, code, least) in [
+        ("pubsub", &codes::BUFFER_SMALL, (MIN_PUBSUB_HARD_LIMIT, MIN_PUBSUB_SOFT_LIMIT)),
+        ("normal", &codes::ANSWERS_CUT, (MIN_OUTPUT_BUFFER_BYTES, MIN_OUTPUT_BUFFER_BYTES)),
+    ] {
         let limits = case.setting("client-output-buffer-limit").and_then(|setting| of_class(setting, class));
         if let Some((hard, soft)) =
             limits.filter(|(hard, soft)| is_small(*hard, least.0) || is_small(*soft, least.1))
         {
-            case.say(code, format!("client-output-buffer-limit {class} {hard} {soft}"));
+            case.add_finding(code, format!("client-output-buffer-limit {class} {hard} {soft}"));
         }
     }
     let memory = case.info.number("maxmemory").unwrap_or_default();
     if let Some(setting) = case.setting("maxmemory-clients")
-        && of_clients(setting, memory).is_some_and(|limit| is_small(limit, ANSWERS))
+        && of_clients(setting, memory).is_some_and(|limit| is_small(limit, MIN_OUTPUT_BUFFER_BYTES))
     {
-        case.say(&codes::CLIENTS_EVICTED, format!("maxmemory-clients {setting}"));
+        case.add_finding(&codes::CLIENTS_EVICTED, format!("maxmemory-clients {setting}"));
     }
     for name in ["proto-max-bulk-len", "client-query-buffer-limit"] {
         if let Some(limit) = case.number(name).filter(|limit| is_small(*limit, REQUEST)) {
             let fields = [("setting", name), ("bytes", &REQUEST.to_string())];
-            case.say_with(&codes::REQUESTS_CUT, format!("{name} {limit}"), &fields);
+            case.add_finding_with(&codes::REQUESTS_CUT, format!("{name} {limit}"), &fields);
         }
     }
-    if let Some(seconds) = case.number("timeout").filter(|seconds| is_small(*seconds, IDLE)) {
-        case.say(&codes::IDLE_CLOSED, format!("timeout {seconds}"));
+    if let Some(seconds) = case.number("timeout").filter(|seconds| is_small(*seconds, MIN_IDLE_TIMEOUT_SECS))
+    {
+        case.add_finding(&codes::IDLE_CLOSED, format!("timeout {seconds}"));
     }
 }
 
@@ -210,7 +214,7 @@ fn of_clients(setting: &str, memory: u64) -> Option<u64> {
 const NEARLY: u64 = 90;
 
 /// INFO has the same as CONFIG, for who may not ask that.
-pub(super) fn eviction(case: &mut Case) {
+pub(super) fn eviction(case: &mut ServerExamination) {
     let limit = case.info.number("maxmemory").unwrap_or_default();
     if limit == 0 {
         return;
@@ -218,14 +222,14 @@ pub(super) fn eviction(case: &mut Case) {
     let policy = case.info.get("maxmemory_policy").unwrap_or("noeviction").to_owned();
     let observed = format!("maxmemory {limit}, maxmemory-policy {policy}");
     if policy.starts_with("allkeys") {
-        case.say(&codes::EVICTS_ALL, observed);
+        case.add_finding(&codes::EVICTS_ALL, observed);
     } else if policy != "noeviction" {
-        case.say(&codes::EVICTS_VOLATILE, observed);
+        case.add_finding(&codes::EVICTS_VOLATILE, observed);
     }
     let used = case.info.number("used_memory").unwrap_or_default();
     if u128::from(used) * 100 >= u128::from(limit) * u128::from(NEARLY) {
         let enough = enough(case);
-        case.say_with(
+        case.add_finding_with(
             &codes::NEARLY_FULL,
             format!("{used} of {limit} bytes are used"),
             &[("bytes", &enough)],
@@ -234,25 +238,25 @@ pub(super) fn eviction(case: &mut Case) {
 }
 
 /// Twice as much memory as there is, or as is used.
-pub(super) fn enough(case: &Case) -> String {
+pub(super) fn enough(case: &ServerExamination) -> String {
     let bytes = |name| case.info.number(name).unwrap_or_default();
     bytes("maxmemory").max(bytes("used_memory")).saturating_mul(2).to_string()
 }
 
-pub(super) fn persistence(case: &mut Case) {
+pub(super) fn persistence(case: &mut ServerExamination) {
     let Some(log) = case.info.number("aof_enabled") else { return };
     disk(case, log != 0);
     if log == 0 {
         let (code, observed) = without_log(case.setting("save"));
-        return case.say(&code, observed);
+        return case.add_finding(&code, observed);
     }
     match case.setting("appendfsync").unwrap_or("unknown").to_owned() {
         always if always == "always" => {}
-        when => case.say(&codes::SYNCED_EACH_SECOND, format!("appendonly yes, appendfsync {when}")),
+        when => case.add_finding(&codes::SYNCED_EACH_SECOND, format!("appendonly yes, appendfsync {when}")),
     }
-    if !case.has_said(&[codes::EVICTS_ALL, codes::EVICTS_VOLATILE, codes::DISK_FAILS]) {
+    if !case.has_finding(&[codes::EVICTS_ALL, codes::EVICTS_VOLATILE, codes::DISK_FAILS]) {
         let policy = case.info.get("maxmemory_policy").unwrap_or("unknown").to_owned();
-        case.say(&codes::KEPT, format!("appendonly yes, maxmemory-policy {policy}"));
+        case.add_finding(&codes::KEPT, format!("appendonly yes, maxmemory-policy {policy}"));
     }
 }
 
@@ -267,7 +271,7 @@ fn without_log(save: Option<&str>) -> (Code, String) {
     }
 }
 
-fn disk(case: &mut Case, log: bool) {
+fn disk(case: &mut ServerExamination, log: bool) {
     let mut states = vec!["rdb_last_bgsave_status"];
     if log {
         states.extend(["aof_last_write_status", "aof_last_bgrewrite_status"]);
@@ -275,7 +279,7 @@ fn disk(case: &mut Case, log: bool) {
     let fails = |name: &&str| case.info.get(name).is_some_and(|state| state != "ok");
     let failing: Vec<_> = states.into_iter().filter(fails).collect();
     if !failing.is_empty() {
-        case.say(&codes::DISK_FAILS, format!("{} is not ok", failing.join(", ")));
+        case.add_finding(&codes::DISK_FAILS, format!("{} is not ok", failing.join(", ")));
     }
 }
 
@@ -284,11 +288,14 @@ const BEHIND: u64 = 1 << 20;
 /// Seconds that it may be silent.
 const SILENT: u64 = 5;
 
-pub(super) fn replication(case: &mut Case) {
+pub(super) fn replication(case: &mut ServerExamination) {
     if case.info.is_replica() {
         let link = case.info.get("master_link_status").unwrap_or("unknown").to_owned();
         if link != "up" {
-            case.say(&codes::REPLICA_LAGS, format!("its link to the primary is {}", plain(&link, 20)));
+            case.add_finding(
+                &codes::REPLICA_LAGS,
+                format!("its link to the primary is {}", escape_line(&link, 20)),
+            );
         }
         return;
     }
@@ -296,11 +303,11 @@ pub(super) fn replication(case: &mut Case) {
     let replicas = case.info.replicas();
     for replica in &replicas {
         if let Some(observed) = lag(replica, ahead) {
-            case.say(&codes::REPLICA_LAGS, observed);
+            case.add_finding(&codes::REPLICA_LAGS, observed);
         }
     }
     if !replicas.is_empty() && case.setting("min-replicas-to-write") == Some("0") {
-        case.say(
+        case.add_finding(
             &codes::REPLICAS_UNASKED,
             format!("{}, min-replicas-to-write 0", counted(replicas.len() as u64, "replica")),
         );
@@ -311,7 +318,7 @@ pub(super) fn replication(case: &mut Case) {
 fn lag(replica: &ReplicaLine, ahead: u64) -> Option<String> {
     let ReplicaLine { host, port, state, offset, lag } = replica;
     let behind = ahead.saturating_sub(*offset);
-    let (host, state) = (plain(host, 100), plain(state, 20));
+    let (host, state) = (escape_line(host, 100), escape_line(state, 20));
     (state != "online" || behind > BEHIND || *lag > SILENT)
         .then(|| format!("{host}:{port} is {state}, {} behind, silent for {lag} s", counted(behind, "byte")))
 }

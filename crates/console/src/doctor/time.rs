@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::counted;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::hearing::{Earshot, Voice};
+use crate::inside::receiving::{ExpirySubscription, SubscribedConnection};
 
-use super::case::{Case, answered};
 use super::codes::{self, Code};
+use super::examination::{ServerExamination, answered};
 use super::service::Site;
 
 /// Two clocks at one moment, give or take the time of the answer.
@@ -30,12 +30,12 @@ pub(super) struct Clocks {
 }
 
 /// Microseconds by which two machines' clocks may differ.
-const APART: i64 = 2_000_000;
+const MAX_CLOCK_DIFFERENCE_US: i64 = 2_000_000;
 /// By how much it may run ahead of, or behind, one that never jumps: clocks are slewed, and machines are busy.
-const STEP: i64 = 100_000;
+const MAX_CLOCK_STEP_US: i64 = 100_000;
 
 /// Reads both; none where TIME is refused, which the rights say.
-pub(super) async fn clocks(case: &Case) -> Result<Option<Clocks>> {
+pub(super) async fn clocks(case: &ServerExamination) -> Result<Option<Clocks>> {
     let asked = Instant::now();
     let said = case.ask("reading the server's clock", &cmd("TIME")).await?;
     let way = asked.elapsed();
@@ -49,17 +49,17 @@ pub(super) async fn clocks(case: &Case) -> Result<Option<Clocks>> {
 }
 
 /// Compares with what was read when the examination began.
-pub(super) async fn clock(case: &mut Case) -> Result<()> {
+pub(super) async fn clock(case: &mut ServerExamination) -> Result<()> {
     let Some(before) = case.clocks else { return Ok(()) };
     let Some(after) = clocks(case).await? else { return Ok(()) };
     let step = step(&before, &after);
-    if exceeds(step, STEP, before.doubt + after.doubt) {
+    if exceeds(step, MAX_CLOCK_STEP_US, before.doubt + after.doubt) {
         say_of_clock(case, &codes::CLOCK_STEPS, format!("by {} ms while it was looked at", step / 1000));
         return Ok(());
     }
     let apart =
         signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
-    if exceeds(apart, APART, after.doubt) {
+    if exceeds(apart, MAX_CLOCK_DIFFERENCE_US, after.doubt) {
         let way = if apart > 0 { "ahead of" } else { "behind" };
         say_of_clock(
             case,
@@ -71,10 +71,10 @@ pub(super) async fn clock(case: &mut Case) -> Result<()> {
 }
 
 /// A service sees to its own clock, so that the one to set is this machine's.
-fn say_of_clock(case: &mut Case, code: &Code, observed: String) {
+fn say_of_clock(case: &mut ServerExamination, code: &Code, observed: String) {
     let site = Site::of(&case.address().endpoint(), &case.info);
     let prefix = if case.service().is_some() { String::new() } else { site.prefix() };
-    case.say_with(code, observed, &[("where", &prefix)]);
+    case.add_finding_with(code, observed, &[("where", &prefix)]);
 }
 
 /// What the server's clock has gone more than time has.
@@ -101,9 +101,9 @@ fn signed(micros: u64) -> i64 {
 const DEFAULT_HZ: u64 = 10;
 const DEFAULT_EFFORT: u64 = 1;
 /// Seconds. A second is what a server without other keys takes at most.
-const LATE: f64 = 2.0;
+const MAX_PREDICTED_LATENESS_SECS: f64 = 2.0;
 
-pub(super) fn predicted(case: &mut Case) {
+pub(super) fn predicted(case: &mut ServerExamination) {
     if !case.takes_writes() || case.info.is_empty() {
         return;
     }
@@ -118,15 +118,15 @@ pub(super) fn predicted(case: &mut Case) {
         hz.unwrap_or(DEFAULT_HZ),
         effort.unwrap_or(DEFAULT_EFFORT)
     );
-    if worst > LATE {
-        case.say_with(&codes::PLAIN_LATE, observed, &[("faster", faster(case))]);
+    if worst > MAX_PREDICTED_LATENESS_SECS {
+        case.add_finding_with(&codes::PLAIN_LATE, observed, &[("faster", faster(case))]);
     } else {
-        case.say(&codes::PLAIN_PREDICTED, observed);
+        case.add_finding(&codes::PLAIN_PREDICTED, observed);
     }
 }
 
 /// What has the server look at more keys, at the price of its processor's time: the setting that helps most first.
-fn faster(case: &Case) -> &'static str {
+fn faster(case: &ServerExamination) -> &'static str {
     let number = |name, usual| case.number(name).unwrap_or(usual);
     match (number("hz", DEFAULT_HZ), number("active-expire-effort", DEFAULT_EFFORT)) {
         (..100, _) => "hz 100",
@@ -143,39 +143,43 @@ fn worst_s(keys: u64, hz: u64, effort: u64) -> f64 {
 /// How many of each kind.
 const PROBES: u32 = 200;
 /// So many are written with one request: all of one have nearly the same moment.
-const AT_ONCE: usize = 20;
+const PROBES_PER_REQUEST: usize = 20;
 /// After a deadline: in its own millisecond a key is still alive.
 const MARGIN: Duration = Duration::from_millis(2);
 /// How often a key is read until it is gone.
 const READS: u32 = 5;
 /// An event may come after the answer by so much, where it comes on another connection.
-const ON_THE_WAY: Duration = Duration::from_millis(200);
+const EVENT_DELIVERY_TIME: Duration = Duration::from_millis(200);
 
 /// A key, and when it is due.
 type Probe = (Bytes, Instant);
 
 /// Deadlines are spread over the first half of the time, so that each key has the other half to be found.
-pub(super) async fn measure(case: &mut Case, mut earshot: Earshot, window: Duration) -> Result<()> {
+pub(super) async fn measure(
+    case: &mut ServerExamination,
+    mut earshot: ExpirySubscription,
+    window: Duration,
+) -> Result<()> {
     let end = Instant::now() + window;
     let Some(plain) = write(case, "plain", window / 2).await? else { return Ok(()) };
     let Some(touched) = write(case, "touched", window / 2).await? else { return Ok(()) };
-    let (voice, ours) = (earshot.voice(), case.key(""));
+    let (voice, ours) = (earshot.connection(), case.key(""));
     let over = async {
         let read = read_when_due(voice, &touched).await;
-        sleep_until(end.max(Instant::now() + ON_THE_WAY)).await;
+        sleep_until(end.max(Instant::now() + EVENT_DELIVERY_TIME)).await;
         read
     };
     let heard = listen(&mut earshot, &ours, over).await?;
     read_all(case, &plain).await?;
-    report(case, &Lateness::of(&plain, &heard), &Lateness::of(&touched, &heard));
+    report(case, &ProbeLateness::of(&plain, &heard), &ProbeLateness::of(&touched, &heard));
     Ok(())
 }
 
 /// None where the server refuses: why has been said by then.
-async fn write(case: &Case, kind: &str, over: Duration) -> Result<Option<Vec<Probe>>> {
+async fn write(case: &ServerExamination, kind: &str, over: Duration) -> Result<Option<Vec<Probe>>> {
     let numbers: Vec<_> = (1..=PROBES).collect();
     let mut probes = Vec::new();
-    for some in numbers.chunks(AT_ONCE) {
+    for some in numbers.chunks(PROBES_PER_REQUEST) {
         let (mut commands, mut keys) = (pipe(), Vec::new());
         for number in some {
             let (key, life) = (case.key(&format!("{kind}:{number}")), over * *number / PROBES);
@@ -196,7 +200,7 @@ async fn write(case: &Case, kind: &str, over: Duration) -> Result<Option<Vec<Pro
 
 /// When each of our keys was heard, until it is over.
 async fn listen(
-    earshot: &mut Earshot,
+    earshot: &mut ExpirySubscription,
     ours: &str,
     over: impl Future<Output = Result<()>>,
 ) -> Result<HashMap<Bytes, Instant>> {
@@ -217,7 +221,7 @@ async fn listen(
 }
 
 /// As keylapse does with its own keys.
-async fn read_when_due(voice: Voice, probes: &[Probe]) -> Result<()> {
+async fn read_when_due(voice: SubscribedConnection, probes: &[Probe]) -> Result<()> {
     for (key, due) in probes {
         sleep_until(*due + MARGIN).await;
         for _ in 0..READS {
@@ -232,7 +236,7 @@ async fn read_when_due(voice: Voice, probes: &[Probe]) -> Result<()> {
 }
 
 /// What the server has not come across is gone by that.
-async fn read_all(case: &Case, probes: &[Probe]) -> Result<()> {
+async fn read_all(case: &ServerExamination, probes: &[Probe]) -> Result<()> {
     let mut exists = cmd("EXISTS");
     probes.iter().for_each(|(key, _)| _ = exists.arg(&key[..]));
     case.ask("clearing up", &exists).await.map(drop)
@@ -240,13 +244,13 @@ async fn read_all(case: &Case, probes: &[Probe]) -> Result<()> {
 
 /// Of one kind of keys.
 #[derive(Debug, PartialEq)]
-struct Lateness {
+struct ProbeLateness {
     /// In seconds, the least first.
     late: Vec<f64>,
     of: usize,
 }
 
-impl Lateness {
+impl ProbeLateness {
     fn of(probes: &[Probe], heard: &HashMap<Bytes, Instant>) -> Self {
         let late = |(key, due): &Probe| Some(heard.get(key)?.saturating_duration_since(*due).as_secs_f64());
         let mut late: Vec<_> = probes.iter().filter_map(late).collect();
@@ -265,13 +269,13 @@ impl Lateness {
     }
 }
 
-fn report(case: &mut Case, plain: &Lateness, touched: &Lateness) {
+fn report(case: &mut ServerExamination, plain: &ProbeLateness, touched: &ProbeLateness) {
     let figures = &mut case.lateness;
     figures.plain_late_p50_s = plain.quantile(50);
     figures.plain_late_max_s = plain.quantile(100);
-    (figures.plain_heard, figures.plain_probes) = (plain.late.len() as u64, plain.of as u64);
-    figures.touched_late_p99_ms = touched.quantile(99).map(|seconds| seconds * 1000.0);
-    (figures.touched_heard, figures.touched_probes) = (touched.late.len() as u64, touched.of as u64);
+    (figures.plain_received, figures.plain_probes) = (plain.late.len() as u64, plain.of as u64);
+    figures.checked_late_p99_ms = touched.quantile(99).map(|seconds| seconds * 1000.0);
+    (figures.checked_received, figures.checked_probes) = (touched.late.len() as u64, touched.of as u64);
     let shown =
         |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.3} s"));
     let of_plain = format!(
@@ -289,12 +293,12 @@ fn report(case: &mut Case, plain: &Lateness, touched: &Lateness) {
     );
     if !plain.are_all_heard() {
         let faster = faster(case);
-        case.say_with(&codes::PLAIN_UNHEARD, of_plain.clone(), &[("faster", faster)]);
+        case.add_finding_with(&codes::PLAIN_NOT_RECEIVED, of_plain.clone(), &[("faster", faster)]);
     }
     if !touched.are_all_heard() {
-        case.say(&codes::TOUCHED_UNHEARD, of_touched.clone());
+        case.add_finding(&codes::CHECKED_NOT_RECEIVED, of_touched.clone());
     }
-    case.say(&codes::MEASURED, format!("{of_plain}; {of_touched}"));
+    case.add_finding(&codes::MEASURED, format!("{of_plain}; {of_touched}"));
 }
 
 #[cfg(test)]
@@ -311,7 +315,7 @@ mod tests {
         {
             assert_eq!(step(&before, &later(server)), expected);
         }
-        assert!(exceeds(-3_000_000, STEP, 1000) && !exceeds(100_500, STEP, 1000));
+        assert!(exceeds(-3_000_000, MAX_CLOCK_STEP_US, 1000) && !exceeds(100_500, MAX_CLOCK_STEP_US, 1000));
     }
 
     /// Beside what was measured on four servers: 97.8, 30.3 and 9.8 s at worst.
@@ -331,11 +335,11 @@ mod tests {
         let key = |number: u8| Bytes::from(vec![number]);
         let probes: Vec<_> = (0..100).map(|number| (key(number), began)).collect();
         let heard = |number: u8| (key(number), began + Duration::from_secs(u64::from(number)));
-        let lateness = Lateness::of(&probes, &(0..50).map(heard).collect());
+        let lateness = ProbeLateness::of(&probes, &(0..50).map(heard).collect());
         assert_eq!((lateness.late.len(), lateness.of, lateness.are_all_heard()), (50, 100, false));
         let quantiles = [50, 99, 100].map(|percent| lateness.quantile(percent));
         assert_eq!(quantiles, [Some(24.0), Some(49.0), Some(49.0)]);
-        assert_eq!(Lateness::of(&probes, &HashMap::new()).quantile(50), None);
+        assert_eq!(ProbeLateness::of(&probes, &HashMap::new()).quantile(50), None);
     }
 
     /// The middle between question and answer may be a little late.
@@ -343,6 +347,6 @@ mod tests {
     fn nothing_is_heard_before_it_is_due() {
         let due = Instant::now() + Duration::from_secs(1);
         let heard = [(Bytes::from_static(b"a"), due - Duration::from_millis(1))].into();
-        assert_eq!(Lateness::of(&[(Bytes::from_static(b"a"), due)], &heard).late, [0.0]);
+        assert_eq!(ProbeLateness::of(&[(Bytes::from_static(b"a"), due)], &heard).late, [0.0]);
     }
 }

@@ -7,7 +7,7 @@ use keylapse_connection::{Pipeline, Value, cmd, pipe};
 
 use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::plain;
+use crate::escape::escape_line;
 use crate::overview::overviews;
 use crate::pattern::Pattern;
 use crate::wire::{ListenerReport, PartitionNames, TopicEntry, WIRE_VERSION, listeners};
@@ -18,27 +18,27 @@ use super::codes::{self, Code};
 use super::report::Finding;
 
 /// More topics than these are not looked at.
-const MOST: usize = 1000;
+const MAX_TOPICS: usize = 1000;
 /// Topics whose partitions are asked in one go.
-const AT_A_TIME: usize = 100;
+const TOPICS_PER_REQUEST: usize = 100;
 /// Sweeps find everything within five seconds. What is later than that and as much again is late.
-const LATE: Duration = Duration::from_secs(10);
+const MAX_LATENESS: Duration = Duration::from_secs(10);
 /// Names of each partition that are compared with its records: the first that are due.
 const SAMPLE: usize = 100;
 /// More partitions than these are not looked at for that.
 const MOST_PARTITIONS: usize = 500;
 /// So many topics are named that have the same keys.
-const NAMED: usize = 3;
+const MAX_NAMED_TOPICS: usize = 3;
 /// Partitions for each primary: with fewer, some primaries have none of a topic by chance.
-const EACH: usize = 2;
+const MIN_PARTITIONS_PER_PRIMARY: usize = 2;
 
 /// Looks at the topics that are registered, if any.
-pub(super) struct Topics<'a> {
+pub(super) struct TopicChecks<'a> {
     client: &'a Client,
     findings: Vec<Finding>,
 }
 
-impl<'a> Topics<'a> {
+impl<'a> TopicChecks<'a> {
     pub(super) fn of(client: &'a Client) -> Self {
         Self { client, findings: Vec::new() }
     }
@@ -58,13 +58,13 @@ impl<'a> Topics<'a> {
 
     async fn look(&mut self) -> Result<()> {
         let (mut registered, unreadable) = self.client.store().registry(self.client.prefix()).await?;
-        for (name, why) in unreadable.iter().take(MOST) {
+        for (name, why) in unreadable.iter().take(MAX_TOPICS) {
             self.say_unreadable(&text::escape(name), why);
         }
         let present = self.client.store().listeners(&listeners(self.client.prefix())).await?;
         let (all, mut seen) = (registered.len(), Vec::new());
-        registered.truncate(MOST);
-        for some in registered.chunks(AT_A_TIME) {
+        registered.truncate(MAX_TOPICS);
+        for some in registered.chunks(TOPICS_PER_REQUEST) {
             let partitions: Vec<_> =
                 some.iter().map(|entry| entry.all_partitions(self.client.prefix())).collect();
             let each: Vec<_> = partitions.iter().map(Vec::as_slice).collect();
@@ -87,10 +87,10 @@ impl<'a> Topics<'a> {
         partitions: Vec<PartitionNames>,
         held: Result<Overview>,
         present: &[ListenerReport],
-    ) -> Result<Option<Seen>> {
+    ) -> Result<Option<ExaminedTopic>> {
         let name = entry.name.clone();
         let served = present.iter().filter(|listener| listener.serves(&name)).count();
-        match held.and_then(|held| Seen::of(entry, partitions, held, served)) {
+        match held.and_then(|held| ExaminedTopic::of(entry, partitions, held, served)) {
             Ok(seen) => {
                 self.find_unserved(&seen);
                 Ok(Some(seen))
@@ -103,7 +103,7 @@ impl<'a> Topics<'a> {
         }
     }
 
-    fn conclude(&mut self, all: usize, seen: &[Seen], listeners: usize) {
+    fn conclude(&mut self, all: usize, seen: &[ExaminedTopic], listeners: usize) {
         let bad = self.findings.iter().any(|finding| finding.code != codes::PAUSED.code);
         if !bad {
             let some = if all > seen.len() {
@@ -119,8 +119,8 @@ impl<'a> Topics<'a> {
     }
 
     /// Finds a topic whose timers nobody runs, or nobody in time.
-    fn find_unserved(&mut self, seen: &Seen) {
-        let Seen { entry, served, timers, overdue, paused, .. } = seen;
+    fn find_unserved(&mut self, seen: &ExaminedTopic) {
+        let ExaminedTopic { entry, served, timers, overdue, paused, .. } = seen;
         let late =
             overdue.map_or_else(String::new, |late| format!(", the first {} s overdue", late.as_secs()));
         let observed = format!("{}{late}", counted(*timers, "timer"));
@@ -130,14 +130,14 @@ impl<'a> Topics<'a> {
             }
             (None, 0, Some(_)) => codes::OVERDUE_UNSERVED,
             (None, 0, None) if *timers > 0 => codes::UNSERVED,
-            (None, 1.., Some(late)) if *late > LATE => codes::OVERDUE,
+            (None, 1.., Some(late)) if *late > MAX_LATENESS => codes::OVERDUE,
             _ => return,
         };
         self.say(&code, &entry.name, &format!("{observed}, {}", counted(*served as u64, "listener")));
     }
 
     /// Finds names in an index that have no records.
-    async fn find_orphans(&mut self, seen: &[Seen]) -> Result<()> {
+    async fn find_orphans(&mut self, seen: &[ExaminedTopic]) -> Result<()> {
         let mut left = MOST_PARTITIONS;
         for seen in seen.iter().filter(|seen| seen.timers > 0) {
             let mut orphans = 0;
@@ -155,7 +155,7 @@ impl<'a> Topics<'a> {
 
     /// A timer may end between two looks, so index and records are looked at in one moment.
     async fn orphans_of(&self, at: &PartitionNames) -> Result<usize> {
-        let (due, rec) = (at.key("due"), at.key("rec"));
+        let (due, rec) = (at.key("due"), at.key("timers"));
         let first = cmd("ZRANGE").arg(due).arg(0).arg(SAMPLE - 1).clone();
         let call = |server: Server| {
             let first = first.clone();
@@ -184,7 +184,7 @@ impl<'a> Topics<'a> {
 
     /// Finds topics whose patterns match the same keys, of which only one has listeners. It is decided as by a listener at its
     /// start that keys may match both.
-    fn find_overlaps(&mut self, seen: &[Seen]) {
+    fn find_overlaps(&mut self, seen: &[ExaminedTopic]) {
         let mut patterns = Vec::with_capacity(seen.len());
         for seen in seen {
             match Pattern::new(&seen.entry.pattern) {
@@ -198,25 +198,28 @@ impl<'a> Topics<'a> {
             let others: Vec<_> = served
                 .iter()
                 .filter(|(_, other)| other.may_overlap(pattern))
-                .map(|(other, _)| format!("{} ({})", other.entry.name, plain(&other.entry.pattern, 100)))
-                .take(NAMED)
+                .map(|(other, _)| {
+                    format!("{} ({})", other.entry.name, escape_line(&other.entry.pattern, 100))
+                })
+                .take(MAX_NAMED_TOPICS)
                 .collect();
             if !others.is_empty() {
                 let observed =
-                    format!("{} overlaps with {}", plain(pattern.as_str(), 100), others.join(", "));
+                    format!("{} overlaps with {}", escape_line(pattern.as_str(), 100), others.join(", "));
                 self.say(&codes::OVERLAP, &topic.entry.name, &observed);
             }
         }
     }
 
     /// Finds topics that are not spread over the primaries of a cluster.
-    async fn find_narrow(&mut self, seen: &[Seen]) -> Result<()> {
+    async fn find_narrow(&mut self, seen: &[ExaminedTopic]) -> Result<()> {
         let primaries = self.client.store().topology().slots().await?.len();
         if primaries < 2 {
             return Ok(());
         }
-        let enough = (primaries * EACH).to_string();
-        for seen in seen.iter().filter(|seen| seen.partitions.len() < primaries * EACH) {
+        let enough = (primaries * MIN_PARTITIONS_PER_PRIMARY).to_string();
+        for seen in seen.iter().filter(|seen| seen.partitions.len() < primaries * MIN_PARTITIONS_PER_PRIMARY)
+        {
             let partitions = counted(seen.partitions.len() as u64, "partition");
             let observed = format!("{partitions}, {primaries} primaries");
             self.say_with(&codes::FEW_PARTITIONS, &seen.entry.name, &observed, &[("partitions", &enough)]);
@@ -252,7 +255,7 @@ fn strange(message: String) -> Error {
 }
 
 /// A topic, as it was seen.
-struct Seen {
+struct ExaminedTopic {
     entry: TopicEntry,
     partitions: Vec<PartitionNames>,
     /// How many listeners have it.
@@ -265,7 +268,7 @@ struct Seen {
     paused: Option<String>,
 }
 
-impl Seen {
+impl ExaminedTopic {
     /// Refuses what another version has made.
     fn of(entry: TopicEntry, partitions: Vec<PartitionNames>, held: Overview, served: usize) -> Result<Self> {
         if let Some(version) = held.other_version {
@@ -273,9 +276,9 @@ impl Seen {
                 "it is of wire version {version}, and this program's is {WIRE_VERSION}"
             )));
         }
-        let timers = held.timers + if entry.attached { held.enrolled } else { 0 };
+        let timers = held.timers + if entry.attached { held.tracked } else { 0 };
         let overdue = (held.first_late_ms > 0).then(|| Duration::from_millis(held.first_late_ms));
-        let paused = held.paused.map(|reason| plain(&reason, 200));
+        let paused = held.paused.map(|reason| escape_line(&reason, 200));
         Ok(Self { entry, partitions, served, timers, overdue, paused })
     }
 }

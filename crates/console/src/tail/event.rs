@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use crate::id::ArmingId;
 use crate::text;
-use crate::wire::ToldOf;
+use crate::wire::TimerEvent;
 use crate::wire::{DeadReason, Ending};
 
 /// What comes of a [`Tail`](super::Tail).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Tailed {
+pub enum TailItem {
     /// A start or an end.
     Event(TailEvent),
     /// About here, some were not heard.
@@ -36,7 +36,7 @@ pub struct TailEvent {
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
     /// What happened.
-    pub what: Ending,
+    pub event: Ending,
     /// Of a dead letter, why.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::reason_as_text")]
     pub reason: Option<DeadReason>,
@@ -66,8 +66,8 @@ pub enum Missed {
 }
 
 impl TailEvent {
-    pub(super) fn of(topic: &str, partition: u32, told: ToldOf, at_ms: u64) -> Self {
-        let ToldOf { what, reason, attempt, arming, at, key } = told;
+    pub(super) fn of(topic: &str, partition: u32, told: TimerEvent, at_ms: u64) -> Self {
+        let TimerEvent { what, reason, attempt, arming, at, key } = told;
         let shows = |name| what.row().shown.contains(name);
         // A deadline that cannot be read is no lateness.
         let late = || if at == 0 { 0 } else { at_ms.saturating_sub(at) };
@@ -77,7 +77,7 @@ impl TailEvent {
             at_ms,
             key,
             id: arming,
-            what,
+            event: what,
             reason,
             attempt: shows("{attempt}").then_some(attempt),
             late_ms: shows("{late}").then(late),
@@ -87,7 +87,7 @@ impl TailEvent {
 
     /// Returns what happened, for people. `span` writes lengths of time, and `ago` where times lie; both in ms.
     pub fn shown(&self, span: impl Fn(u64) -> String, ago: impl Fn(u64) -> String) -> String {
-        let shown = self.what.row().shown;
+        let shown = self.event.row().shown;
         let shown = shown.replace("{attempt}", &self.attempt.unwrap_or_default().to_string());
         let shown = shown.replace("{late}", &span(self.late_ms.unwrap_or_default()));
         let shown = shown.replace("{next}", &ago(self.next_ms.unwrap_or_default()));
@@ -101,7 +101,7 @@ mod tests {
 
     fn event(what: Ending, reason: Option<DeadReason>, attempt: u32, at: u64) -> TailEvent {
         let (arming, key) = (Some(ArmingId([1; 8])), Bytes::from_static(b"a\n\xff"));
-        TailEvent::of("a", 3, ToldOf { what, reason, attempt, arming, at, key }, 17)
+        TailEvent::of("a", 3, TimerEvent { what, reason, attempt, arming, at, key }, 17)
     }
 
     #[test]
@@ -119,9 +119,9 @@ mod tests {
                 r#""what":"dead","reason":"too_old","attempt":4}"#,
             ),
         ] {
-            assert_eq!(line(Tailed::Event(told)), format!("{head}{end}"));
+            assert_eq!(line(TailItem::Event(told)), format!("{head}{end}"));
         }
-        assert_eq!(line(Tailed::Missed(Missed::Counted { count: 2 })), r#"{"missed":"counted","count":2}"#);
+        assert_eq!(line(TailItem::Missed(Missed::Counted { count: 2 })), r#"{"missed":"counted","count":2}"#);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             (Ending::Released, "handed back; attempt 4 at 15"),
             (Ending::Done, "done at attempt 4"),
             (Ending::Again, "done; again at 15"),
-            (Ending::GaveWay, "failed; the arming behind it at 15"),
+            (Ending::ReplacedByQueued, "failed; the arming behind it at 15"),
             (Ending::Replaced, "replaced"),
             (Ending::Cancelled, "cancelled"),
         ] {

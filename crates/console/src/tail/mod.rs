@@ -1,7 +1,7 @@
 //! Looking on: starts and ends of attempts, as they happen.
 
 mod event;
-mod keeper;
+mod subscriber;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-pub use self::event::{Missed, TailEvent, Tailed};
+pub use self::event::{Missed, TailEvent, TailItem};
 
 use crate::error::Result;
-use crate::tail::keeper::{Keeper, Next, Receiver, queue};
+use crate::tail::subscriber::{QueueItem, TailReceiver, TailSubscriber, queue};
 use crate::wire::PartitionNames;
-use crate::wire::Told;
+use crate::wire::TailBatch;
 use crate::{Console, counted};
 
 /// Starts and ends of attempts, as they happen. It lives until it is dropped, or one of its topics has another number of
@@ -25,8 +25,8 @@ use crate::{Console, counted};
 #[must_use = "nothing is heard until it is asked for"]
 pub struct Tail {
     partitions: Arc<[PartitionNames]>,
-    heard: Receiver,
-    ready: VecDeque<Tailed>,
+    heard: TailReceiver,
+    ready: VecDeque<TailItem>,
     /// Ends with it.
     _keeper: JoinSet<()>,
 }
@@ -54,14 +54,14 @@ impl Console {
     /// speak RESP3. Of kind [`Invalid`](keylapse::ErrorKind::Invalid) for a name that nobody has registered.
     pub async fn tail<S: AsRef<str>>(&self, topics: &[S]) -> Result<Tail> {
         let all = self.topics_named(topics).await?;
-        self.tail_of(all.iter().flat_map(|topic| topic.parts().iter().cloned()).collect()).await
+        self.tail_of(all.iter().flat_map(|topic| topic.partition_names().iter().cloned()).collect()).await
     }
 
     /// The same of these partitions.
     async fn tail_of(&self, partitions: Vec<PartitionNames>) -> Result<Tail> {
         let partitions: Arc<[_]> = partitions.into();
         let (sender, heard) = queue();
-        let keeper = Keeper::begin(self.store().clone(), partitions.clone(), sender).await?;
+        let keeper = TailSubscriber::begin(self.store().clone(), partitions.clone(), sender).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run());
         Ok(Tail { partitions, heard, ready: VecDeque::new(), _keeper: tasks })
@@ -70,15 +70,15 @@ impl Console {
 
 impl Tail {
     /// What comes next; none once a topic has another number of partitions. Nothing is lost if this is dropped.
-    pub async fn next(&mut self) -> Option<Tailed> {
+    pub async fn next(&mut self) -> Option<TailItem> {
         loop {
             if let Some(one) = self.ready.pop_front() {
                 return Some(one);
             }
             match self.heard.next().await? {
-                Next::Missed(missed) => return Some(Tailed::Missed(missed)),
-                Next::Told(place, message) => {
-                    let Some(told) = Told::decode(message) else { continue };
+                QueueItem::Missed(missed) => return Some(TailItem::Missed(missed)),
+                QueueItem::Told(place, message) => {
+                    let Some(told) = TailBatch::decode(message) else { continue };
                     self.ready.extend(events(&self.partitions[place], told));
                 }
             }
@@ -87,10 +87,10 @@ impl Tail {
 }
 
 /// What one message tells.
-fn events(at: &PartitionNames, told: Told) -> impl Iterator<Item = Tailed> {
-    let Told { at: at_ms, left_out, entries } = told;
-    let event = move |one| Tailed::Event(TailEvent::of(&at.topic, at.index, one, at_ms));
-    let missed = (left_out > 0).then_some(Tailed::Missed(Missed::Counted { count: left_out }));
+fn events(at: &PartitionNames, told: TailBatch) -> impl Iterator<Item = TailItem> {
+    let TailBatch { at: at_ms, left_out, entries } = told;
+    let event = move |one| TailItem::Event(TailEvent::of(&at.topic, at.index, one, at_ms));
+    let missed = (left_out > 0).then_some(TailItem::Missed(Missed::Counted { count: left_out }));
     entries.into_iter().map(event).chain(missed)
 }
 

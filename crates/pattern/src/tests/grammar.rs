@@ -1,4 +1,4 @@
-//! What is a pattern, what is not, and what is said about it.
+//! Tests of valid and invalid patterns, and of their errors.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

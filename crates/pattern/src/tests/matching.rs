@@ -1,4 +1,4 @@
-//! Keys that match, keys that do not, and keys that mean harm.
+//! Tests of matching and building keys, including hostile keys.
 
 use crate::tests::pattern;
 use crate::{Captures, Pattern, PatternError, PatternErrorKind as Kind};
@@ -49,9 +49,9 @@ fn keys_are_bytes() {
         assert_eq!(values(r"a:{id:(?s-u:.)+}", &key), Some(vec![part.to_vec()]));
         assert_eq!(pattern("a:{id}").build([part]), Ok(key));
     }
-    // Nothing is normalised: the composed and the decomposed é are two keys.
+    // Keys are not normalised: the composed and the decomposed é differ.
     assert!(!pattern("caf\u{e9}").is_match("cafe\u{301}".as_bytes()));
-    // A dot is a character, and these bytes are none; nor is a newline, unless it is asked for.
+    // A dot matches neither invalid UTF-8 nor a newline, unless flags allow it.
     assert_eq!(values("{id:.+}", b"\xff"), None);
     assert_eq!(values("{id:.+}", b"\n"), None);
 }
@@ -67,7 +67,7 @@ fn long_and_degenerate_keys() {
         assert!(!pattern(source).is_match(b""));
     }
     assert_eq!(values("a:{r..}", &segments), Some(vec![segments[2..].to_vec()]));
-    // Exponential for a backtracking engine.
+    // A backtracking engine would take exponential time.
     assert!(!pattern("a:{id:(x+)+y}").is_match(&long));
 }
 

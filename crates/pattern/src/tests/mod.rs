@@ -1,4 +1,4 @@
-//! By table where a case is worth naming, by property where the cases are many.
+//! Tests of patterns: tables for single cases, and properties for random ones.
 
 mod grammar;
 mod matching;
@@ -8,7 +8,7 @@ mod strategies;
 
 use crate::Pattern;
 
-/// A pattern that the test knows to be sound.
+/// Compiles a valid pattern.
 fn pattern(source: &str) -> Pattern {
     Pattern::new(source).unwrap_or_else(|error| panic!("{error}"))
 }

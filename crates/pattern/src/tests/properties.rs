@@ -1,4 +1,4 @@
-//! Promises that hold for every input, tried on random ones.
+//! Properties of all patterns and keys, tested with random ones.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,7 +11,7 @@ use crate::overlap::{Overlap, common_segment};
 use crate::router::Router;
 use crate::tests::{pattern, strategies};
 
-/// Strings that look like patterns to the parser.
+/// Returns strings that resemble patterns.
 fn nearly_a_pattern() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "{", "}", ":", "..", "a", "{id}", "{r..}", "{n:", r"\", "[", "]", "(", ")", "*", "?", "é", "\n",
@@ -35,7 +35,7 @@ fn check_parse(source: &str) {
     }
 }
 
-/// A router with those of the patterns that do not conflict with an earlier one.
+/// Returns a router with the patterns that do not conflict with an earlier one.
 fn fill(specs: &[(usize, Spec)]) -> Router<usize> {
     let mut router = Router::new();
     for (number, spec) in specs {
@@ -48,7 +48,7 @@ fn fill(specs: &[(usize, Spec)]) -> Router<usize> {
     router
 }
 
-/// The rule as it is written: of all that match, the one whose kinds come first.
+/// Returns the winner by the documented rule: the matching pattern whose kinds are first.
 fn winner(specs: &[(usize, Spec)], router: &Router<usize>, key: &[u8]) -> Option<usize> {
     let inserted: Vec<_> = router.iter().map(|(_, number)| *number).collect();
     let matching = specs.iter().filter(|(n, spec)| inserted.contains(n) && spec.matches(key).is_some());
@@ -59,7 +59,7 @@ fn winner(specs: &[(usize, Spec)], router: &Router<usize>, key: &[u8]) -> Option
     winner
 }
 
-/// Patterns, numbered, and keys that resemble some of them.
+/// Returns numbered patterns, and keys that match some of them or nearly do.
 fn specs_and_keys() -> impl Strategy<Value = (Vec<(usize, Spec)>, Vec<Vec<u8>>)> {
     prop::collection::vec(strategies::spec(), 1..12).prop_flat_map(|specs| {
         let near = Union::new(specs.iter().map(|spec| strategies::key_near(spec).boxed()));
@@ -68,7 +68,7 @@ fn specs_and_keys() -> impl Strategy<Value = (Vec<(usize, Spec)>, Vec<Vec<u8>>)>
     })
 }
 
-/// Small expressions over a small alphabet, so that common matches are neither rare nor the rule.
+/// Returns small expressions over a small alphabet, which have a common match in some cases but not in most.
 fn small_regex() -> impl Strategy<Value = String> {
     let atom = select(vec![
         "a",

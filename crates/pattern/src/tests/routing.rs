@@ -1,4 +1,4 @@
-//! Which pattern wins, and which two cannot stand together.
+//! Tests of the winning pattern, and of conflicts.
 
 use crate::PatternConflict;
 use crate::overlap::Overlap;
@@ -111,10 +111,10 @@ fn disjoint_patterns_of_one_shape_stand_together() {
         ("{x:(aa)+}", "{x:a(aa)*}"),
         ("{x:(ab)+}", "{x:(ba)+}"),
         ("{x:[^a].*}", "{x:a.*}"),
-        // Their only common matches are not segments.
+        // The only common matches are not segments.
         ("{x:a*}", "{x:b*}"),
         ("{x:a?:?}", "{x:b?:?}"),
-        // The first position does not tell them apart, the second does.
+        // The first segments overlap, the second ones do not.
         ("{x:a+}:{y:b}", "{x:aa}:{y:c}"),
     ];
     for (one, two) in table {
@@ -136,7 +136,7 @@ fn what_cannot_be_compared_is_a_conflict() {
     }
 }
 
-/// Each of these is small, but not the two of them in step.
+/// Each automaton is small, but there are too many pairs of states.
 #[test]
 fn a_comparison_that_would_take_too_many_steps_is_given_up() {
     for (one, two) in [
@@ -161,7 +161,7 @@ fn conflict_messages_are_one_line() {
     assert!(!message.contains(char::is_control));
 }
 
-/// Or all patterns of a shape would stand in one row, and be asked one after the other.
+/// With equal digests, a look-up would try all patterns with the same kinds one after the other.
 #[test]
 fn a_digest_tells_literals_apart_wherever_they_are_cut() {
     let router = Router::<()>::new();

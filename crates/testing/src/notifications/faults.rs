@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use keylapse_testserver::{Carrier, Message, Passage};
+use keylapse_testserver::{MessageCarrier, Passage, PubSubMessage};
 use tokio::time::Instant;
 
-use crate::pulse::Pulse;
+use crate::activity::ActivitySignal;
 use keylapse_connection::lock::lock;
 
 /// What is wrong with the stream at the moment.
@@ -18,10 +18,10 @@ pub(super) struct Faults {
     /// How much later everything arrives.
     pub(super) delay: Duration,
     /// How many more times.
-    pub(super) more: usize,
+    pub(super) duplicates: usize,
     /// For how long notifications are gathered, to be turned around.
     pub(super) window: Duration,
-    losing: Losing,
+    losing: LossOrder,
 }
 
 /// What gets through.
@@ -30,7 +30,7 @@ pub(super) enum Flow {
     #[default]
     Everything,
     /// Canaries alone.
-    Losing,
+    CanariesOnly,
     /// Nothing.
     Silent,
     /// Nothing, and it shows.
@@ -39,14 +39,14 @@ pub(super) enum Flow {
 
 /// An order to lose a few. Each connection obeys it once, so it has a number.
 #[derive(Clone, Copy, Debug, Default)]
-struct Losing {
+struct LossOrder {
     number: u64,
     left: usize,
 }
 
-impl Losing {
+impl LossOrder {
     /// Whether to lose one more, by the latest order.
-    fn one(&mut self, order: Self) -> bool {
+    fn take_one(&mut self, order: Self) -> bool {
         if self.number != order.number {
             *self = order;
         }
@@ -58,7 +58,7 @@ impl Losing {
 
 impl Faults {
     pub(super) fn lose_next(&mut self, count: usize) {
-        self.losing = Losing { number: self.losing.number + 1, left: count };
+        self.losing = LossOrder { number: self.losing.number + 1, left: count };
     }
 
     pub(super) fn heal(&mut self) {
@@ -69,27 +69,27 @@ impl Faults {
 
 /// Carries messages as the faults of the moment say.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct FaultyCarrier {
     faults: Mutex<Faults>,
     /// By connection: of the order to lose some what is left, and when those arrive that are being gathered.
-    subscribers: Mutex<HashMap<u64, (Losing, Option<Instant>)>>,
-    pulse: Arc<Pulse>,
-    pub(super) heard: AtomicU64,
+    subscribers: Mutex<HashMap<u64, (LossOrder, Option<Instant>)>>,
+    pulse: Arc<ActivitySignal>,
+    pub(super) delivered: AtomicU64,
     pub(super) lost: AtomicU64,
 }
 
-impl Line {
-    pub(super) fn new(pulse: Arc<Pulse>) -> Self {
+impl FaultyCarrier {
+    pub(super) fn new(pulse: Arc<ActivitySignal>) -> Self {
         Self { pulse, ..Self::default() }
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults());
-        self.pulse.beat();
+        self.pulse.record_activity();
     }
 
-    pub(super) fn beat(&self) {
-        self.pulse.beat();
+    pub(super) fn record_activity(&self) {
+        self.pulse.record_activity();
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -99,10 +99,10 @@ impl Line {
     fn passage(&self, connection: u64, faults: &Faults) -> Passage {
         let mut subscribers = lock(&self.subscribers);
         let (losing, gathered) = subscribers.entry(connection).or_default();
-        if faults.flow != Flow::Everything || losing.one(faults.losing) {
+        if faults.flow != Flow::Everything || losing.take_one(faults.losing) {
             return Passage::NONE;
         }
-        let (times, overtakes, mut late) = (1 + faults.more, !faults.window.is_zero(), faults.delay);
+        let (times, overtakes, mut late) = (1 + faults.duplicates, !faults.window.is_zero(), faults.delay);
         if overtakes {
             let now = Instant::now();
             let at = gathered.filter(|at| *at > now).unwrap_or(now + faults.window);
@@ -113,27 +113,27 @@ impl Line {
     }
 }
 
-impl Carrier for Line {
-    fn take(&self, message: &Message) -> Passage {
+impl MessageCarrier for FaultyCarrier {
+    fn take(&self, message: &PubSubMessage) -> Passage {
         let (faults, is_notification) = (*self.faults(), is_notification(message));
         let passage = match faults.flow {
             _ if is_notification => self.passage(message.connection, &faults),
-            Flow::Everything | Flow::Losing => Passage::DIRECT,
+            Flow::Everything | Flow::CanariesOnly => Passage::DIRECT,
             Flow::Silent | Flow::Disconnected => Passage::NONE,
         };
         if passage.times == 0 {
             self.lost.fetch_add(u64::from(is_notification), Ordering::Relaxed);
-            self.pulse.beat();
+            self.pulse.record_activity();
         }
         passage
     }
 
-    fn arrived(&self, message: &Message) {
+    fn arrived(&self, message: &PubSubMessage) {
         if is_notification(message) {
-            self.heard.fetch_add(1, Ordering::Relaxed);
-            self.pulse.beat();
+            self.delivered.fetch_add(1, Ordering::Relaxed);
+            self.pulse.record_activity();
         } else {
-            self.pulse.look();
+            self.pulse.record_poll();
         }
     }
 
@@ -144,8 +144,8 @@ impl Carrier for Line {
 
 /// Whether listeners act on it: not what proves that events flow, nor what only those hear who look on. That a key has
 /// expired is told twice where each change of a key is heard, and counts once.
-fn is_notification(message: &Message) -> bool {
-    let Message { channel, payload, .. } = message;
+fn is_notification(message: &PubSubMessage) -> bool {
+    let PubSubMessage { channel, payload, .. } = message;
     if channel.ends_with(b":wake") {
         return matches!(payload.first(), Some(b'w' | b'q' | b'l' | b'f' | b'o'));
     }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse_testserver::{Relayed, relay};
+use keylapse_testserver::{RelayedConnection, relay};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::notifications::faults::{Faults, Flow, Line};
-use crate::pulse::Pulse;
+use crate::activity::ActivitySignal;
+use crate::notifications::faults::{Faults, FaultyCarrier, Flow};
 use keylapse::Client;
 use keylapse::inside::ClientInside;
 use keylapse::limits::MAX_DELAY;
@@ -19,7 +19,7 @@ use keylapse_connection::lock::lock;
 use keylapse_connection::{Endpoint, Endpoints};
 
 /// The most times that a notification is repeated.
-const MOST: usize = 8192;
+const MAX_DUPLICATES: usize = 8192;
 
 /// What happens to notifications between a server and its listeners: nothing, at
 /// first. Clones are one and the same.
@@ -37,26 +37,26 @@ const MOST: usize = 8192;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Notifications {
-    line: Arc<Line>,
-    to: To,
+    line: Arc<FaultyCarrier>,
+    to: NotificationSource,
 }
 
 /// Who sends them.
 #[derive(Clone, Debug)]
-enum To {
+enum NotificationSource {
     /// The server in this process.
-    Here(keylapse_testserver::Server),
+    InProcess(keylapse_testserver::TestServer),
     /// Another.
-    There(Arc<Relays>),
+    Remote(Arc<Relays>),
 }
 
 /// Connections to another server.
 #[derive(Debug)]
 struct Relays {
-    line: Arc<Line>,
+    line: Arc<FaultyCarrier>,
     db: i64,
     /// Those that have not ended, and how many there ever were.
-    open: Mutex<(u64, Vec<Relayed>)>,
+    open: Mutex<(u64, Vec<RelayedConnection>)>,
 }
 
 impl Relays {
@@ -70,7 +70,7 @@ impl Relays {
         near
     }
 
-    fn each(&self, act: impl FnMut(&Relayed)) {
+    fn each(&self, act: impl FnMut(&RelayedConnection)) {
         lock(&self.open).1.iter().for_each(act);
     }
 }
@@ -96,16 +96,16 @@ impl Notifications {
     pub fn of(client: Client) -> (Client, Self) {
         let store = client.store().clone();
         let target = store.target();
-        let is_plain = target.access.tls.is_none() && target.access.streams.is_none();
+        let is_plain = target.options.tls.is_none() && target.options.streams.is_none();
         let (Endpoints::One(endpoint), true) = (&target.endpoints, is_plain) else {
             panic!(
                 "notifications can be broken between a client and one server, over TCP or a Unix socket, without TLS"
             )
         };
-        let (endpoint, line) = (endpoint.clone(), Arc::<Line>::default());
-        let relays = Relays { line: line.clone(), db: target.access.db, open: Mutex::default() };
+        let (endpoint, line) = (endpoint.clone(), Arc::<FaultyCarrier>::default());
+        let relays = Relays { line: line.clone(), db: target.options.db, open: Mutex::default() };
         let relays = Arc::new(relays);
-        let notifications = Self { line, to: To::There(relays.clone()) };
+        let notifications = Self { line, to: NotificationSource::Remote(relays.clone()) };
         let open = move || {
             let (endpoint, relays) = (endpoint.clone(), relays.clone());
             async move {
@@ -115,20 +115,20 @@ impl Notifications {
                 })
             }
         };
-        (client.streams(open), notifications)
+        (client.connect_with(open), notifications)
     }
 
     /// Those of this server.
-    pub(super) fn new(server: keylapse_testserver::Server, pulse: Arc<Pulse>) -> Self {
-        let line = Arc::new(Line::new(pulse));
+    pub(super) fn new(server: keylapse_testserver::TestServer, pulse: Arc<ActivitySignal>) -> Self {
+        let line = Arc::new(FaultyCarrier::new(pulse));
         server.carry_by(line.clone());
-        Self { line, to: To::Here(server) }
+        Self { line, to: NotificationSource::InProcess(server) }
     }
 
     /// From now on every notification is lost, and nobody notices: canaries are
     /// heard. What was armed meanwhile is found by a sweep, within 5 s.
     pub fn lose(&self) -> &Self {
-        self.change(|faults| faults.flow = Flow::Losing)
+        self.change(|faults| faults.flow = Flow::CanariesOnly)
     }
 
     /// The next `count` notifications are lost, to each listener.
@@ -147,8 +147,8 @@ impl Notifications {
     pub fn disconnect(&self) -> &Self {
         self.change(|faults| faults.flow = Flow::Disconnected);
         match &self.to {
-            To::Here(server) => server.disconnect_subscribers(),
-            To::There(relays) => relays.each(Relayed::disconnect_subscriber),
+            NotificationSource::InProcess(server) => server.disconnect_subscribers(),
+            NotificationSource::Remote(relays) => relays.each(RelayedConnection::disconnect_subscriber),
         }
         self
     }
@@ -161,7 +161,7 @@ impl Notifications {
 
     /// Notifications arrive this many more times, at most 8,192.
     pub fn duplicate(&self, more: usize) -> &Self {
-        self.change(|faults| faults.more = more.min(MOST))
+        self.change(|faults| faults.duplicates = more.min(MAX_DUPLICATES))
     }
 
     /// Notifications are gathered for this long, then arrive in reverse order.
@@ -179,19 +179,19 @@ impl Notifications {
     /// Faults do not apply.
     pub fn forge(&self, key: impl AsRef<[u8]>) -> &Self {
         match &self.to {
-            To::Here(server) => _ = server.push("__keyevent@0__:expired", key),
-            To::There(relays) => {
+            NotificationSource::InProcess(server) => _ = server.push("__keyevent@0__:expired", key),
+            NotificationSource::Remote(relays) => {
                 let channel = format!("__keyevent@{}__:expired", relays.db);
                 relays.each(|relayed| relayed.push(&channel, &key));
             }
         }
-        self.line.beat();
+        self.line.record_activity();
         self
     }
 
     /// How many notifications were delivered, over all listeners; duplicates count.
-    pub fn heard(&self) -> u64 {
-        self.line.heard.load(Ordering::Relaxed)
+    pub fn delivered(&self) -> u64 {
+        self.line.delivered.load(Ordering::Relaxed)
     }
 
     /// How many were lost, over all listeners.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 
-use crate::Reply;
+use crate::RedisReply;
 use crate::servers::failed;
 use keylapse::Result;
 
 /// Generous, since machines are busy; yet one that hangs must not hold up those that wait for others.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks one question on a connection of its own.
 pub(super) async fn ask<T: FromRedisValue>(url: &str, words: &[impl AsRef<[u8]>]) -> Result<T> {
@@ -26,7 +26,7 @@ pub(super) async fn raw(url: &str, words: &[impl AsRef<[u8]>]) -> RedisResult<Va
 }
 
 /// The answer in the words of the test kit; an error of the server is an answer.
-pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<Reply> {
+pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<RedisReply> {
     match raw(url, words).await {
         Ok(answer) => Ok(reply_of(answer)),
         Err(error) if error.code().is_some() => Ok(error_of(&error)),
@@ -35,7 +35,7 @@ pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<Reply
 }
 
 /// Sends all of these at once, and is content if none is refused.
-pub(super) async fn tell(url: &str, commands: &[String]) -> Result<()> {
+pub(super) async fn execute_all(url: &str, commands: &[String]) -> Result<()> {
     let mut pipeline = redis::pipe();
     for line in commands {
         pipeline.add_command(command(&words(line)));
@@ -51,8 +51,8 @@ pub(super) fn words(line: &str) -> Vec<&str> {
 
 async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
     let limits = AsyncConnectionConfig::new()
-        .set_response_timeout(Some(PATIENCE))
-        .set_connection_timeout(Some(PATIENCE));
+        .set_response_timeout(Some(ANSWER_TIMEOUT))
+        .set_connection_timeout(Some(ANSWER_TIMEOUT));
     Client::open(url)?.get_multiplexed_async_connection_with_config(&limits).await
 }
 
@@ -69,36 +69,36 @@ fn refused(words: &[impl AsRef<[u8]>], error: &RedisError) -> keylapse::Error {
     failed(format!("{} is not done: {error}", words.join(" "))).with_code(error.code())
 }
 
-fn reply_of(value: Value) -> Reply {
+fn reply_of(value: Value) -> RedisReply {
     match value {
-        Value::Nil => Reply::Nil,
-        Value::Int(number) => Reply::Int(number),
-        Value::BulkString(bytes) => Reply::Bulk(bytes.into()),
-        Value::Okay => Reply::Status("OK".into()),
-        Value::SimpleString(word) => Reply::Status(word.into()),
-        Value::Array(items) => Reply::Array(all(items)),
-        Value::Set(items) => Reply::Set(all(items)),
-        Value::Push { data, .. } => Reply::Push(all(data)),
+        Value::Nil => RedisReply::Nil,
+        Value::Int(number) => RedisReply::Int(number),
+        Value::BulkString(bytes) => RedisReply::Bulk(bytes.into()),
+        Value::Okay => RedisReply::Status("OK".into()),
+        Value::SimpleString(word) => RedisReply::Status(word.into()),
+        Value::Array(items) => RedisReply::Array(all(items)),
+        Value::Set(items) => RedisReply::Set(all(items)),
+        Value::Push { data, .. } => RedisReply::Push(all(data)),
         Value::Map(pairs) => {
-            Reply::Map(pairs.into_iter().map(|(key, value)| (reply_of(key), reply_of(value))).collect())
+            RedisReply::Map(pairs.into_iter().map(|(key, value)| (reply_of(key), reply_of(value))).collect())
         }
         Value::Attribute { data, .. } => reply_of(*data),
-        Value::Double(number) => Reply::Double(number),
-        Value::Boolean(flag) => Reply::Boolean(flag),
-        Value::VerbatimString { text, .. } => Reply::Verbatim(text.into()),
+        Value::Double(number) => RedisReply::Double(number),
+        Value::Boolean(flag) => RedisReply::Boolean(flag),
+        Value::VerbatimString { text, .. } => RedisReply::Verbatim(text.into()),
         // Bytes, or a number where another crate has turned on `num-bigint` of `redis`.
-        Value::BigNumber(number) => Reply::Bulk(number.to_redis_args().concat().into()),
+        Value::BigNumber(number) => RedisReply::Bulk(number.to_redis_args().concat().into()),
         Value::ServerError(error) => error_of(&error.into()),
-        other => Reply::Error(format!("ERR an answer of a kind that is not known here: {other:?}")),
+        other => RedisReply::Error(format!("ERR an answer of a kind that is not known here: {other:?}")),
     }
 }
 
 /// The server's own error, with its code.
-fn error_of(error: &RedisError) -> Reply {
+fn error_of(error: &RedisError) -> RedisReply {
     let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
-    Reply::Error(words.join(" ").trim_end().to_owned())
+    RedisReply::Error(words.join(" ").trim_end().to_owned())
 }
 
-fn all(items: Vec<Value>) -> Vec<Reply> {
+fn all(items: Vec<Value>) -> Vec<RedisReply> {
     items.into_iter().map(reply_of).collect()
 }

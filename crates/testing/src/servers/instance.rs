@@ -8,17 +8,17 @@ use keylapse::Result;
 use keylapse_connection::lock::lock;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::servers::process::{Home, Port, Process};
+use crate::servers::process::{Port, Process, ServerDirectory};
 use crate::servers::{ask, failed, server};
 
 /// How long a server may take to start.
-const READY: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(5);
-const PORTS_TO_TRY: usize = 20;
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_LAUNCH_TRIES: usize = 20;
 
 /// What a server shall be like.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ServerSpec {
     pub(super) binary: PathBuf,
     /// Lines of its configuration.
     pub(super) config: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) kind: Kind,
 }
 
-impl Plan {
+impl ServerSpec {
     /// Whether it has a certificate: then it is called over TLS, by its like too.
     fn speaks_tls(&self) -> bool {
         self.config.iter().any(|line| line.starts_with("tls-cert-file "))
@@ -55,7 +55,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Returns the plan of a server that keeps nothing on disk, with these further lines of configuration.
-    pub(super) fn plan(&self, kind: Kind, own: Vec<String>) -> Result<Plan> {
+    pub(super) fn server_spec(&self, kind: Kind, own: Vec<String>) -> Result<ServerSpec> {
         let fixed = ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
         let mut config: Vec<String> = fixed.map(str::to_owned).into();
         config.extend(own);
@@ -67,7 +67,7 @@ impl Settings {
             }),
         );
         config.extend(self.config.iter().cloned());
-        Ok(Plan {
+        Ok(ServerSpec {
             binary: server::or_found(self.binary.as_ref())?,
             config,
             password: password.cloned(),
@@ -88,11 +88,11 @@ pub(super) enum Kind {
 /// A server that can end and start again: with its ports, its configuration and its directory.
 #[derive(Debug)]
 pub(super) struct Instance {
-    plan: Plan,
+    plan: ServerSpec,
     ports: Mutex<Ports>,
     // Before `home`, so that the process has ended when its directory is removed.
     state: Mutex<State>,
-    home: Home,
+    home: ServerDirectory,
 }
 
 #[derive(Debug)]
@@ -109,13 +109,13 @@ enum State {
     Ended,
     Running(Process),
     /// By SIGSTOP.
-    Stopped(Process),
+    Suspended(Process),
 }
 
 impl Instance {
     /// Starts it on ports that are free, and waits until it answers.
-    pub(super) async fn start(plan: Plan) -> Result<Self> {
-        let home = Home::new(&plan.config).map_err(failed)?;
+    pub(super) async fn start(plan: ServerSpec) -> Result<Self> {
+        let home = ServerDirectory::new(&plan.config).map_err(failed)?;
         let ports = Mutex::new(Ports::free(&plan)?);
         let instance = Self { plan, ports, state: Mutex::new(State::Ended), home };
         instance.launch_on_any_ports().await?;
@@ -151,7 +151,7 @@ impl Instance {
     pub(super) fn pid(&self) -> Option<u32> {
         match &*lock(&self.state) {
             State::Ended => None,
-            State::Running(process) | State::Stopped(process) => Some(process.id()),
+            State::Running(process) | State::Suspended(process) => Some(process.id()),
         }
     }
 
@@ -166,11 +166,11 @@ impl Instance {
         drop(state);
     }
 
-    pub(super) fn stop(&self) -> Result<()> {
-        self.signal("STOP", State::Stopped)
+    pub(super) fn suspend(&self) -> Result<()> {
+        self.signal("STOP", State::Suspended)
     }
 
-    pub(super) fn go_on(&self) -> Result<()> {
+    pub(super) fn resume(&self) -> Result<()> {
         self.signal("CONT", State::Running)
     }
 
@@ -178,7 +178,7 @@ impl Instance {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Ended) {
             State::Ended => Err(failed(format!("the one on port {} has been ended", self.port()))),
-            State::Running(process) | State::Stopped(process) => {
+            State::Running(process) | State::Suspended(process) => {
                 let sent = process.signal(name).map_err(failed);
                 *state = then(process);
                 sent
@@ -189,13 +189,16 @@ impl Instance {
     /// Starts it again where it was; ends it first if it has not ended.
     pub(super) async fn restart(&self) -> Result<()> {
         self.kill();
-        let until = Instant::now() + READY;
+        let until = Instant::now() + SERVER_START_TIMEOUT;
         while !self.launch().await? {
             // The kernel has not let go of the port yet.
             if Instant::now() >= until {
-                return Err(failed(format!("port {} stayed in use for {READY:?}", self.port())));
+                return Err(failed(format!(
+                    "port {} stayed in use for {SERVER_START_TIMEOUT:?}",
+                    self.port()
+                )));
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -208,13 +211,13 @@ impl Instance {
     }
 
     async fn launch_on_any_ports(&self) -> Result<()> {
-        for _ in 0..PORTS_TO_TRY {
+        for _ in 0..MAX_LAUNCH_TRIES {
             if self.launch().await? {
                 return Ok(());
             }
             self.choose_ports()?;
         }
-        Err(failed(format!("{PORTS_TO_TRY} free ports in a row were taken by others")))
+        Err(failed(format!("{MAX_LAUNCH_TRIES} free ports in a row were taken by others")))
     }
 
     fn choose_ports(&self) -> Result<()> {
@@ -229,16 +232,19 @@ impl Instance {
         let process = Process::start(&self.plan.binary, &arguments, &self.home);
         let mut process = process
             .map_err(|error| failed(format!("{} does not run: {error}", self.plan.binary.display())))?;
-        let until = Instant::now() + READY;
+        let until = Instant::now() + SERVER_START_TIMEOUT;
         while !self.answers(process.id()).await {
             if process.has_ended() {
                 let log = self.home.log();
                 return if log.contains("Address already in use") { Ok(false) } else { Err(failed(log)) };
             }
             if Instant::now() >= until {
-                return Err(failed(format!("it did not answer within {READY:?}; {}", self.home.log())));
+                return Err(failed(format!(
+                    "it did not answer within {SERVER_START_TIMEOUT:?}; {}",
+                    self.home.log()
+                )));
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         *lock(&self.state) = State::Running(process);
         Ok(true)
@@ -263,7 +269,7 @@ impl Instance {
 }
 
 impl Ports {
-    fn free(plan: &Plan) -> Result<Self> {
+    fn free(plan: &ServerSpec) -> Result<Self> {
         let bus = (plan.kind == Kind::ClusterNode).then(Port::free).transpose()?;
         let tls = plan.speaks_tls().then(Port::free).transpose()?;
         Ok(Self { data: Port::free()?, bus, tls })

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use keylapse::{Error, ErrorKind, Result};
 
-pub use cluster::{Cluster, ClusterBuilder, SlotMove};
-pub use node::Node;
+pub use cluster::{LocalCluster, LocalClusterBuilder, SlotMove};
+pub use node::LocalNode;
 pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
-pub use server::Server;
+pub use server::LocalServer;
 
 /// So many processes, if that can be meant.
 fn bounded(what: &str, count: usize) -> Result<usize> {
@@ -29,11 +29,11 @@ fn failed(reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no server for tests: {reason}"))
 }
 
-const POLL: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Asks again and again until this is found. What fails may work next time: servers come and go. The
 /// error says what was waited for, and why it was not there at the end.
-pub(super) async fn until<T>(
+pub(super) async fn poll_until<T>(
     limit: Duration,
     what: &str,
     mut find: impl AsyncFnMut() -> Result<T>,
@@ -46,7 +46,7 @@ pub(super) async fn until<T>(
                 let message = format!("waited {limit:?} for {what} in vain; at last: {missing}");
                 return Err(Error::new(ErrorKind::Timeout, message));
             }
-            Err(_) => tokio::time::sleep(POLL).await,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

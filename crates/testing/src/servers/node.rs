@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use redis::InfoDict;
 
-use crate::Reply;
-use crate::servers::instance::{Instance, Plan};
+use crate::RedisReply;
+use crate::servers::instance::{Instance, ServerSpec};
 use crate::servers::{ask, failed};
 use keylapse::Result;
 
@@ -17,21 +17,21 @@ use keylapse::Result;
 /// Cheap to clone; each clone is the same server, and two of them are equal. It ends with what
 /// it is a part of.
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub struct LocalNode(Arc<Inner>);
 
 struct Inner {
     instance: Instance,
     id: OnceLock<String>,
 }
 
-impl Node {
-    pub(super) async fn start(plan: Plan) -> Result<Self> {
+impl LocalNode {
+    pub(super) async fn start(plan: ServerSpec) -> Result<Self> {
         let instance = Instance::start(plan).await?;
         Ok(Self(Arc::new(Inner { instance, id: OnceLock::new() })))
     }
 
     /// Starts one with cluster mode on, which is a cluster of its own as yet.
-    pub(super) async fn start_in_cluster_mode(plan: Plan) -> Result<Self> {
+    pub(super) async fn start_in_cluster_mode(plan: ServerSpec) -> Result<Self> {
         let node = Self::start(plan).await?;
         let _ = node.0.id.set(node.ask("CLUSTER MYID").await?); // it is new, and has none
         Ok(node)
@@ -71,16 +71,16 @@ impl Node {
     ///
     /// # Errors
     /// When it has ended, or there is no shell to send the signal with.
-    pub fn stop(&self) -> Result<()> {
-        self.0.instance.stop()
+    pub fn suspend(&self) -> Result<()> {
+        self.0.instance.suspend()
     }
 
     /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
     ///
     /// # Errors
     /// As for [`stop`](Self::stop).
-    pub fn go_on(&self) -> Result<()> {
-        self.0.instance.go_on()
+    pub fn resume(&self) -> Result<()> {
+        self.0.instance.resume()
     }
 
     /// Starts it again with the same ports, configuration and directory, and waits until it
@@ -106,7 +106,7 @@ impl Node {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> Result<Reply> {
+    pub async fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> Result<RedisReply> {
         let words: Vec<A> = command.into_iter().collect();
         ask::reply(&self.url(), &words).await
     }
@@ -121,8 +121,8 @@ impl Node {
     }
 
     /// Sends all of these at once, and is content if none is refused.
-    pub(super) async fn tell(&self, commands: &[String]) -> Result<()> {
-        ask::tell(&self.url(), commands).await
+    pub(super) async fn execute_all(&self, commands: &[String]) -> Result<()> {
+        ask::execute_all(&self.url(), commands).await
     }
 
     pub(super) fn bus_port(&self) -> u16 {
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// Where clients and others of its kind call it.
-    pub(super) fn door(&self) -> u16 {
+    pub(super) fn connect_port(&self) -> u16 {
         self.0.instance.tls_port().unwrap_or_else(|| self.port())
     }
 
@@ -144,25 +144,25 @@ impl Node {
     }
 }
 
-impl PartialEq for Node {
+impl PartialEq for LocalNode {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Node {}
+impl Eq for LocalNode {}
 
-impl fmt::Debug for Node {
+impl fmt::Debug for LocalNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("port", &self.port()).field("pid", &self.pid()).finish_non_exhaustive()
     }
 }
 
 /// Whom it follows, as `INFO replication` has it.
-impl Node {
+impl LocalNode {
     /// A replica has all that its primary has, and a primary knows that its replicas have. Else an
     /// error.
-    pub(super) async fn is_up(&self) -> Result<()> {
+    pub(super) async fn check_replication(&self) -> Result<()> {
         let info = self.info().await?;
         let replicas: usize = info.get("connected_slaves").unwrap_or_default();
         let mut states =

@@ -16,7 +16,7 @@ use keylapse_connection::lock::lock;
 /// Waits until the process that started it is gone, however that ended, and ends the server then: a
 /// test that crashes drops nothing. It listens to no signal, since those of a terminal go to all
 /// processes, and a server that is stopped would not hear them.
-const GUARD: &str = r#"trap "" HUP INT TERM; read -r _; kill -KILL "$0"; rm -rf "$1""#;
+const GUARD_SCRIPT: &str = r#"trap "" HUP INT TERM; read -r _; kill -KILL "$0"; rm -rf "$1""#;
 
 /// A child process that does not outlive this value, nor the process that holds it.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(binary: &Path, arguments: &[String], home: &Home) -> io::Result<Self> {
+    pub(super) fn start(binary: &Path, arguments: &[String], home: &ServerDirectory) -> io::Result<Self> {
         let log = home.new_log()?;
         let server = Command::new(binary)
             .arg(home.config())
@@ -71,7 +71,7 @@ impl Drop for Process {
 
 fn guard(server: u32, home: &Path) -> io::Result<Child> {
     Command::new("sh")
-        .args(["-c", GUARD, &server.to_string()])
+        .args(["-c", GUARD_SCRIPT, &server.to_string()])
         .arg(home)
         .stdin(Stdio::piped()) // closed by the system when this process ends
         .stdout(Stdio::null())
@@ -85,9 +85,9 @@ fn unsent(name: &str, status: ExitStatus) -> io::Error {
 
 /// A directory that is removed with this value.
 #[derive(Debug)]
-pub(super) struct Home(PathBuf);
+pub(super) struct ServerDirectory(PathBuf);
 
-impl Home {
+impl ServerDirectory {
     /// With this configuration, which the server may rewrite.
     pub(super) fn new(config: &[String]) -> io::Result<Self> {
         let name = format!("keylapse-{}-{:016x}", std::process::id(), rand::random::<u64>());
@@ -122,7 +122,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for ServerDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0); // what is left is in the system's temporary directory
     }
@@ -132,11 +132,11 @@ impl Drop for Home {
 /// has ended is still free when it starts again, and no client that calls it meanwhile is given it to
 /// call *from*, and so talks to itself.
 const RANGE: Range<u16> = 10_000..32_000;
-const TRIES: usize = 1_000;
+const MAX_PORT_TRIES: usize = 1_000;
 
 /// Those of this process. Other processes may choose the same: then a server cannot start there, and
 /// another port is tried.
-static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+static TAKEN_PORTS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// A port that no other test of this process is given as long as this value lives, whether or not
 /// something listens there.
@@ -146,16 +146,16 @@ pub(super) struct Port(u16);
 impl Port {
     /// One that nothing listens on at this moment; another process may be quicker.
     pub(super) fn free() -> Result<Self> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_PORT_TRIES {
             let port = rand::random_range(RANGE);
-            if lock(&TAKEN).insert(port) {
+            if lock(&TAKEN_PORTS).insert(port) {
                 let port = Self(port);
                 if TcpListener::bind((Ipv4Addr::LOCALHOST, port.0)).is_ok() {
                     return Ok(port);
                 }
             }
         }
-        Err(failed(format!("none of {TRIES} ports tried in {RANGE:?} is free on 127.0.0.1")))
+        Err(failed(format!("none of {MAX_PORT_TRIES} ports tried in {RANGE:?} is free on 127.0.0.1")))
     }
 
     pub(super) fn number(&self) -> u16 {
@@ -165,6 +165,6 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        lock(&TAKEN).remove(&self.0);
+        lock(&TAKEN_PORTS).remove(&self.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::servers::instance::{Instance, Plan};
+use crate::servers::instance::{Instance, ServerSpec};
 use crate::servers::server;
 use keylapse::{Error, ErrorKind, Result};
 
@@ -39,9 +39,9 @@ use keylapse::{Error, ErrorKind, Result};
 /// # fn main() -> keylapse::Result<()> { timers_are_kept_by_a_real_server() }
 /// ```
 #[derive(Debug)]
-pub struct Server(Instance);
+pub struct LocalServer(Instance);
 
-impl Server {
+impl LocalServer {
     /// Whether there is a server to start.
     pub fn is_installed() -> bool {
         find().is_some()
@@ -55,7 +55,7 @@ impl Server {
     pub async fn start() -> Result<Self> {
         let binary = server::or_found(None)?;
         let config = ["save \"\"", "appendonly no", "notify-keyspace-events Ex"].map(str::to_owned);
-        let plan = Plan { binary, config: config.into(), ..Plan::default() };
+        let plan = ServerSpec { binary, config: config.into(), ..ServerSpec::default() };
         Ok(Self(Instance::start(plan).await?))
     }
 
@@ -71,7 +71,7 @@ impl Server {
 }
 
 const VARIABLE: &str = "KEYLAPSE_SERVER";
-const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+const BINARY_NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// The binary that the environment names, else the first on the `PATH`.
 pub(super) fn find() -> Option<PathBuf> {
@@ -79,7 +79,7 @@ pub(super) fn find() -> Option<PathBuf> {
         return Some(named.into());
     }
     let path = env::var_os("PATH")?;
-    let candidates = env::split_paths(&path).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let candidates = env::split_paths(&path).flat_map(|folder| BINARY_NAMES.map(|name| folder.join(name)));
     candidates.into_iter().find(|candidate| candidate.is_file())
 }
 
@@ -94,7 +94,7 @@ fn none_found() -> Error {
         format!(
             "no server for tests: neither {} nor {} is on the PATH; install one, or set {VARIABLE} to the \
              binary of Redis 7.0 or newer, or of Valkey 7.2 or newer",
-            NAMES[0], NAMES[1]
+            BINARY_NAMES[0], BINARY_NAMES[1]
         ),
     )
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::commands::Command;
+use crate::commands::RedisCommand;
 use crate::pubsub::Kind;
-use crate::reply::Refusal;
+use crate::reply::ErrorReply;
 
 pub(crate) use user::{Denial, User};
 
@@ -30,8 +30,8 @@ impl Default for Acl {
 }
 
 impl Acl {
-    pub(crate) fn authenticate(&self, name: &str, password: &[u8]) -> Result<(), Refusal> {
-        let wrong = Refusal::of("WRONGPASS invalid username-password pair or user is disabled.");
+    pub(crate) fn authenticate(&self, name: &str, password: &[u8]) -> Result<(), ErrorReply> {
+        let wrong = ErrorReply::of("WRONGPASS invalid username-password pair or user is disabled.");
         let user = self.0.get(name).filter(|_| name != INTERNAL);
         if user.is_some_and(|user| user.admits(password)) { Ok(()) } else { Err(wrong) }
     }
@@ -55,7 +55,7 @@ impl Acl {
     }
 
     /// Changes a user, or makes a new one; all rules, or none if one is wrong.
-    pub(crate) fn set(&mut self, name: &str, rules: &[Bytes]) -> Result<(), Refusal> {
+    pub(crate) fn set(&mut self, name: &str, rules: &[Bytes]) -> Result<(), ErrorReply> {
         let mut user = self.0.get(name).cloned().unwrap_or_default();
         for rule in rules::joined(rules)? {
             user.apply(&rule)?;
@@ -69,12 +69,12 @@ impl Acl {
     }
 
     /// Whether this user may execute these words.
-    pub(crate) fn check(&self, user: &str, command: &Command, args: &[Bytes]) -> Result<(), Denial> {
+    pub(crate) fn check(&self, user: &str, command: &RedisCommand, args: &[Bytes]) -> Result<(), Denial> {
         let user = self.0.get(user).ok_or(Denial::Command)?;
         user.check(command, args)
     }
 
-    pub(crate) fn hears(&self, user: &str, kind: Kind, name: &[u8]) -> bool {
-        self.0.get(user).is_some_and(|user| user.hears(kind == Kind::Pattern, name))
+    pub(crate) fn may_subscribe(&self, user: &str, kind: Kind, name: &[u8]) -> bool {
+        self.0.get(user).is_some_and(|user| user.may_subscribe(kind == Kind::Pattern, name))
     }
 }

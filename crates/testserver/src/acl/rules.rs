@@ -6,18 +6,18 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 
 use super::user::Selector;
-use crate::commands::{self, Command, Flags, Group};
-use crate::reply::Refusal;
+use crate::commands::{self, CommandCategory, CommandFlags, RedisCommand};
+use crate::reply::ErrorReply;
 
 /// Keys by a pattern: to be read, to be written, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub(crate) struct KeyPermission {
     pub(super) pattern: Bytes,
     pub(super) read: bool,
     pub(super) write: bool,
 }
 
-impl Keys {
+impl KeyPermission {
     pub(super) fn all() -> Self {
         Self { pattern: Bytes::from_static(b"*"), read: true, write: true }
     }
@@ -54,7 +54,7 @@ impl Commands {
         Self { allowed: ALL.clone(), rules: vec!["+@all".to_owned()] }
     }
 
-    pub(super) fn has(&self, command: &Command) -> bool {
+    pub(super) fn has(&self, command: &RedisCommand) -> bool {
         Arc::ptr_eq(&self.allowed, &ALL) || self.allowed.contains(command.name)
     }
 
@@ -95,11 +95,12 @@ fn named(name: &str) -> Option<Vec<&'static str>> {
     // Rules are written for real servers, which have more commands than this one.
     let plausible = name.starts_with('@')
         || name.chars().all(|letter| letter.is_ascii_lowercase() || "|-_".contains(letter));
-    (plausible && (!names.is_empty() || name.starts_with('@') || OTHERS.contains(&name))).then_some(names)
+    (plausible && (!names.is_empty() || name.starts_with('@') || UNIMPLEMENTED_COMMANDS.contains(&name)))
+        .then_some(names)
 }
 
 /// Commands that real servers have and this one has not, so that rules may name them.
-const OTHERS: [&str; 12] = [
+const UNIMPLEMENTED_COMMANDS: [&str; 12] = [
     "hincrbyfloat",
     "incrbyfloat",
     "setrange",
@@ -115,27 +116,28 @@ const OTHERS: [&str; 12] = [
 ];
 
 fn of_category(category: &str) -> Option<Vec<&'static str>> {
-    let group = Group::named(category);
+    let group = CommandCategory::named(category);
     let flag = match category {
-        "read" => Some(Flags::READ),
-        "write" => Some(Flags::WRITE),
-        "dangerous" => Some(Flags::DANGEROUS),
+        "read" => Some(CommandFlags::READ),
+        "write" => Some(CommandFlags::WRITE),
+        "dangerous" => Some(CommandFlags::DANGEROUS),
         "fast" | "slow" | "blocking" | "bitmap" | "hyperloglog" | "geo" => return Some(Vec::new()),
         _ => None,
     };
     if group.is_none() && flag.is_none() {
         return None;
     }
-    let inside =
-        |command: &&Command| Some(command.group) == group || flag.is_some_and(|flag| command.flags.has(flag));
+    let inside = |command: &&RedisCommand| {
+        Some(command.group) == group || flag.is_some_and(|flag| command.flags.has(flag))
+    };
     Some(commands::all().filter(inside).map(|command| command.name).collect())
 }
 
 impl Selector {
-    pub(super) fn apply(&mut self, rule: &str) -> Result<(), Refusal> {
+    pub(super) fn apply(&mut self, rule: &str) -> Result<(), ErrorReply> {
         let unknown = |why: &str| refused(rule, why);
         match rule.to_ascii_lowercase().as_str() {
-            "allkeys" => self.keys = vec![Keys::all()],
+            "allkeys" => self.keys = vec![KeyPermission::all()],
             "resetkeys" => self.keys.clear(),
             "allchannels" => self.channels = vec![Bytes::from_static(b"*")],
             "resetchannels" => self.channels.clear(),
@@ -165,7 +167,7 @@ impl Selector {
             "%W" => (false, true),
             _ => return None,
         };
-        let keys = Keys { pattern: Bytes::copy_from_slice(pattern.as_bytes()), read, write };
+        let keys = KeyPermission { pattern: Bytes::copy_from_slice(pattern.as_bytes()), read, write };
         if !self.keys.contains(&keys) {
             self.keys.push(keys);
         }
@@ -173,12 +175,12 @@ impl Selector {
     }
 }
 
-pub(super) fn refused(rule: &str, why: &str) -> Refusal {
+pub(super) fn refused(rule: &str, why: &str) -> ErrorReply {
     format!("ERR Error in ACL SETUSER modifier '{rule}': {why}").into()
 }
 
 /// A selector in parentheses may come in several words.
-pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, Refusal> {
+pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, ErrorReply> {
     let mut rules: Vec<String> = Vec::new();
     let mut open = false;
     for word in words {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::rules::{Commands, Keys};
-use crate::commands::Command;
+use super::rules::{Commands, KeyPermission};
+use crate::commands::RedisCommand;
 use crate::glob;
-use crate::reply::Refusal;
+use crate::reply::ErrorReply;
 
 /// Why something is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub(crate) struct User {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub(super) commands: Commands,
-    pub(super) keys: Vec<Keys>,
+    pub(super) keys: Vec<KeyPermission>,
     pub(super) channels: Vec<Bytes>,
 }
 
@@ -40,7 +40,7 @@ impl User {
     pub(super) fn almighty() -> Self {
         let root = Selector {
             commands: Commands::all(),
-            keys: vec![Keys::all()],
+            keys: vec![KeyPermission::all()],
             channels: vec![Bytes::from_static(b"*")],
         };
         Self { on: true, no_password: true, root, ..Self::default() }
@@ -58,7 +58,7 @@ impl User {
         self.on && (self.no_password || self.passwords.contains(password))
     }
 
-    pub(super) fn apply(&mut self, rule: &str) -> Result<(), Refusal> {
+    pub(super) fn apply(&mut self, rule: &str) -> Result<(), ErrorReply> {
         match rule.to_ascii_lowercase().as_str() {
             "on" => self.on = true,
             "off" => self.on = false,
@@ -72,7 +72,7 @@ impl User {
         Ok(())
     }
 
-    fn apply_right(&mut self, rule: &str) -> Result<(), Refusal> {
+    fn apply_right(&mut self, rule: &str) -> Result<(), ErrorReply> {
         if let Some(password) = rule.strip_prefix('>') {
             self.no_password = false;
             self.passwords.insert(Bytes::copy_from_slice(password.as_bytes()));
@@ -96,7 +96,7 @@ impl User {
     }
 
     /// What one of the selectors allows; else what the most generous of them says.
-    pub(super) fn check(&self, command: &Command, args: &[Bytes]) -> Result<(), Denial> {
+    pub(super) fn check(&self, command: &RedisCommand, args: &[Bytes]) -> Result<(), Denial> {
         let mut worst = Denial::Command;
         for selector in self.selectors() {
             match selector.check(command, args) {
@@ -107,7 +107,7 @@ impl User {
         Err(worst)
     }
 
-    pub(super) fn hears(&self, pattern: bool, name: &[u8]) -> bool {
+    pub(super) fn may_subscribe(&self, pattern: bool, name: &[u8]) -> bool {
         self.selectors().any(|selector| selector.allows_channel(pattern, name))
     }
 
@@ -134,12 +134,12 @@ impl User {
 }
 
 impl Selector {
-    fn check(&self, command: &Command, args: &[Bytes]) -> Result<(), Denial> {
+    fn check(&self, command: &RedisCommand, args: &[Bytes]) -> Result<(), Denial> {
         if !self.commands.has(command) {
             return Err(Denial::Command);
         }
         let (reads, writes) = command.access();
-        let every = self.keys.contains(&Keys::all());
+        let every = self.keys.contains(&KeyPermission::all());
         if !every && !command.keys_of(args).all(|key| self.allows_key(key, reads, writes)) {
             return Err(Denial::Key);
         }
@@ -157,7 +157,7 @@ impl Selector {
     }
 
     fn allows_key(&self, key: &[u8], reads: bool, writes: bool) -> bool {
-        let enough = |keys: &&Keys| (keys.read || !reads) && (keys.write || !writes);
+        let enough = |keys: &&KeyPermission| (keys.read || !reads) && (keys.write || !writes);
         self.keys.iter().filter(enough).any(|keys| glob::matches(&keys.pattern, key))
     }
 
@@ -174,7 +174,7 @@ impl Selector {
     }
 
     fn key_rules(&self) -> String {
-        self.keys.iter().map(Keys::rule).collect::<Vec<_>>().join(" ")
+        self.keys.iter().map(KeyPermission::rule).collect::<Vec<_>>().join(" ")
     }
 
     fn channel_rules(&self) -> String {

@@ -1,67 +1,68 @@
 //! ACL.
 
-use super::Call;
+use super::CommandCall;
 use crate::acl::DEFAULT;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-fn word(call: &Call<'_>, at: usize) -> String {
+fn word(call: &CommandCall<'_>, at: usize) -> String {
     String::from_utf8_lossy(call.arg(at)).into_owned()
 }
 
 /// Subscriptions that a user may not have any more end with their connections.
-pub(super) fn setuser(call: &mut Call<'_>) -> Answer {
+pub(super) fn setuser(call: &mut CommandCall<'_>) -> CommandResult {
     let name = word(call, 2);
     call.state.acl.set(&name, &call.args[3..])?;
-    let (acl, lines) = (&call.state.acl, call.state.pubsub.lines());
+    let (acl, lines) = (&call.state.acl, call.state.pubsub.connections());
     for (_, line) in lines.filter(|(_, line)| line.user == name) {
-        if line.topics().any(|(kind, topic)| !acl.hears(&name, kind, topic)) {
+        if line.topics().any(|(kind, topic)| !acl.may_subscribe(&name, kind, topic)) {
             line.outbox.close();
         }
     }
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }
 
 /// Connections of such a user end.
-pub(super) fn deluser(call: &mut Call<'_>) -> Answer {
+pub(super) fn deluser(call: &mut CommandCall<'_>) -> CommandResult {
     let mut deleted = 0;
     for at in 2..call.args.len() {
         let name = word(call, at);
         if name == DEFAULT {
-            return Err(Refusal::of("ERR The 'default' user cannot be removed"));
+            return Err(ErrorReply::of("ERR The 'default' user cannot be removed"));
         }
         if call.state.acl.delete(&name) {
             deleted += 1;
-            let lines = call.state.pubsub.lines().filter(|(_, line)| line.user == name);
+            let lines = call.state.pubsub.connections().filter(|(_, line)| line.user == name);
             lines.for_each(|(_, line)| line.outbox.close());
         }
     }
-    Ok(Reply::Int(deleted))
+    Ok(RedisReply::Int(deleted))
 }
 
-pub(super) fn getuser(call: &mut Call<'_>) -> Answer {
-    let Some(user) = call.state.acl.user(&word(call, 2)) else { return Ok(Reply::Nil) };
+pub(super) fn getuser(call: &mut CommandCall<'_>) -> CommandResult {
+    let Some(user) = call.state.acl.user(&word(call, 2)) else { return Ok(RedisReply::Nil) };
     let [commands, keys, channels] = user.rights();
-    let flags = user.flags().into_iter().map(Reply::bulk).collect();
+    let flags = user.flags().into_iter().map(RedisReply::bulk).collect();
     let fields = [
-        ("flags", Reply::Set(flags)),
-        ("passwords", Reply::Array(vec![])),
-        ("commands", Reply::bulk(commands)),
-        ("keys", Reply::bulk(keys)),
-        ("channels", Reply::bulk(channels)),
+        ("flags", RedisReply::Set(flags)),
+        ("passwords", RedisReply::Array(vec![])),
+        ("commands", RedisReply::bulk(commands)),
+        ("keys", RedisReply::bulk(keys)),
+        ("channels", RedisReply::bulk(channels)),
     ];
-    Ok(Reply::Map(fields.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
+    Ok(RedisReply::Map(fields.into_iter().map(|(name, value)| (RedisReply::bulk(name), value)).collect()))
 }
 
-pub(super) fn list(call: &mut Call<'_>) -> Answer {
+pub(super) fn list(call: &mut CommandCall<'_>) -> CommandResult {
     let acl = &call.state.acl;
-    let line = |name: &str| acl.user(name).map(|user| Reply::bulk(format!("user {name} {}", user.rules())));
-    Ok(Reply::Array(acl.names().filter_map(line).collect()))
+    let line =
+        |name: &str| acl.user(name).map(|user| RedisReply::bulk(format!("user {name} {}", user.rules())));
+    Ok(RedisReply::Array(acl.names().filter_map(line).collect()))
 }
 
-pub(super) fn users(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Array(call.state.acl.names().map(Reply::bulk).collect()))
+pub(super) fn users(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Array(call.state.acl.names().map(RedisReply::bulk).collect()))
 }
 
-pub(super) fn whoami(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::bulk(call.client.user.as_deref().unwrap_or(DEFAULT)))
+pub(super) fn whoami(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::bulk(call.client.user.as_deref().unwrap_or(DEFAULT)))
 }

@@ -2,22 +2,22 @@
 
 use bytes::Bytes;
 
-use crate::client::Client;
+use crate::client::ClientSession;
 use crate::number;
-use crate::reply::{Answer, Refusal};
+use crate::reply::{CommandResult, ErrorReply};
 use crate::state::State;
 
-use super::Command;
+use super::RedisCommand;
 
 /// A command that is being executed, its name first among its words.
-pub(crate) struct Call<'a> {
+pub(crate) struct CommandCall<'a> {
     pub(crate) state: &'a mut State,
-    pub(crate) client: &'a mut Client,
-    pub(crate) command: &'static Command,
+    pub(crate) client: &'a mut ClientSession,
+    pub(crate) command: &'static RedisCommand,
     pub(crate) args: &'a [Bytes],
 }
 
-impl<'a> Call<'a> {
+impl<'a> CommandCall<'a> {
     /// A word that the table has made sure of.
     pub(crate) fn arg(&self, at: usize) -> &'a Bytes {
         &self.args[at]
@@ -28,16 +28,16 @@ impl<'a> Call<'a> {
         self.args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    pub(crate) fn int(&self, at: usize) -> Result<i64, Refusal> {
-        let arg = self.args.get(at).ok_or(Refusal::SYNTAX)?;
-        number::integer(arg).ok_or(Refusal::NOT_AN_INTEGER)
+    pub(crate) fn int(&self, at: usize) -> Result<i64, ErrorReply> {
+        let arg = self.args.get(at).ok_or(ErrorReply::SYNTAX)?;
+        number::integer(arg).ok_or(ErrorReply::NOT_AN_INTEGER)
     }
 
-    pub(crate) fn wrong_arity(&self) -> Answer {
+    pub(crate) fn wrong_arity(&self) -> CommandResult {
         Err(wrong_arity(self.command.name))
     }
 }
 
-pub(crate) fn wrong_arity(name: &str) -> Refusal {
+pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }

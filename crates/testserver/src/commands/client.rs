@@ -2,47 +2,47 @@
 
 use bytes::Bytes;
 
-use super::Call;
-use crate::reply::{Answer, Refusal, Reply};
+use super::CommandCall;
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-pub(super) fn id(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Int(i64::try_from(call.client.id).unwrap_or(i64::MAX)))
+pub(super) fn id(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Int(i64::try_from(call.client.id).unwrap_or(i64::MAX)))
 }
 
-pub(super) fn getname(call: &mut Call<'_>) -> Answer {
+pub(super) fn getname(call: &mut CommandCall<'_>) -> CommandResult {
     let name = call.client.name.clone();
-    Ok(if name.is_empty() { Reply::Nil } else { Reply::Bulk(name) })
+    Ok(if name.is_empty() { RedisReply::Nil } else { RedisReply::Bulk(name) })
 }
 
-pub(super) fn setname(call: &mut Call<'_>) -> Answer {
+pub(super) fn setname(call: &mut CommandCall<'_>) -> CommandResult {
     call.client.name = name(call.arg(2))?;
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }
 
 /// A name without blanks.
-pub(super) fn name(word: &Bytes) -> Result<Bytes, Refusal> {
+pub(super) fn name(word: &Bytes) -> Result<Bytes, ErrorReply> {
     let fits = word.iter().all(|byte| (b'!'..=b'~').contains(byte));
     let text = "ERR Client names cannot contain spaces, newlines or special characters.";
-    if fits { Ok(word.clone()) } else { Err(Refusal::of(text)) }
+    if fits { Ok(word.clone()) } else { Err(ErrorReply::of(text)) }
 }
 
-pub(super) fn setinfo(_: &mut Call<'_>) -> Answer {
-    Ok(Reply::OK)
+pub(super) fn setinfo(_: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::OK)
 }
 
-pub(super) fn no_evict(call: &mut Call<'_>) -> Answer {
-    if call.is(2, "ON") || call.is(2, "OFF") { Ok(Reply::OK) } else { Err(Refusal::SYNTAX) }
+pub(super) fn no_evict(call: &mut CommandCall<'_>) -> CommandResult {
+    if call.is(2, "ON") || call.is(2, "OFF") { Ok(RedisReply::OK) } else { Err(ErrorReply::SYNTAX) }
 }
 
 /// By `TYPE` or by `ID`; how many connections end.
-pub(super) fn kill(call: &mut Call<'_>) -> Answer {
+pub(super) fn kill(call: &mut CommandCall<'_>) -> CommandResult {
     if call.args.len() == 3 {
-        return Err(Refusal::of("ERR No such client"));
+        return Err(ErrorReply::of("ERR No such client"));
     }
     if !call.args.len().is_multiple_of(2) {
-        return Err(Refusal::SYNTAX);
+        return Err(ErrorReply::SYNTAX);
     }
-    let mut victims: Vec<u64> = call.state.pubsub.lines().map(|(id, _)| id).collect();
+    let mut victims: Vec<u64> = call.state.pubsub.connections().map(|(id, _)| id).collect();
     let mut spare_me = true;
     for at in (2..call.args.len()).step_by(2) {
         if call.is(at, "SKIPME") {
@@ -54,7 +54,7 @@ pub(super) fn kill(call: &mut Call<'_>) -> Answer {
             let subscribers = kind(call, at + 1)?;
             victims.retain(|id| call.state.pubsub.is_subscriber(*id) == subscribers);
         } else {
-            return Err(Refusal::SYNTAX);
+            return Err(ErrorReply::SYNTAX);
         }
     }
     victims.retain(|id| !spare_me || *id != call.client.id);
@@ -62,7 +62,7 @@ pub(super) fn kill(call: &mut Call<'_>) -> Answer {
 }
 
 /// Whether the type means those that have subscribed to something.
-fn kind(call: &Call<'_>, at: usize) -> Result<bool, Refusal> {
+fn kind(call: &CommandCall<'_>, at: usize) -> Result<bool, ErrorReply> {
     match () {
         () if call.is(at, "pubsub") => Ok(true),
         () if call.is(at, "normal") => Ok(false),
@@ -70,13 +70,13 @@ fn kind(call: &Call<'_>, at: usize) -> Result<bool, Refusal> {
     }
 }
 
-fn end(call: &mut Call<'_>, victims: &[u64]) -> Answer {
+fn end(call: &mut CommandCall<'_>, victims: &[u64]) -> CommandResult {
     for id in victims {
         if *id == call.client.id {
             call.client.leaves = true;
-        } else if let Some(line) = call.state.pubsub.line_mut(*id) {
+        } else if let Some(line) = call.state.pubsub.connection_mut(*id) {
             line.outbox.close();
         }
     }
-    Ok(Reply::count(victims.len()))
+    Ok(RedisReply::count(victims.len()))
 }

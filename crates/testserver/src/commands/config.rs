@@ -1,22 +1,22 @@
 //! CONFIG.
 
-use super::Call;
+use super::CommandCall;
 use crate::config::failed;
 use crate::glob;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-pub(super) fn get(call: &mut Call<'_>) -> Answer {
+pub(super) fn get(call: &mut CommandCall<'_>) -> CommandResult {
     let patterns: Vec<String> =
         call.args[2..].iter().map(|arg| String::from_utf8_lossy(arg).to_lowercase()).collect();
     let asked =
         |name: &str| patterns.iter().any(|pattern| glob::matches(pattern.as_bytes(), name.as_bytes()));
     let all = call.state.config.all().into_iter().filter(|(name, _)| asked(name));
-    Ok(Reply::Map(all.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect()))
+    Ok(RedisReply::Map(all.map(|(name, value)| (RedisReply::bulk(name), RedisReply::bulk(value))).collect()))
 }
 
-pub(super) fn set(call: &mut Call<'_>) -> Answer {
+pub(super) fn set(call: &mut CommandCall<'_>) -> CommandResult {
     if !call.args.len().is_multiple_of(2) {
-        return Err(Refusal::SYNTAX);
+        return Err(ErrorReply::SYNTAX);
     }
     let pairs: Vec<(String, String)> = call.args[2..]
         .chunks_exact(2)
@@ -30,10 +30,10 @@ pub(super) fn set(call: &mut Call<'_>) -> Answer {
     for (name, value) in &pairs {
         call.state.config.set(name, value)?;
     }
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }
 
-pub(super) fn resetstat(call: &mut Call<'_>) -> Answer {
+pub(super) fn resetstat(call: &mut CommandCall<'_>) -> CommandResult {
     (call.state.expired, call.state.commands) = (0, 0);
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }

@@ -1,26 +1,26 @@
 //! A connection's own affairs.
 
-use super::Call;
+use super::CommandCall;
 use crate::number;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::resp::Protocol;
 
 /// The version whose behaviour this server has.
 pub(super) const VERSION: &str = "7.0.15";
 
-pub(super) fn hello(call: &mut Call<'_>) -> Answer {
+pub(super) fn hello(call: &mut CommandCall<'_>) -> CommandResult {
     let mut protocol = call.client.protocol;
     if let Some(version) = call.args.get(1) {
         protocol = match number::integer(version) {
             Some(2) => Protocol::Resp2,
             Some(3) => Protocol::Resp3,
-            Some(_) => return Err(Refusal::of("NOPROTO unsupported protocol version")),
-            None => return Err(Refusal::of("ERR Protocol version is not an integer or out of range")),
+            Some(_) => return Err(ErrorReply::of("NOPROTO unsupported protocol version")),
+            None => return Err(ErrorReply::of("ERR Protocol version is not an integer or out of range")),
         };
         options(call)?;
     }
     if call.client.user.is_none() {
-        return Err(Refusal::of(
+        return Err(ErrorReply::of(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
              version at the same time",
@@ -30,7 +30,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Answer {
     Ok(greeting(call))
 }
 
-fn options(call: &mut Call<'_>) -> Result<(), Refusal> {
+fn options(call: &mut CommandCall<'_>) -> Result<(), ErrorReply> {
     let mut at = 2;
     while at < call.args.len() {
         let left = call.args.len() - at - 1;
@@ -48,56 +48,56 @@ fn options(call: &mut Call<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn speak(call: &mut Call<'_>, protocol: Protocol) {
+fn speak(call: &mut CommandCall<'_>, protocol: Protocol) {
     call.client.protocol = protocol;
-    if let Some(line) = call.state.pubsub.line_mut(call.client.id) {
+    if let Some(line) = call.state.pubsub.connection_mut(call.client.id) {
         line.protocol = protocol;
     }
 }
 
-fn greeting(call: &Call<'_>) -> Reply {
+fn greeting(call: &CommandCall<'_>) -> RedisReply {
     let proto = if call.client.protocol == Protocol::Resp3 { 3 } else { 2 };
     let id = i64::try_from(call.client.id).unwrap_or(i64::MAX);
     let fields = [
-        ("server", Reply::bulk("redis")),
-        ("version", Reply::bulk(VERSION)),
-        ("proto", Reply::Int(proto)),
-        ("id", Reply::Int(id)),
-        ("mode", Reply::bulk("standalone")),
-        ("role", Reply::bulk("master")),
-        ("modules", Reply::Array(vec![])),
+        ("server", RedisReply::bulk("redis")),
+        ("version", RedisReply::bulk(VERSION)),
+        ("proto", RedisReply::Int(proto)),
+        ("id", RedisReply::Int(id)),
+        ("mode", RedisReply::bulk("standalone")),
+        ("role", RedisReply::bulk("master")),
+        ("modules", RedisReply::Array(vec![])),
     ];
-    Reply::Map(fields.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
+    RedisReply::Map(fields.into_iter().map(|(name, value)| (RedisReply::bulk(name), value)).collect())
 }
 
 /// User and password are words from here on.
-fn log_in(call: &mut Call<'_>, at: usize) -> Result<(), Refusal> {
+fn log_in(call: &mut CommandCall<'_>, at: usize) -> Result<(), ErrorReply> {
     let user = String::from_utf8_lossy(call.arg(at)).into_owned();
     call.state.acl.authenticate(&user, call.arg(at + 1))?;
-    if let Some(line) = call.state.pubsub.line_mut(call.client.id) {
+    if let Some(line) = call.state.pubsub.connection_mut(call.client.id) {
         line.user.clone_from(&user);
     }
     call.client.user = Some(user);
     Ok(())
 }
 
-pub(super) fn auth(call: &mut Call<'_>) -> Answer {
+pub(super) fn auth(call: &mut CommandCall<'_>) -> CommandResult {
     match call.args.len() {
-        2 if call.state.acl.default_needs_no_password() => Err(Refusal::of(
+        2 if call.state.acl.default_needs_no_password() => Err(ErrorReply::of(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure \
              your configuration is correct?",
         )),
         2 => {
             call.state.acl.authenticate("default", call.arg(1))?;
             call.client.user = Some("default".to_owned());
-            Ok(Reply::OK)
+            Ok(RedisReply::OK)
         }
-        3 => log_in(call, 1).map(|()| Reply::OK),
-        _ => Err(Refusal::SYNTAX),
+        3 => log_in(call, 1).map(|()| RedisReply::OK),
+        _ => Err(ErrorReply::SYNTAX),
     }
 }
 
-pub(super) fn ping(call: &mut Call<'_>) -> Answer {
+pub(super) fn ping(call: &mut CommandCall<'_>) -> CommandResult {
     if call.args.len() > 2 {
         return call.wrong_arity();
     }
@@ -105,24 +105,24 @@ pub(super) fn ping(call: &mut Call<'_>) -> Answer {
     // Among messages, an answer has to look like one.
     if call.client.protocol == Protocol::Resp2 && call.state.pubsub.is_subscriber(call.client.id) {
         let word = word.cloned().unwrap_or_default();
-        return Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::Bulk(word)]));
+        return Ok(RedisReply::Array(vec![RedisReply::bulk("pong"), RedisReply::Bulk(word)]));
     }
-    Ok(word.map_or(Reply::Status("PONG".into()), |word| Reply::Bulk(word.clone())))
+    Ok(word.map_or(RedisReply::Status("PONG".into()), |word| RedisReply::Bulk(word.clone())))
 }
 
-pub(super) fn echo(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Bulk(call.arg(1).clone()))
+pub(super) fn echo(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Bulk(call.arg(1).clone()))
 }
 
 /// There is one database.
-pub(super) fn select(call: &mut Call<'_>) -> Answer {
+pub(super) fn select(call: &mut CommandCall<'_>) -> CommandResult {
     match call.int(1)? {
-        0 => Ok(Reply::OK),
-        _ => Err(Refusal::of("ERR DB index is out of range")),
+        0 => Ok(RedisReply::OK),
+        _ => Err(ErrorReply::of("ERR DB index is out of range")),
     }
 }
 
-pub(super) fn reset(call: &mut Call<'_>) -> Answer {
+pub(super) fn reset(call: &mut CommandCall<'_>) -> CommandResult {
     let id = call.client.id;
     call.state.pubsub.unsubscribe_all(id);
     call.state.watches.end(id);
@@ -130,10 +130,10 @@ pub(super) fn reset(call: &mut Call<'_>) -> Answer {
     call.client.transaction = None;
     call.client.name.clear();
     call.client.user = call.state.acl.first_user();
-    Ok(Reply::Status("RESET".into()))
+    Ok(RedisReply::Status("RESET".into()))
 }
 
-pub(super) fn quit(call: &mut Call<'_>) -> Answer {
+pub(super) fn quit(call: &mut CommandCall<'_>) -> CommandResult {
     call.client.leaves = true;
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }

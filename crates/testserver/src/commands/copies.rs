@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use super::Call;
+use super::CommandCall;
 use crate::dump;
-use crate::events::Class;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::events::EventClass;
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-pub(super) fn rename(call: &mut Call<'_>) -> Answer {
+pub(super) fn rename(call: &mut CommandCall<'_>) -> CommandResult {
     move_to(call, true)?;
-    Ok(Reply::OK)
+    Ok(RedisReply::OK)
 }
 
-pub(super) fn renamenx(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::flag(move_to(call, false)?))
+pub(super) fn renamenx(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::flag(move_to(call, false)?))
 }
 
 /// The value goes with its expiry. Of what stood in its place nothing is said.
-fn move_to(call: &mut Call<'_>, replace: bool) -> Result<bool, Refusal> {
+fn move_to(call: &mut CommandCall<'_>, replace: bool) -> Result<bool, ErrorReply> {
     let (from, to) = (call.arg(1), call.arg(2));
     if !call.state.has(from) {
-        return Err(Refusal::NO_SUCH_KEY);
+        return Err(ErrorReply::NO_SUCH_KEY);
     }
     if from == to {
         return Ok(replace);
@@ -34,12 +34,12 @@ fn move_to(call: &mut Call<'_>, replace: bool) -> Result<bool, Refusal> {
         call.state.put(to, entry.value);
         call.state.keys.set_expiry(to, expires);
     }
-    call.state.notify(Class::GENERIC, "rename_from", from);
-    call.state.notify(Class::GENERIC, "rename_to", to);
+    call.state.notify(EventClass::GENERIC, "rename_from", from);
+    call.state.notify(EventClass::GENERIC, "rename_to", to);
     Ok(true)
 }
 
-pub(super) fn copy(call: &mut Call<'_>) -> Answer {
+pub(super) fn copy(call: &mut CommandCall<'_>) -> CommandResult {
     let (from, to) = (call.arg(1), call.arg(2));
     let mut replace = false;
     let mut at = 3;
@@ -49,31 +49,31 @@ pub(super) fn copy(call: &mut Call<'_>) -> Answer {
         } else if call.is(at, "DB") && at + 1 < call.args.len() {
             at += 1;
             if call.int(at)? != 0 {
-                return Err(Refusal::of("ERR DB index is out of range"));
+                return Err(ErrorReply::of("ERR DB index is out of range"));
             }
         } else {
-            return Err(Refusal::SYNTAX);
+            return Err(ErrorReply::SYNTAX);
         }
         at += 1;
     }
     if from == to {
-        return Err(Refusal::of("ERR source and destination objects are the same"));
+        return Err(ErrorReply::of("ERR source and destination objects are the same"));
     }
-    let Some(entry) = call.state.entry(from).cloned() else { return Ok(Reply::Int(0)) };
+    let Some(entry) = call.state.entry(from).cloned() else { return Ok(RedisReply::Int(0)) };
     if call.state.has(to) && !replace {
-        return Ok(Reply::Int(0));
+        return Ok(RedisReply::Int(0));
     }
     call.state.keys.remove(to);
     let expires = entry.expires();
     call.state.put(to, entry.value);
     call.state.keys.set_expiry(to, expires);
-    call.state.notify(Class::GENERIC, "copy_to", to);
-    Ok(Reply::Int(1))
+    call.state.notify(EventClass::GENERIC, "copy_to", to);
+    Ok(RedisReply::Int(1))
 }
 
-pub(super) fn dump(call: &mut Call<'_>) -> Answer {
+pub(super) fn dump(call: &mut CommandCall<'_>) -> CommandResult {
     let value = call.state.value(call.arg(1));
-    Ok(Reply::bytes_or_nil(value.map(|value| dump::write(value))))
+    Ok(RedisReply::bytes_or_nil(value.map(|value| dump::write(value))))
 }
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ struct Options {
 }
 
 impl Options {
-    fn parse(call: &Call<'_>) -> Result<Self, Refusal> {
+    fn parse(call: &CommandCall<'_>) -> Result<Self, ErrorReply> {
         let mut options = Self::default();
         let mut at = 4;
         while at < call.args.len() {
@@ -95,7 +95,7 @@ impl Options {
                 at += 1;
                 call.int(at)?;
             } else {
-                return Err(Refusal::SYNTAX);
+                return Err(ErrorReply::SYNTAX);
             }
             at += 1;
         }
@@ -103,28 +103,28 @@ impl Options {
     }
 }
 
-pub(super) fn restore(call: &mut Call<'_>) -> Answer {
+pub(super) fn restore(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call)?;
     let key = call.arg(1);
     if !options.replace && call.state.has(key) {
-        return Err(Refusal::of("BUSYKEY Target key name already exists."));
+        return Err(ErrorReply::of("BUSYKEY Target key name already exists."));
     }
     let ttl = u64::try_from(call.int(2)?);
-    let ttl = ttl.map_err(|_| Refusal::of("ERR Invalid TTL value, must be >= 0"))?;
+    let ttl = ttl.map_err(|_| ErrorReply::of("ERR Invalid TTL value, must be >= 0"))?;
     let dump: &Bytes = call.arg(3);
     if !dump::is_whole(dump) {
-        return Err(Refusal::of("ERR DUMP payload version or checksum are wrong"));
+        return Err(ErrorReply::of("ERR DUMP payload version or checksum are wrong"));
     }
-    let value = dump::read(dump).ok_or(Refusal::of("ERR Bad data format"))?;
+    let value = dump::read(dump).ok_or(ErrorReply::of("ERR Bad data format"))?;
     if options.replace {
         call.state.delete(key);
     }
     let at = if options.absolute { ttl } else { ttl.saturating_add(call.state.now_ms()) };
     if ttl > 0 && at < call.state.now_ms() {
-        return Ok(Reply::OK);
+        return Ok(RedisReply::OK);
     }
     call.state.put(key, value);
     call.state.keys.set_expiry(key, (ttl > 0).then_some(at));
-    call.state.notify(Class::GENERIC, "restore", key);
-    Ok(Reply::OK)
+    call.state.notify(EventClass::GENERIC, "restore", key);
+    Ok(RedisReply::OK)
 }

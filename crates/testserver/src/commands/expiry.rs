@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use super::Call;
-use crate::events::Class;
-use crate::reply::{Answer, Refusal, Reply};
+use super::CommandCall;
+use crate::events::EventClass;
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::state::State;
 
 /// When a key is to expire, in ms since 1970.
 #[derive(Clone, Copy)]
-pub(super) struct Expiry {
+pub(super) struct ExpiryOption {
     pub(super) at: u64,
 }
 
 /// "invalid expire time in 'set' command"
-pub(super) fn invalid(call: &Call<'_>) -> Refusal {
+pub(super) fn invalid(call: &CommandCall<'_>) -> ErrorReply {
     format!("ERR invalid expire time in '{}' command", call.command.name).into()
 }
 
-impl Expiry {
+impl ExpiryOption {
     /// From now on, in units of so many ms.
-    pub(super) fn after(call: &Call<'_>, ttl: i64, unit: i64) -> Option<Self> {
+    pub(super) fn after(call: &CommandCall<'_>, ttl: i64, unit: i64) -> Option<Self> {
         let now = i64::try_from(call.state.now_ms()).ok()?;
         let at = ttl.checked_mul(unit)?.checked_add(now)?;
         Some(Self { at: u64::try_from(at).ok()? })
@@ -30,12 +30,12 @@ impl Expiry {
         Some(Self { at: u64::try_from(when.checked_mul(unit)?).ok()? })
     }
 
-    pub(super) fn is_option(call: &Call<'_>, at: usize) -> bool {
+    pub(super) fn is_option(call: &CommandCall<'_>, at: usize) -> bool {
         ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| call.is(at, word))
     }
 
     /// `EX 10` and its like; nothing where this is no such option.
-    pub(super) fn option(call: &Call<'_>, at: usize) -> Result<Option<Self>, Refusal> {
+    pub(super) fn option(call: &CommandCall<'_>, at: usize) -> Result<Option<Self>, ErrorReply> {
         let (unit, absolute) = match () {
             () if call.is(at, "EX") => (1000, false),
             () if call.is(at, "PX") => (1, false),
@@ -55,7 +55,7 @@ pub(super) fn set_expiry(state: &mut State, key: &Bytes, at: u64) {
         state.delete(key);
     } else {
         state.keys.set_expiry(key, Some(at));
-        state.notify(Class::GENERIC, "expire", key);
+        state.notify(EventClass::GENERIC, "expire", key);
     }
 }
 
@@ -68,7 +68,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn parse(call: &Call<'_>) -> Result<Self, Refusal> {
+    fn parse(call: &CommandCall<'_>) -> Result<Self, ErrorReply> {
         let mut all = Self::default();
         for at in 3..call.args.len() {
             let known = [
@@ -83,10 +83,10 @@ impl Conditions {
         }
         if all.absent && (all.present || all.greater || all.less) {
             let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
-            return Err(Refusal::of(text));
+            return Err(ErrorReply::of(text));
         }
         if all.greater && all.less {
-            return Err(Refusal::of("ERR GT and LT options at the same time are not compatible"));
+            return Err(ErrorReply::of("ERR GT and LT options at the same time are not compatible"));
         }
         Ok(all)
     }
@@ -101,56 +101,56 @@ impl Conditions {
     }
 }
 
-pub(super) fn expire(call: &mut Call<'_>) -> Answer {
+pub(super) fn expire(call: &mut CommandCall<'_>) -> CommandResult {
     change(call, 1000, false)
 }
 
-pub(super) fn pexpire(call: &mut Call<'_>) -> Answer {
+pub(super) fn pexpire(call: &mut CommandCall<'_>) -> CommandResult {
     change(call, 1, false)
 }
 
-pub(super) fn expireat(call: &mut Call<'_>) -> Answer {
+pub(super) fn expireat(call: &mut CommandCall<'_>) -> CommandResult {
     change(call, 1000, true)
 }
 
-pub(super) fn pexpireat(call: &mut Call<'_>) -> Answer {
+pub(super) fn pexpireat(call: &mut CommandCall<'_>) -> CommandResult {
     change(call, 1, true)
 }
 
-fn change(call: &mut Call<'_>, unit: i64, absolute: bool) -> Answer {
+fn change(call: &mut CommandCall<'_>, unit: i64, absolute: bool) -> CommandResult {
     let conditions = Conditions::parse(call)?;
     let (key, number) = (call.arg(1), call.int(2)?);
     let base = if absolute { 0 } else { i64::try_from(call.state.now_ms()).unwrap_or(i64::MAX) };
     let at = number.checked_mul(unit).and_then(|ms| ms.checked_add(base)).ok_or_else(|| invalid(call))?;
     let Some(current) = call.state.entry(key).map(|entry| entry.expires()) else {
-        return Ok(Reply::Int(0));
+        return Ok(RedisReply::Int(0));
     };
     if !conditions.hold(current, at) {
-        return Ok(Reply::Int(0));
+        return Ok(RedisReply::Int(0));
     }
     set_expiry(call.state, key, u64::try_from(at).unwrap_or_default());
-    Ok(Reply::Int(1))
+    Ok(RedisReply::Int(1))
 }
 
-pub(super) fn persist(call: &mut Call<'_>) -> Answer {
+pub(super) fn persist(call: &mut CommandCall<'_>) -> CommandResult {
     let key = call.arg(1);
     let volatile = call.state.entry(key).is_some_and(|entry| entry.expires().is_some());
     if volatile {
         call.state.keys.set_expiry(key, None);
-        call.state.notify(Class::GENERIC, "persist", key);
+        call.state.notify(EventClass::GENERIC, "persist", key);
     }
-    Ok(Reply::flag(volatile))
+    Ok(RedisReply::flag(volatile))
 }
 
 /// When it expires in ms since 1970; -1: never, -2: there is no such key.
-fn deadline(call: &mut Call<'_>) -> i64 {
+fn deadline(call: &mut CommandCall<'_>) -> i64 {
     match call.state.entry(call.arg(1)) {
         None => -2,
         Some(entry) => entry.expires().map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)),
     }
 }
 
-fn remaining(call: &mut Call<'_>) -> i64 {
+fn remaining(call: &mut CommandCall<'_>) -> i64 {
     match deadline(call) {
         none if none < 0 => none,
         at => (at - i64::try_from(call.state.now_ms()).unwrap_or(i64::MAX)).max(0),
@@ -161,18 +161,18 @@ fn in_seconds(ms: i64) -> i64 {
     if ms < 0 { ms } else { ms.saturating_add(500) / 1000 }
 }
 
-pub(super) fn pttl(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Int(remaining(call)))
+pub(super) fn pttl(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Int(remaining(call)))
 }
 
-pub(super) fn ttl(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Int(in_seconds(remaining(call))))
+pub(super) fn ttl(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Int(in_seconds(remaining(call))))
 }
 
-pub(super) fn pexpiretime(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Int(deadline(call)))
+pub(super) fn pexpiretime(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Int(deadline(call)))
 }
 
-pub(super) fn expiretime(call: &mut Call<'_>) -> Answer {
-    Ok(Reply::Int(in_seconds(deadline(call))))
+pub(super) fn expiretime(call: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Int(in_seconds(deadline(call))))
 }

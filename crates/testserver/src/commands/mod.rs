@@ -23,5 +23,5 @@ mod zadd;
 mod zranges;
 mod zsets;
 
-pub(crate) use call::{Call, wrong_arity};
-pub(crate) use table::{Command, Flags, Group, all, find};
+pub(crate) use call::{CommandCall, wrong_arity};
+pub(crate) use table::{CommandCategory, CommandFlags, RedisCommand, all, find};

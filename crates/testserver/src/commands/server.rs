@@ -1,48 +1,48 @@
 //! The server as a whole.
 
-use super::Call;
+use super::CommandCall;
 use super::connection::VERSION;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
 /// What a command with subcommands answers where it is given none of them.
-pub(super) fn unknown_subcommand(call: &mut Call<'_>) -> Answer {
+pub(super) fn unknown_subcommand(call: &mut CommandCall<'_>) -> CommandResult {
     let (name, word) = (call.command.name.to_uppercase(), String::from_utf8_lossy(call.arg(1)));
     Err(format!("ERR unknown subcommand '{word:.128}'. Try {name} HELP.").into())
 }
 
-pub(super) fn time(call: &mut Call<'_>) -> Answer {
+pub(super) fn time(call: &mut CommandCall<'_>) -> CommandResult {
     let now = call.state.now_micros;
     let parts = [now / 1_000_000, now % 1_000_000];
-    Ok(Reply::Array(parts.map(|part| Reply::bulk(part.to_string())).into()))
+    Ok(RedisReply::Array(parts.map(|part| RedisReply::bulk(part.to_string())).into()))
 }
 
-pub(super) fn role(_: &mut Call<'_>) -> Answer {
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])]))
+pub(super) fn role(_: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Array(vec![RedisReply::bulk("master"), RedisReply::Int(0), RedisReply::Array(vec![])]))
 }
 
 /// There are no replicas to wait for.
-pub(super) fn wait(call: &mut Call<'_>) -> Answer {
+pub(super) fn wait(call: &mut CommandCall<'_>) -> CommandResult {
     call.int(1)?;
     call.int(2)?;
-    Ok(Reply::Int(0))
+    Ok(RedisReply::Int(0))
 }
 
-pub(super) fn waitaof(call: &mut Call<'_>) -> Answer {
+pub(super) fn waitaof(call: &mut CommandCall<'_>) -> CommandResult {
     let (local, _, _) = (call.int(1)?, call.int(2)?, call.int(3)?);
     if local > 0 {
-        return Err(Refusal::of(
+        return Err(ErrorReply::of(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    Ok(Reply::Array(vec![Reply::Int(0), Reply::Int(0)]))
+    Ok(RedisReply::Array(vec![RedisReply::Int(0), RedisReply::Int(0)]))
 }
 
 /// Clients ask to learn more about commands; here they learn nothing.
-pub(super) fn command(_: &mut Call<'_>) -> Answer {
-    Ok(Reply::Array(vec![]))
+pub(super) fn command(_: &mut CommandCall<'_>) -> CommandResult {
+    Ok(RedisReply::Array(vec![]))
 }
 
-pub(super) fn info(call: &mut Call<'_>) -> Answer {
+pub(super) fn info(call: &mut CommandCall<'_>) -> CommandResult {
     let sections: Vec<String> =
         call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_lowercase()).collect();
     let everything = sections.is_empty()
@@ -57,15 +57,15 @@ pub(super) fn info(call: &mut Call<'_>) -> Answer {
             lines.iter().for_each(|(field, value)| text.push_str(&format!("{field}:{value}\r\n")));
         }
     }
-    Ok(Reply::Verbatim(text.into()))
+    Ok(RedisReply::Verbatim(text.into()))
 }
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
-fn lines(call: &Call<'_>) -> Vec<Section> {
+fn lines(call: &CommandCall<'_>) -> Vec<Section> {
     let state = &call.state;
     let uptime = (state.now_micros - state.started_micros) / 1_000_000;
-    let subscribers = state.pubsub.lines().filter(|(_, line)| line.is_subscriber()).count();
+    let subscribers = state.pubsub.connections().filter(|(_, line)| line.is_subscriber()).count();
     let mut keyspace = Vec::new();
     if state.keys.len() > 0 {
         let (keys, expires) = (state.keys.len(), state.keys.volatile());
@@ -85,7 +85,7 @@ fn lines(call: &Call<'_>) -> Vec<Section> {
         (
             "Clients",
             vec![
-                ("connected_clients", state.pubsub.lines().count().to_string()),
+                ("connected_clients", state.pubsub.connections().count().to_string()),
                 ("pubsub_clients", subscribers.to_string()),
             ],
         ),

@@ -2,64 +2,64 @@
 
 use bytes::Bytes;
 
-use super::Call;
-use super::expiry::{Expiry, set_expiry};
-use crate::events::Class;
-use crate::reply::{Answer, Refusal, Reply};
-use crate::value::Value;
+use super::CommandCall;
+use super::expiry::{ExpiryOption, set_expiry};
+use crate::events::EventClass;
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
+use crate::value::StoredValue;
 
 /// As large as a string may be.
-const LARGEST: usize = 512 * 1024 * 1024;
+const MAX_STRING_BYTES: usize = 512 * 1024 * 1024;
 
-pub(super) fn get(call: &mut Call<'_>) -> Answer {
+pub(super) fn get(call: &mut CommandCall<'_>) -> CommandResult {
     let text = call.state.get::<Bytes>(call.arg(1))?;
-    Ok(Reply::bytes_or_nil(text.cloned()))
+    Ok(RedisReply::bytes_or_nil(text.cloned()))
 }
 
 /// What holds no string is nil here.
-pub(super) fn mget(call: &mut Call<'_>) -> Answer {
+pub(super) fn mget(call: &mut CommandCall<'_>) -> CommandResult {
     let mut texts = Vec::with_capacity(call.args.len());
     for key in &call.args[1..] {
-        texts.push(Reply::bytes_or_nil(call.state.get::<Bytes>(key).ok().flatten().cloned()));
+        texts.push(RedisReply::bytes_or_nil(call.state.get::<Bytes>(key).ok().flatten().cloned()));
     }
-    Ok(Reply::Array(texts))
+    Ok(RedisReply::Array(texts))
 }
 
-pub(super) fn strlen(call: &mut Call<'_>) -> Answer {
+pub(super) fn strlen(call: &mut CommandCall<'_>) -> CommandResult {
     let text = call.state.get::<Bytes>(call.arg(1))?;
-    Ok(Reply::count(text.map_or(0, |text| text.len())))
+    Ok(RedisReply::count(text.map_or(0, |text| text.len())))
 }
 
-pub(super) fn getdel(call: &mut Call<'_>) -> Answer {
+pub(super) fn getdel(call: &mut CommandCall<'_>) -> CommandResult {
     let text = call.state.get::<Bytes>(call.arg(1))?.cloned();
     if text.is_some() {
         call.state.delete(call.arg(1));
     }
-    Ok(Reply::bytes_or_nil(text))
+    Ok(RedisReply::bytes_or_nil(text))
 }
 
 /// Options are understood before the key is looked up, and their numbers after.
-pub(super) fn getex(call: &mut Call<'_>) -> Answer {
+pub(super) fn getex(call: &mut CommandCall<'_>) -> CommandResult {
     let persist = call.args.len() == 3 && call.is(2, "PERSIST");
-    let expires = call.args.len() == 4 && Expiry::is_option(call, 2);
+    let expires = call.args.len() == 4 && ExpiryOption::is_option(call, 2);
     if call.args.len() > 2 && !persist && !expires {
-        return Err(Refusal::SYNTAX);
+        return Err(ErrorReply::SYNTAX);
     }
     let key = call.arg(1);
-    let Some(text) = call.state.get::<Bytes>(key)?.cloned() else { return Ok(Reply::Nil) };
-    if let Some(expiry) = Expiry::option(call, 2)? {
+    let Some(text) = call.state.get::<Bytes>(key)?.cloned() else { return Ok(RedisReply::Nil) };
+    if let Some(expiry) = ExpiryOption::option(call, 2)? {
         set_expiry(call.state, key, expiry.at);
     } else if persist && call.state.keys.get(key).is_some_and(|entry| entry.expires().is_some()) {
         call.state.keys.set_expiry(key, None);
-        call.state.notify(Class::GENERIC, "persist", key);
+        call.state.notify(EventClass::GENERIC, "persist", key);
     }
-    Ok(Reply::Bulk(text))
+    Ok(RedisReply::Bulk(text))
 }
 
-pub(super) fn getrange(call: &mut Call<'_>) -> Answer {
+pub(super) fn getrange(call: &mut CommandCall<'_>) -> CommandResult {
     let (from, to) = (call.int(2)?, call.int(3)?);
-    let Some(text) = call.state.get::<Bytes>(call.arg(1))? else { return Ok(Reply::Bulk(Bytes::new())) };
-    Ok(Reply::Bulk(bytes_of(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
+    let Some(text) = call.state.get::<Bytes>(call.arg(1))? else { return Ok(RedisReply::Bulk(Bytes::new())) };
+    Ok(RedisReply::Bulk(bytes_of(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
 }
 
 /// Bytes that a range means: an end before the start is the first byte.
@@ -83,24 +83,24 @@ pub(super) fn places(from: i64, to: i64, length: usize) -> Option<std::ops::Rang
     Some(usize::try_from(from).ok()?..=usize::try_from(to).ok()?)
 }
 
-pub(super) fn append(call: &mut Call<'_>) -> Answer {
+pub(super) fn append(call: &mut CommandCall<'_>) -> CommandResult {
     let (key, more) = (call.arg(1), call.arg(2));
     let old = call.state.get::<Bytes>(key)?.cloned();
     let length = old.as_ref().map_or(0, Bytes::len) + more.len();
-    if length > LARGEST {
-        return Err(Refusal::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    if length > MAX_STRING_BYTES {
+        return Err(ErrorReply::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
     match old {
-        None => call.state.put(key, Value::Text(more.clone())),
+        None => call.state.put(key, StoredValue::Text(more.clone())),
         Some(old) => replace(call, [&old[..], more].concat().into()),
     }
-    call.state.notify(Class::TEXT, "append", key);
-    Ok(Reply::count(length))
+    call.state.notify(EventClass::TEXT, "append", key);
+    Ok(RedisReply::count(length))
 }
 
 /// Puts other bytes into a string that is there, and leaves its expiry.
-pub(super) fn replace(call: &mut Call<'_>, text: Bytes) {
+pub(super) fn replace(call: &mut CommandCall<'_>, text: Bytes) {
     if let Some(value) = call.state.keys.value_mut(call.arg(1)) {
-        *value = Value::Text(text);
+        *value = StoredValue::Text(text);
     }
 }

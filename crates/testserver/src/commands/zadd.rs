@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::Call;
-use crate::events::Class;
+use super::CommandCall;
+use crate::events::EventClass;
 use crate::number;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::value::Zset;
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Options {
 
 impl Options {
     /// The options, and where the scores begin.
-    fn parse(call: &Call<'_>) -> (Self, usize) {
+    fn parse(call: &CommandCall<'_>) -> (Self, usize) {
         let mut all = Self::default();
         let mut from = 2;
         for at in 2.. {
@@ -41,28 +41,28 @@ impl Options {
         (all, from)
     }
 
-    fn check(&self, words: usize) -> Result<(), Refusal> {
+    fn check(&self, words: usize) -> Result<(), ErrorReply> {
         if words == 0 || !words.is_multiple_of(2) {
-            return Err(Refusal::SYNTAX);
+            return Err(ErrorReply::SYNTAX);
         }
         if self.absent && self.present {
-            return Err(Refusal::of("ERR XX and NX options at the same time are not compatible"));
+            return Err(ErrorReply::of("ERR XX and NX options at the same time are not compatible"));
         }
         if self.greater && self.less || self.absent && (self.greater || self.less) {
             let text = "ERR GT, LT, and/or NX options at the same time are not compatible";
-            return Err(Refusal::of(text));
+            return Err(ErrorReply::of(text));
         }
         if self.increment && words != 2 {
-            return Err(Refusal::of("ERR INCR option supports a single increment-element pair"));
+            return Err(ErrorReply::of("ERR INCR option supports a single increment-element pair"));
         }
         Ok(())
     }
 
     /// The score that the member gets, or none where it stays as it is.
-    fn decide(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Refusal> {
+    fn decide(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, ErrorReply> {
         let new = old.filter(|_| self.increment).map_or(given, |old| old + given);
         if new.is_nan() {
-            return Err(Refusal::of("ERR resulting score is not a number (NaN)"));
+            return Err(ErrorReply::of("ERR resulting score is not a number (NaN)"));
         }
         let stays = match old {
             None => self.present,
@@ -72,24 +72,24 @@ impl Options {
     }
 }
 
-pub(super) fn zadd(call: &mut Call<'_>) -> Answer {
+pub(super) fn zadd(call: &mut CommandCall<'_>) -> CommandResult {
     let (options, from) = Options::parse(call);
     let pairs = call.args.get(from..).unwrap_or_default();
     options.check(pairs.len())?;
     add(call, &options, pairs)
 }
 
-pub(super) fn zincrby(call: &mut Call<'_>) -> Answer {
+pub(super) fn zincrby(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options { increment: true, ..Options::default() };
     add(call, &options, &call.args[2..])
 }
 
-fn add(call: &mut Call<'_>, options: &Options, pairs: &[Bytes]) -> Answer {
+fn add(call: &mut CommandCall<'_>, options: &Options, pairs: &[Bytes]) -> CommandResult {
     let key = call.arg(1);
-    let scores = pairs.iter().step_by(2).map(|score| number::float(score).ok_or(Refusal::NOT_A_FLOAT));
+    let scores = pairs.iter().step_by(2).map(|score| number::float(score).ok_or(ErrorReply::NOT_A_FLOAT));
     let scores = scores.collect::<Result<Vec<f64>, _>>()?;
     if options.present && call.state.get::<Zset>(key)?.is_none() {
-        return Ok(if options.increment { Reply::Nil } else { Reply::Int(0) });
+        return Ok(if options.increment { RedisReply::Nil } else { RedisReply::Int(0) });
     }
     let zset = call.state.get_or_create::<Zset>(key)?;
     let (mut added, mut changed, mut last) = (0, 0, None);
@@ -109,11 +109,11 @@ fn add(call: &mut Call<'_>, options: &Options, pairs: &[Bytes]) -> Answer {
     }
     if added + changed > 0 {
         let event = if options.increment { "zincr" } else { "zadd" };
-        call.state.notify(Class::ZSET, event, key);
+        call.state.notify(EventClass::ZSET, event, key);
     }
     Ok(match last {
-        _ if !options.increment => Reply::count(if options.changed { added + changed } else { added }),
-        Some(score) => Reply::Double(score),
-        None => Reply::Nil,
+        _ if !options.increment => RedisReply::count(if options.changed { added + changed } else { added }),
+        Some(score) => RedisReply::Double(score),
+        None => RedisReply::Nil,
     })
 }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::Call;
+use super::CommandCall;
 use super::texts::places;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::resp::Protocol;
 use crate::value::{Bound, Zset};
 
@@ -19,7 +19,7 @@ struct Options {
 
 impl Options {
     /// `plain`: ZRANGE, which has options that tell what others tell by their names.
-    fn parse(call: &Call<'_>, mut options: Self, plain: bool) -> Result<Self, Refusal> {
+    fn parse(call: &CommandCall<'_>, mut options: Self, plain: bool) -> Result<Self, ErrorReply> {
         let by_score = options.by_score;
         let mut at = 4;
         while at < call.args.len() {
@@ -33,46 +33,46 @@ impl Options {
             } else if plain && call.is(at, "BYSCORE") {
                 options.by_score = true;
             } else {
-                return Err(Refusal::SYNTAX);
+                return Err(ErrorReply::SYNTAX);
             }
             at += 1;
         }
         if options.limit.is_some() && !options.by_score && !by_score {
             let text =
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
-            return Err(Refusal::of(text));
+            return Err(ErrorReply::of(text));
         }
         Ok(options)
     }
 }
 
-pub(super) fn zrange(call: &mut Call<'_>) -> Answer {
+pub(super) fn zrange(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call, Options::default(), true)?;
     range(call, &options)
 }
 
-pub(super) fn zrevrange(call: &mut Call<'_>) -> Answer {
+pub(super) fn zrevrange(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call, Options { reverse: true, ..Options::default() }, false)?;
     range(call, &options)
 }
 
-pub(super) fn zrangebyscore(call: &mut Call<'_>) -> Answer {
+pub(super) fn zrangebyscore(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call, Options { by_score: true, ..Options::default() }, false)?;
     range(call, &options)
 }
 
-pub(super) fn zrevrangebyscore(call: &mut Call<'_>) -> Answer {
+pub(super) fn zrevrangebyscore(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options { by_score: true, reverse: true, ..Options::default() };
     let options = Options::parse(call, options, false)?;
     range(call, &options)
 }
 
-fn range(call: &mut Call<'_>, options: &Options) -> Answer {
+fn range(call: &mut CommandCall<'_>, options: &Options) -> CommandResult {
     let found = if options.by_score { by_score(call, options)? } else { by_place(call, options.reverse)? };
     Ok(with_scores(call, found, options.scores))
 }
 
-fn by_place(call: &mut Call<'_>, reverse: bool) -> Result<Vec<(Bytes, f64)>, Refusal> {
+fn by_place(call: &mut CommandCall<'_>, reverse: bool) -> Result<Vec<(Bytes, f64)>, ErrorReply> {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(Vec::new()) };
     let length = zset.len();
@@ -86,8 +86,8 @@ fn by_place(call: &mut Call<'_>, reverse: bool) -> Result<Vec<(Bytes, f64)>, Ref
     Ok(found)
 }
 
-fn by_score(call: &mut Call<'_>, options: &Options) -> Result<Vec<(Bytes, f64)>, Refusal> {
-    let bound = |at| Bound::parse(call.arg(at)).ok_or(Refusal::NOT_A_RANGE);
+fn by_score(call: &mut CommandCall<'_>, options: &Options) -> Result<Vec<(Bytes, f64)>, ErrorReply> {
+    let bound = |at| Bound::parse(call.arg(at)).ok_or(ErrorReply::NOT_A_RANGE);
     let (low, high) = if options.reverse { (bound(3)?, bound(2)?) } else { (bound(2)?, bound(3)?) };
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(Vec::new()) };
     let (skip, take) = options.limit.unwrap_or((0, -1));
@@ -106,11 +106,12 @@ fn owned<'a>(found: impl Iterator<Item = (&'a Bytes, f64)>) -> Vec<(Bytes, f64)>
 }
 
 /// Members, with their scores where they are asked for: behind them in RESP2, as pairs in RESP3.
-pub(super) fn with_scores(call: &Call<'_>, found: Vec<(Bytes, f64)>, scores: bool) -> Reply {
-    let pairs = found.into_iter().map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
-    Reply::Array(match (scores, call.client.protocol) {
+pub(super) fn with_scores(call: &CommandCall<'_>, found: Vec<(Bytes, f64)>, scores: bool) -> RedisReply {
+    let pairs =
+        found.into_iter().map(|(member, score)| [RedisReply::Bulk(member), RedisReply::Double(score)]);
+    RedisReply::Array(match (scores, call.client.protocol) {
         (false, _) => pairs.map(|[member, _]| member).collect(),
         (true, Protocol::Resp2) => pairs.flatten().collect(),
-        (true, Protocol::Resp3) => pairs.map(|pair| Reply::Array(pair.into())).collect(),
+        (true, Protocol::Resp3) => pairs.map(|pair| RedisReply::Array(pair.into())).collect(),
     })
 }

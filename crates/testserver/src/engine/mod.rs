@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::client::Client;
-use crate::clock::Clock;
-use crate::commands::{Call, Command, Flags};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::client::ClientSession;
+use crate::clock::TestClock;
+use crate::commands::{CommandCall, CommandFlags, RedisCommand};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::script::Scripts;
 use crate::state::State;
 
@@ -20,7 +20,7 @@ pub(crate) struct Engine {
     /// Shared with the functions that scripts call, and locked by nobody else while one runs.
     state: Arc<Mutex<State>>,
     scripts: Scripts,
-    clock: Clock,
+    clock: TestClock,
 }
 
 pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -28,7 +28,7 @@ pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Engine {
-    pub(crate) fn new(state: State, clock: Clock) -> Self {
+    pub(crate) fn new(state: State, clock: TestClock) -> Self {
         let state = Arc::new(Mutex::new(state));
         Self { scripts: Scripts::new(state.clone()), state, clock }
     }
@@ -46,12 +46,12 @@ impl Engine {
     }
 
     /// The answer to a command.
-    pub(crate) fn serve(&mut self, client: &mut Client, args: &[Bytes]) -> Reply {
+    pub(crate) fn serve(&mut self, client: &mut ClientSession, args: &[Bytes]) -> RedisReply {
         self.tick().commands += 1;
-        self.admit_and_run(client, args).unwrap_or_else(Reply::from)
+        self.admit_and_run(client, args).unwrap_or_else(RedisReply::from)
     }
 
-    fn admit_and_run(&mut self, client: &mut Client, args: &[Bytes]) -> Answer {
+    fn admit_and_run(&mut self, client: &mut ClientSession, args: &[Bytes]) -> CommandResult {
         let admitted = gate::admit(&mut self.state(), client, args);
         let command = admitted.inspect_err(|_| {
             if let Some(transaction) = &mut client.transaction {
@@ -63,31 +63,41 @@ impl Engine {
             other => other?,
         };
         if let Some(transaction) =
-            client.transaction.as_mut().filter(|_| !command.flags.has(Flags::NOT_QUEUED))
+            client.transaction.as_mut().filter(|_| !command.flags.has(CommandFlags::NOT_QUEUED))
         {
             transaction.commands.push(args.to_vec());
-            return Ok(Reply::Status("QUEUED".into()));
+            return Ok(RedisReply::Status("QUEUED".into()));
         }
         self.run(client, command, args)
     }
 
     /// Executes a command that may be executed.
-    fn run(&mut self, client: &mut Client, command: &'static Command, args: &[Bytes]) -> Answer {
-        if command.flags.has(Flags::ENGINE) {
+    fn run(
+        &mut self,
+        client: &mut ClientSession,
+        command: &'static RedisCommand,
+        args: &[Bytes],
+    ) -> CommandResult {
+        if command.flags.has(CommandFlags::ENGINE) {
             return self.run_here(client, command, args);
         }
         let state = &mut self.state();
-        command.run(&mut Call { state, client, command, args })
+        command.run(&mut CommandCall { state, client, command, args })
     }
 
-    fn run_here(&mut self, client: &mut Client, command: &'static Command, args: &[Bytes]) -> Answer {
+    fn run_here(
+        &mut self,
+        client: &mut ClientSession,
+        command: &'static RedisCommand,
+        args: &[Bytes],
+    ) -> CommandResult {
         match command.name {
             "multi" => Self::multi(client),
             "exec" => self.exec(client),
             "discard" => self.discard(client),
             "watch" => self.watch(client, &args[1..]),
             "unwatch" => self.unwatch(client),
-            "script|load" => self.scripts.load(&args[2]).map(Reply::bulk),
+            "script|load" => self.scripts.load(&args[2]).map(RedisReply::bulk),
             "script|exists" => Ok(self.scripts.exist(&args[2..])),
             "script|flush" => self.flush_scripts(&args[2..]),
             _ => self.eval(client, command, args),
@@ -102,6 +112,6 @@ impl Engine {
     }
 }
 
-fn refused(text: &'static str) -> Answer {
-    Err(Refusal::of(text))
+fn refused(text: &'static str) -> CommandResult {
+    Err(ErrorReply::of(text))
 }

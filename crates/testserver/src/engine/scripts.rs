@@ -3,14 +3,19 @@
 use bytes::Bytes;
 
 use super::Engine;
-use crate::client::Client;
-use crate::commands::Command;
+use crate::client::ClientSession;
+use crate::commands::RedisCommand;
 use crate::number;
-use crate::reply::{Answer, Refusal, Reply};
-use crate::script::Run;
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
+use crate::script::ScriptInvocation;
 
 impl Engine {
-    pub(super) fn eval(&mut self, client: &Client, command: &Command, args: &[Bytes]) -> Answer {
+    pub(super) fn eval(
+        &mut self,
+        client: &ClientSession,
+        command: &RedisCommand,
+        args: &[Bytes],
+    ) -> CommandResult {
         let (by_sha, reading) = (command.name.starts_with("evalsha"), command.name.ends_with("_ro"));
         let keys = key_count(args)?;
         let sha = match by_sha {
@@ -19,24 +24,24 @@ impl Engine {
         };
         let (keys, args) = args[3..].split_at(keys);
         let user = client.user.clone().unwrap_or_default();
-        self.scripts.run(&sha, Run { user, reading, keys, args })
+        self.scripts.run(&sha, ScriptInvocation { user, reading, keys, args })
     }
 
-    pub(super) fn flush_scripts(&mut self, options: &[Bytes]) -> Answer {
+    pub(super) fn flush_scripts(&mut self, options: &[Bytes]) -> CommandResult {
         let known = |word: &Bytes| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
         if options.len() > 1 || !options.iter().all(known) {
-            return Err(Refusal::of("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+            return Err(ErrorReply::of("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
         }
         self.scripts.flush();
-        Ok(Reply::OK)
+        Ok(RedisReply::OK)
     }
 }
 
-fn key_count(args: &[Bytes]) -> Result<usize, Refusal> {
-    let count = number::integer(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
-    let count = usize::try_from(count).map_err(|_| Refusal::of("ERR Number of keys can't be negative"))?;
+fn key_count(args: &[Bytes]) -> Result<usize, ErrorReply> {
+    let count = number::integer(&args[2]).ok_or(ErrorReply::NOT_AN_INTEGER)?;
+    let count = usize::try_from(count).map_err(|_| ErrorReply::of("ERR Number of keys can't be negative"))?;
     if count > args.len() - 3 {
-        return Err(Refusal::of("ERR Number of keys can't be greater than number of args"));
+        return Err(ErrorReply::of("ERR Number of keys can't be greater than number of args"));
     }
     Ok(count)
 }

@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::number;
-use crate::reply::Reply;
+use crate::reply::RedisReply;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,24 +13,24 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
-pub(crate) fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
+pub(crate) fn encode(reply: &RedisReply, protocol: Protocol, out: &mut BytesMut) {
     let rich = protocol == Protocol::Resp3;
     match reply {
-        Reply::Nil => out.put_slice(if rich { b"_\r\n" } else { b"$-1\r\n" }),
-        Reply::Int(number) => line(out, b':', number.to_string().as_bytes()),
-        Reply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
-        Reply::Error(text) => line(out, b'-', one_line(text.trim_end_matches(['\r', '\n'])).as_bytes()),
-        Reply::Verbatim(bytes) if rich => {
+        RedisReply::Nil => out.put_slice(if rich { b"_\r\n" } else { b"$-1\r\n" }),
+        RedisReply::Int(number) => line(out, b':', number.to_string().as_bytes()),
+        RedisReply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
+        RedisReply::Error(text) => line(out, b'-', one_line(text.trim_end_matches(['\r', '\n'])).as_bytes()),
+        RedisReply::Verbatim(bytes) if rich => {
             line(out, b'=', (bytes.len() + 4).to_string().as_bytes());
             out.put_slice(b"txt:");
             out.put_slice(bytes);
             out.put_slice(b"\r\n");
         }
-        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => bulk(out, bytes),
-        Reply::Array(items) => sequence(out, b'*', items, protocol),
-        Reply::Set(items) => sequence(out, if rich { b'~' } else { b'*' }, items, protocol),
-        Reply::Push(items) => sequence(out, if rich { b'>' } else { b'*' }, items, protocol),
-        Reply::Map(pairs) => {
+        RedisReply::Bulk(bytes) | RedisReply::Verbatim(bytes) => bulk(out, bytes),
+        RedisReply::Array(items) => sequence(out, b'*', items, protocol),
+        RedisReply::Set(items) => sequence(out, if rich { b'~' } else { b'*' }, items, protocol),
+        RedisReply::Push(items) => sequence(out, if rich { b'>' } else { b'*' }, items, protocol),
+        RedisReply::Map(pairs) => {
             let count = if rich { pairs.len() } else { 2 * pairs.len() };
             line(out, if rich { b'%' } else { b'*' }, count.to_string().as_bytes());
             for (key, value) in pairs {
@@ -38,14 +38,14 @@ pub(crate) fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
                 encode(value, protocol, out);
             }
         }
-        Reply::Double(number) if rich => line(out, b',', number::print(*number).as_bytes()),
-        Reply::Double(number) => bulk(out, number::print(*number).as_bytes()),
-        Reply::Boolean(flag) if rich => out.put_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
-        Reply::Boolean(flag) => line(out, b':', if *flag { b"1" } else { b"0" }),
+        RedisReply::Double(number) if rich => line(out, b',', number::print(*number).as_bytes()),
+        RedisReply::Double(number) => bulk(out, number::print(*number).as_bytes()),
+        RedisReply::Boolean(flag) if rich => out.put_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
+        RedisReply::Boolean(flag) => line(out, b':', if *flag { b"1" } else { b"0" }),
     }
 }
 
-fn sequence(out: &mut BytesMut, kind: u8, items: &[Reply], protocol: Protocol) {
+fn sequence(out: &mut BytesMut, kind: u8, items: &[RedisReply], protocol: Protocol) {
     line(out, kind, items.len().to_string().as_bytes());
     for item in items {
         encode(item, protocol, out);
@@ -74,7 +74,7 @@ fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    fn bytes(reply: &Reply, protocol: Protocol) -> String {
+    fn bytes(reply: &RedisReply, protocol: Protocol) -> String {
         let mut out = BytesMut::new();
         encode(reply, protocol, &mut out);
         String::from_utf8_lossy(&out).into_owned()
@@ -83,12 +83,16 @@ mod tests {
     #[test]
     fn what_only_resp3_has_is_written_otherwise_in_resp2() {
         for (reply, in_2, in_3) in [
-            (Reply::Nil, "$-1\r\n", "_\r\n"),
-            (Reply::Double(0.5), "$3\r\n0.5\r\n", ",0.5\r\n"),
-            (Reply::Boolean(true), ":1\r\n", "#t\r\n"),
-            (Reply::Map(vec![(Reply::Int(1), Reply::Int(2))]), "*2\r\n:1\r\n:2\r\n", "%1\r\n:1\r\n:2\r\n"),
-            (Reply::Push(vec![Reply::bulk("a")]), "*1\r\n$1\r\na\r\n", ">1\r\n$1\r\na\r\n"),
-            (Reply::Set(vec![]), "*0\r\n", "~0\r\n"),
+            (RedisReply::Nil, "$-1\r\n", "_\r\n"),
+            (RedisReply::Double(0.5), "$3\r\n0.5\r\n", ",0.5\r\n"),
+            (RedisReply::Boolean(true), ":1\r\n", "#t\r\n"),
+            (
+                RedisReply::Map(vec![(RedisReply::Int(1), RedisReply::Int(2))]),
+                "*2\r\n:1\r\n:2\r\n",
+                "%1\r\n:1\r\n:2\r\n",
+            ),
+            (RedisReply::Push(vec![RedisReply::bulk("a")]), "*1\r\n$1\r\na\r\n", ">1\r\n$1\r\na\r\n"),
+            (RedisReply::Set(vec![]), "*0\r\n", "~0\r\n"),
         ] {
             assert_eq!(bytes(&reply, Protocol::Resp2), in_2);
             assert_eq!(bytes(&reply, Protocol::Resp3), in_3);
@@ -97,6 +101,6 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        assert_eq!(bytes(&Reply::Error("ERR a\r\nb".into()), Protocol::Resp2), "-ERR a  b\r\n");
+        assert_eq!(bytes(&RedisReply::Error("ERR a\r\nb".into()), Protocol::Resp2), "-ERR a  b\r\n");
     }
 }

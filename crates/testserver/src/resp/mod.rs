@@ -5,5 +5,5 @@ mod parse;
 mod whole;
 
 pub(crate) use encode::{Protocol, encode};
-pub(crate) use parse::{Invalid, Parser};
+pub(crate) use parse::{Invalid, RespParser};
 pub(crate) use whole::whole;

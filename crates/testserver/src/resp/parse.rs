@@ -3,10 +3,10 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 /// As many words as a command may have, and as large as one may be: what the server allows.
-const MOST_WORDS: i64 = 1024 * 1024;
-const LARGEST_WORD: i64 = 512 * 1024 * 1024;
+const MAX_COMMAND_WORDS: i64 = 1024 * 1024;
+const MAX_WORD_BYTES: i64 = 512 * 1024 * 1024;
 /// A line that is longer is no command.
-const LONGEST_LINE: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Bytes that no client sends: the connection ends after this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct Invalid(pub(crate) &'static str);
 
 /// Collects bytes until there is a whole command.
 #[derive(Debug, Default)]
-pub(crate) struct Parser {
+pub(crate) struct RespParser {
     buffer: BytesMut,
     /// Words still to come, once a command has begun, and those that are there.
     missing: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Parser {
     length: Option<usize>,
 }
 
-impl Parser {
+impl RespParser {
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -50,7 +50,7 @@ impl Parser {
         let Some(end) = self.line("Protocol error: too big inline request")? else { return Ok(false) };
         let line = trimmed(&self.buffer[..end]);
         if let Some(count) = line.strip_prefix(b"*") {
-            let count = crate::number::integer(count).filter(|count| *count <= MOST_WORDS);
+            let count = crate::number::integer(count).filter(|count| *count <= MAX_COMMAND_WORDS);
             let count = count.ok_or(Invalid("Protocol error: invalid multibulk length"))?;
             self.missing = usize::try_from(count).unwrap_or_default();
             self.words.reserve(self.missing.min(1024));
@@ -83,7 +83,7 @@ impl Parser {
         let Some(end) = self.line("Protocol error: too big bulk count string")? else { return Ok(None) };
         let digits = trimmed(&self.buffer[..end]).strip_prefix(b"$");
         let digits = digits.ok_or(Invalid("Protocol error: expected '$'"))?;
-        let length = crate::number::integer(digits).filter(|length| (0..=LARGEST_WORD).contains(length));
+        let length = crate::number::integer(digits).filter(|length| (0..=MAX_WORD_BYTES).contains(length));
         let length = length.and_then(|length| usize::try_from(length).ok());
         self.buffer.advance(end);
         length.map(Some).ok_or(Invalid("Protocol error: invalid bulk length"))
@@ -93,7 +93,7 @@ impl Parser {
     fn line(&self, too_long: &'static str) -> Result<Option<usize>, Invalid> {
         match self.buffer.iter().position(|byte| *byte == b'\n') {
             Some(end) => Ok(Some(end + 1)),
-            None if self.buffer.len() > LONGEST_LINE => Err(Invalid(too_long)),
+            None if self.buffer.len() > MAX_LINE_BYTES => Err(Invalid(too_long)),
             None => Ok(None),
         }
     }
@@ -118,7 +118,7 @@ mod tests {
 
     /// Everything that is parsed when the bytes come in these pieces.
     fn parsed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<Bytes>>, Option<Invalid>) {
-        let (mut parser, mut commands) = (Parser::default(), Vec::new());
+        let (mut parser, mut commands) = (RespParser::default(), Vec::new());
         for piece in pieces {
             parser.buffer().extend_from_slice(piece);
             loop {

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use crate::acl::Denial;
-use crate::client::Client;
-use crate::commands::{self, Call, Command, Flags};
+use crate::client::ClientSession;
+use crate::commands::{self, CommandCall, CommandFlags, RedisCommand};
 use crate::engine::lock;
-use crate::reply::{Answer, Refusal};
+use crate::reply::{CommandResult, ErrorReply};
 use crate::state::State;
 
 /// What is known of the script that runs.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningScript {
     /// Who has called it, as far as commands ask.
-    client: Client,
+    client: ClientSession,
     read_only: bool,
     allow_oom: bool,
     /// The server was full when it began.
@@ -28,13 +28,13 @@ pub(super) struct Running {
 #[derive(Clone)]
 pub(super) struct CallContext {
     state: Arc<Mutex<State>>,
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<RunningScript>>,
 }
 
 impl CallContext {
     pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
-        let running = Running {
-            client: Client::new(0, None),
+        let running = RunningScript {
+            client: ClientSession::new(0, None),
             read_only: false,
             allow_oom: false,
             full: false,
@@ -43,51 +43,51 @@ impl CallContext {
         Self { state, running: Arc::new(Mutex::new(running)) }
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+    fn running(&self) -> std::sync::MutexGuard<'_, RunningScript> {
         self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Before a script begins.
     pub(super) fn begin(&self, user: String, read_only: bool, allow_oom: bool) {
         let full = lock(&self.state).is_full();
-        let client = Client::new(0, Some(user));
-        *self.running() = Running { client, read_only, allow_oom, full, dirty: false };
+        let client = ClientSession::new(0, Some(user));
+        *self.running() = RunningScript { client, read_only, allow_oom, full, dirty: false };
     }
 
     /// Executes a command.
-    pub(super) fn call(&self, args: &[Bytes]) -> Answer {
+    pub(super) fn call(&self, args: &[Bytes]) -> CommandResult {
         let (mut running, mut state) = (self.running(), lock(&self.state));
         let command = running.admit(&state, args)?;
-        running.dirty |= command.flags.has(Flags::WRITE);
-        command.run(&mut Call { state: &mut state, client: &mut running.client, command, args })
+        running.dirty |= command.flags.has(CommandFlags::WRITE);
+        command.run(&mut CommandCall { state: &mut state, client: &mut running.client, command, args })
     }
 }
 
-impl Running {
-    fn admit(&self, state: &State, args: &[Bytes]) -> Result<&'static Command, Refusal> {
+impl RunningScript {
+    fn admit(&self, state: &State, args: &[Bytes]) -> Result<&'static RedisCommand, ErrorReply> {
         let command = commands::find(args);
-        let command = command.ok_or(Refusal::of("ERR Unknown Redis command called from script"))?;
+        let command = command.ok_or(ErrorReply::of("ERR Unknown Redis command called from script"))?;
         if !command.takes(args.len()) {
-            return Err(Refusal::of("ERR Wrong number of args calling Redis command from script"));
+            return Err(ErrorReply::of("ERR Wrong number of args calling Redis command from script"));
         }
-        if command.flags.has(Flags::NO_SCRIPT) {
-            return Err(Refusal::of("ERR This Redis command is not allowed from script"));
+        if command.flags.has(CommandFlags::NO_SCRIPT) {
+            return Err(ErrorReply::of("ERR This Redis command is not allowed from script"));
         }
         let user = self.client.user.as_deref().unwrap_or_default();
         state.acl.check(user, command, args).map_err(denied)?;
-        let writes = command.flags.has(Flags::WRITE) || command.flags.has(Flags::MAY_REPLICATE);
+        let writes = command.flags.has(CommandFlags::WRITE) || command.flags.has(CommandFlags::MAY_REPLICATE);
         if self.read_only && writes {
-            return Err(Refusal::of("ERR Write commands are not allowed from read-only scripts."));
+            return Err(ErrorReply::of("ERR Write commands are not allowed from read-only scripts."));
         }
-        if self.full && !self.allow_oom && !self.dirty && command.flags.has(Flags::DENY_OOM) {
-            return Err(Refusal::OUT_OF_MEMORY);
+        if self.full && !self.allow_oom && !self.dirty && command.flags.has(CommandFlags::DENY_OOM) {
+            return Err(ErrorReply::OUT_OF_MEMORY);
         }
         Ok(command)
     }
 }
 
-fn denied(denial: Denial) -> Refusal {
-    Refusal::of(match denial {
+fn denied(denial: Denial) -> ErrorReply {
+    ErrorReply::of(match denial {
         Denial::Command => "ERR The user executing the script can't run this command or subcommand",
         Denial::Key => {
             "ERR The user executing the script can't access at least one of the keys mentioned in the command \

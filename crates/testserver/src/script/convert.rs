@@ -4,10 +4,10 @@ use bytes::Bytes;
 use mlua::{Either, Lua, LuaString, Table, Value};
 
 use crate::number;
-use crate::reply::Reply;
+use crate::reply::RedisReply;
 
 /// Deeper than this an answer is cut off.
-const DEEPEST: usize = 100;
+const MAX_REPLY_DEPTH: usize = 100;
 
 /// An argument of a command: a string, or a number as C prints it.
 pub(super) fn argument(value: &Value) -> Option<Bytes> {
@@ -28,28 +28,30 @@ fn whole(number: i64) -> Bytes {
 }
 
 /// An answer, as a script sees it: in the forms of RESP2.
-pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
+pub(super) fn to_lua(lua: &Lua, reply: &RedisReply) -> mlua::Result<Value> {
     let table = |name: &str, text: &str| -> mlua::Result<Value> {
         let table = lua.create_table_with_capacity(0, 1)?;
         table.raw_set(name, text)?;
         Ok(Value::Table(table))
     };
     Ok(match reply {
-        Reply::Nil => Value::Boolean(false),
-        Reply::Int(number) => Value::Number(*number as f64),
-        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => Value::String(lua.create_string(bytes)?),
-        Reply::Status(word) => table("ok", word)?,
-        Reply::Error(text) => table("err", text)?,
-        Reply::Boolean(flag) => Value::Number(f64::from(u8::from(*flag))),
-        Reply::Double(number) => Value::String(lua.create_string(number::print(*number))?),
-        Reply::Map(pairs) => sequence(lua, pairs.iter().flat_map(|(key, value)| [key, value]))?,
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => sequence(lua, items.iter())?,
+        RedisReply::Nil => Value::Boolean(false),
+        RedisReply::Int(number) => Value::Number(*number as f64),
+        RedisReply::Bulk(bytes) | RedisReply::Verbatim(bytes) => Value::String(lua.create_string(bytes)?),
+        RedisReply::Status(word) => table("ok", word)?,
+        RedisReply::Error(text) => table("err", text)?,
+        RedisReply::Boolean(flag) => Value::Number(f64::from(u8::from(*flag))),
+        RedisReply::Double(number) => Value::String(lua.create_string(number::print(*number))?),
+        RedisReply::Map(pairs) => sequence(lua, pairs.iter().flat_map(|(key, value)| [key, value]))?,
+        RedisReply::Array(items) | RedisReply::Set(items) | RedisReply::Push(items) => {
+            sequence(lua, items.iter())?
+        }
     })
 }
 
-fn sequence<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> mlua::Result<Value> {
+fn sequence<'a>(lua: &Lua, items: impl Iterator<Item = &'a RedisReply>) -> mlua::Result<Value> {
     let items = items.map(|item| match item {
-        Reply::Bulk(bytes) => string(lua, bytes),
+        RedisReply::Bulk(bytes) => string(lua, bytes),
         other => to_lua(lua, other).map(Either::Right),
     });
     Ok(Value::Table(lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?))
@@ -64,15 +66,17 @@ pub(super) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> mlua::Result<Either<&'a 
 }
 
 /// What a script returns, as an answer.
-pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<Reply> {
+pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<RedisReply> {
     Ok(match value {
-        Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
-        Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(number::truncated(*number)),
-        Value::Boolean(true) => Reply::Int(1),
-        Value::Table(_) if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
+        Value::String(text) => RedisReply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
+        Value::Integer(number) => RedisReply::Int(*number),
+        Value::Number(number) => RedisReply::Int(number::truncated(*number)),
+        Value::Boolean(true) => RedisReply::Int(1),
+        Value::Table(_) if depth > MAX_REPLY_DEPTH => {
+            RedisReply::Error("ERR reached lua stack limit".to_owned())
+        }
         Value::Table(table) => from_table(table, depth)?,
-        _ => Reply::Nil,
+        _ => RedisReply::Nil,
     })
 }
 
@@ -83,13 +87,13 @@ pub(super) fn c_text(text: &LuaString) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
+fn from_table(table: &Table, depth: usize) -> mlua::Result<RedisReply> {
     if let Value::String(text) = table.raw_get("err")? {
-        return Ok(Reply::Error(c_text(&text)));
+        return Ok(RedisReply::Error(c_text(&text)));
     }
     if let Value::String(text) = table.raw_get("ok")? {
-        return Ok(Reply::Status(c_text(&text).into()));
+        return Ok(RedisReply::Status(c_text(&text).into()));
     }
     let items = table.sequence_values::<Value>().map(|item| from_lua(&item?, depth + 1));
-    Ok(Reply::Array(items.collect::<mlua::Result<_>>()?))
+    Ok(RedisReply::Array(items.collect::<mlua::Result<_>>()?))
 }

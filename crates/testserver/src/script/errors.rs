@@ -4,7 +4,7 @@ use std::fmt;
 
 use mlua::{Lua, Table, Value};
 
-use crate::reply::Refusal;
+use crate::reply::ErrorReply;
 
 /// The name of a script's text, in messages of Lua.
 pub(super) const CHUNK: &str = "@user_script";
@@ -13,18 +13,18 @@ const FRAMES: usize = 16;
 
 /// A command was refused; scripts see a table with this text as `err`.
 #[derive(Debug)]
-struct Refused(String);
+struct RefusedCommand(String);
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedCommand {}
 
-pub(super) fn refused(refusal: Refusal) -> mlua::Error {
-    mlua::Error::external(Refused(refusal.0.into_owned()))
+pub(super) fn refused(refusal: ErrorReply) -> mlua::Error {
+    mlua::Error::external(RefusedCommand(refusal.0.into_owned()))
 }
 
 /// An error as Lua's own functions raise it, with the line they were called from.
@@ -51,7 +51,7 @@ pub(super) fn open(lua: &Lua, value: Value) -> mlua::Result<Value> {
     while let mlua::Error::CallbackError { cause, .. } = inner {
         inner = cause;
     }
-    if let Some(Refused(text)) = inner.downcast_ref() {
+    if let Some(RefusedCommand(text)) = inner.downcast_ref() {
         return Ok(Value::Table(table(lua, text)?));
     }
     let text = match inner {

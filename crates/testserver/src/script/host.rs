@@ -8,12 +8,12 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::calls::CallContext;
 use super::errors::{self, CHUNK};
-use super::{Run, Script, convert, libraries};
-use crate::reply::{Answer, Refusal, Reply};
+use super::{LoadedScript, ScriptInvocation, convert, libraries};
+use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::state::State;
 
 /// A Lua state in which scripts are compiled and run.
-pub(super) struct Host {
+pub(super) struct LuaHost {
     lua: Lua,
     context: CallContext,
     globals: Table,
@@ -21,7 +21,7 @@ pub(super) struct Host {
     run: Function,
 }
 
-impl Host {
+impl LuaHost {
     pub(super) fn new(state: Arc<Mutex<State>>) -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
         let context = CallContext::new(state);
@@ -32,22 +32,22 @@ impl Host {
     }
 
     /// The code of a script, with all that errors tell of it.
-    pub(super) fn compile(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn compile(&self, body: &[u8]) -> Result<Vec<u8>, ErrorReply> {
         let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
         chunk.into_function().map(|function| function.dump(false)).map_err(not_compiled)
     }
 
-    pub(super) fn load(&self, code: &[u8]) -> Result<Function, Refusal> {
+    pub(super) fn load(&self, code: &[u8]) -> Result<Function, ErrorReply> {
         let chunk = self.lua.load(code).set_mode(ChunkMode::Binary);
         chunk.set_environment(self.environment.clone()).into_function().map_err(not_compiled)
     }
 
-    pub(super) fn run(&self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
+    pub(super) fn run(&self, sha: &str, script: &LoadedScript, run: ScriptInvocation<'_>) -> CommandResult {
         let read_only = run.reading || script.shebang.no_writes;
         self.context.begin(run.user, read_only, script.shebang.allow_oom);
         let done = self.call(&script.function, run.keys, run.args);
         let (fine, value) =
-            done.map_err(|error| Refusal::from(format!("ERR Error running script {sha}: {error}")))?;
+            done.map_err(|error| ErrorReply::from(format!("ERR Error running script {sha}: {error}")))?;
         let reply = if fine { convert::from_lua(&value, 0) } else { Ok(failure(&value, sha)) };
         reply.map_err(|error| format!("ERR Error running script {sha}: {error}").into())
     }
@@ -74,7 +74,7 @@ fn sandbox(lua: &Lua) -> mlua::Result<&'static [u8]> {
     Ok(CODE.get_or_init(|| compiled.dump(false)))
 }
 
-fn not_compiled(error: mlua::Error) -> Refusal {
+fn not_compiled(error: mlua::Error) -> ErrorReply {
     let message = match error {
         mlua::Error::SyntaxError { message, .. } => message,
         other => other.to_string(),
@@ -83,7 +83,7 @@ fn not_compiled(error: mlua::Error) -> Refusal {
 }
 
 /// What the server says of an error that a script has not caught.
-fn failure(value: &Value, sha: &str) -> Reply {
+fn failure(value: &Value, sha: &str) -> RedisReply {
     let field = |name: &str| value.as_table().and_then(|table| table.raw_get::<Value>(name).ok());
     let text = match field("err") {
         Some(Value::String(text)) => convert::c_text(&text),
@@ -91,7 +91,7 @@ fn failure(value: &Value, sha: &str) -> Reply {
     };
     let line = field("line").and_then(|line| line.as_i64()).filter(|line| *line > 0);
     let place = line.map_or_else(String::new, |line| format!(" script: {sha}, on {CHUNK}:{line}."));
-    Reply::Error(format!("{text}{place}"))
+    RedisReply::Error(format!("{text}{place}"))
 }
 
 /// What the sandbox is made of, besides Lua.
@@ -104,7 +104,7 @@ fn server(lua: &Lua, context: &CallContext) -> mlua::Result<Table> {
     })?;
     let of = context.clone();
     let pcall = lua.create_function(move |lua, args: MultiValue| {
-        let reply = execute(&of, &args).unwrap_or_else(Reply::from);
+        let reply = execute(&of, &args).unwrap_or_else(RedisReply::from);
         convert::to_lua(lua, &reply)
     })?;
     server.raw_set("call", call)?;
@@ -114,11 +114,11 @@ fn server(lua: &Lua, context: &CallContext) -> mlua::Result<Table> {
     Ok(server)
 }
 
-fn execute(context: &CallContext, args: &MultiValue) -> Answer {
+fn execute(context: &CallContext, args: &MultiValue) -> CommandResult {
     if args.is_empty() {
-        return Err(Refusal::of("ERR Please specify at least one argument for this redis lib call"));
+        return Err(ErrorReply::of("ERR Please specify at least one argument for this redis lib call"));
     }
     let words: Option<Vec<Bytes>> = args.iter().map(convert::argument).collect();
-    let wrong = Refusal::of("ERR Lua redis lib command arguments must be strings or integers");
+    let wrong = ErrorReply::of("ERR Lua redis lib command arguments must be strings or integers");
     context.call(&words.ok_or(wrong)?)
 }

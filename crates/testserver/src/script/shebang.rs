@@ -1,7 +1,7 @@
 //! The first line of a script: `#!lua flags=no-writes,allow-oom`.
 
-use super::Run;
-use crate::reply::Refusal;
+use super::ScriptInvocation;
+use crate::reply::ErrorReply;
 use crate::state::State;
 
 /// What a script says of itself.
@@ -15,12 +15,12 @@ pub(super) struct Shebang {
 
 impl Shebang {
     /// The flags, and the script with the line empty, so that lines keep their numbers.
-    pub(super) fn split(text: &[u8]) -> Result<(Self, &[u8]), Refusal> {
+    pub(super) fn split(text: &[u8]) -> Result<(Self, &[u8]), ErrorReply> {
         if !text.starts_with(b"#!") {
             return Ok((Self { absent: true, ..Self::default() }, text));
         }
         let end = text.iter().position(|byte| *byte == b'\n');
-        let end = end.ok_or(Refusal::of("ERR Invalid script shebang"))?;
+        let end = end.ok_or(ErrorReply::of("ERR Invalid script shebang"))?;
         let line = String::from_utf8_lossy(&text[..end]);
         let mut words = line.split_whitespace();
         if let Some(engine) = words.next().filter(|engine| *engine != "#!lua") {
@@ -28,14 +28,14 @@ impl Shebang {
         }
         let mut shebang = Self::default();
         for word in words {
-            let unknown = || Refusal::from(format!("ERR Unknown lua shebang option: {word}"));
+            let unknown = || ErrorReply::from(format!("ERR Unknown lua shebang option: {word}"));
             let flags = word.strip_prefix("flags=").ok_or_else(unknown)?;
             flags.split(',').filter(|flag| !flag.is_empty()).try_for_each(|flag| shebang.set(flag))?;
         }
         Ok((shebang, &text[end..]))
     }
 
-    fn set(&mut self, flag: &str) -> Result<(), Refusal> {
+    fn set(&mut self, flag: &str) -> Result<(), ErrorReply> {
         match flag {
             "no-writes" => self.no_writes = true,
             "allow-oom" => self.allow_oom = true,
@@ -46,15 +46,15 @@ impl Shebang {
     }
 
     /// Whether the script may be started.
-    pub(super) fn admit(self, run: &Run<'_>, state: &State) -> Result<(), Refusal> {
+    pub(super) fn admit(self, run: &ScriptInvocation<'_>, state: &State) -> Result<(), ErrorReply> {
         if self.absent {
             return Ok(());
         }
         if run.reading && !self.no_writes {
-            return Err(Refusal::of("ERR Can not execute a script with write flag using *_ro command."));
+            return Err(ErrorReply::of("ERR Can not execute a script with write flag using *_ro command."));
         }
         if !self.allow_oom && !self.no_writes && state.is_full() {
-            return Err(Refusal::OUT_OF_MEMORY);
+            return Err(ErrorReply::OUT_OF_MEMORY);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{OVERHEAD, ScanMap};
+use super::{ELEMENT_OVERHEAD_BYTES, ScanMap};
 
 /// Up to these the server keeps a hash in one piece, and scans it at once.
 const COMPACT_FIELDS: usize = 128;
@@ -10,14 +10,14 @@ const COMPACT_BYTES: usize = 64;
 
 /// The fields of a hash.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fields {
+pub(crate) struct HashFields {
     map: ScanMap<Bytes>,
     size: usize,
     /// It was large once; the server does not go back.
     spread: bool,
 }
 
-impl Fields {
+impl HashFields {
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }
@@ -40,18 +40,18 @@ impl Fields {
 
     /// Whether the field is new.
     pub(crate) fn set(&mut self, field: &Bytes, value: Bytes) -> bool {
-        self.size += field.len() + value.len() + OVERHEAD;
+        self.size += field.len() + value.len() + ELEMENT_OVERHEAD_BYTES;
         self.spread |= field.len() > COMPACT_BYTES || value.len() > COMPACT_BYTES;
         let old = self.map.insert(field, value);
         self.spread |= self.map.len() > COMPACT_FIELDS;
-        self.size -= old.as_ref().map_or(0, |old| field.len() + old.len() + OVERHEAD);
+        self.size -= old.as_ref().map_or(0, |old| field.len() + old.len() + ELEMENT_OVERHEAD_BYTES);
         old.is_none()
     }
 
     /// Whether it was there.
     pub(crate) fn remove(&mut self, field: &Bytes) -> bool {
         let old = self.map.remove(field);
-        self.size -= old.as_ref().map_or(0, |old| field.len() + old.len() + OVERHEAD);
+        self.size -= old.as_ref().map_or(0, |old| field.len() + old.len() + ELEMENT_OVERHEAD_BYTES);
         old.is_some()
     }
 

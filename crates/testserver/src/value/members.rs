@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{OVERHEAD, ScanMap};
+use super::{ELEMENT_OVERHEAD_BYTES, ScanMap};
 
 /// The members of a set.
 #[derive(Clone, Debug, Default)]
@@ -27,14 +27,14 @@ impl Members {
     /// Whether it is new.
     pub(crate) fn add(&mut self, member: &Bytes) -> bool {
         let new = self.map.insert(member, ()).is_none();
-        self.size += if new { member.len() + OVERHEAD } else { 0 };
+        self.size += if new { member.len() + ELEMENT_OVERHEAD_BYTES } else { 0 };
         new
     }
 
     /// Whether it was there.
     pub(crate) fn remove(&mut self, member: &Bytes) -> bool {
         let old = self.map.remove(member).is_some();
-        self.size -= if old { member.len() + OVERHEAD } else { 0 };
+        self.size -= if old { member.len() + ELEMENT_OVERHEAD_BYTES } else { 0 };
         old
     }
 

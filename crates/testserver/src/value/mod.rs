@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-pub(crate) use fields::Fields;
+pub(crate) use fields::HashFields;
 pub(crate) use members::Members;
 pub(crate) use scan_map::ScanMap;
 pub(crate) use stream::Stream;
 pub(crate) use zset::{Bound, Zset};
 
 /// What an element costs besides its bytes: a rough guess, as the server's own depends on its allocator.
-pub(crate) const OVERHEAD: usize = 48;
+pub(crate) const ELEMENT_OVERHEAD_BYTES: usize = 48;
 
 /// A list of elements.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +25,16 @@ pub(crate) struct List(pub(crate) VecDeque<Bytes>);
 
 /// The value of a key. Without an element there is no key, unless it holds bytes or a stream.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub(crate) enum StoredValue {
     Text(Bytes),
-    Hash(Fields),
+    Hash(HashFields),
     Zset(Zset),
     List(List),
     Set(Members),
     Stream(Stream),
 }
 
-impl Value {
+impl StoredValue {
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -62,9 +62,9 @@ impl Value {
             Self::Text(bytes) => bytes.len(),
             Self::Hash(fields) => fields.size(),
             Self::Zset(zset) => zset.size(),
-            Self::List(List(items)) => items.iter().map(|item| item.len() + OVERHEAD).sum(),
+            Self::List(List(items)) => items.iter().map(|item| item.len() + ELEMENT_OVERHEAD_BYTES).sum(),
             Self::Set(members) => members.size(),
-            Self::Stream(stream) => stream.len() * 2 * OVERHEAD,
+            Self::Stream(stream) => stream.len() * 2 * ELEMENT_OVERHEAD_BYTES,
         }
     }
 
@@ -96,22 +96,22 @@ impl Value {
 
 /// A type of value, for the functions that expect one.
 pub(crate) trait Typed: Sized {
-    fn of(value: &mut Value) -> Option<&mut Self>;
-    fn empty() -> Value;
+    fn of(value: &mut StoredValue) -> Option<&mut Self>;
+    fn empty() -> StoredValue;
 }
 
 macro_rules! typed {
     ($($variant:ident($type:ty)),*) => {$(
         impl Typed for $type {
-            fn of(value: &mut Value) -> Option<&mut Self> {
-                if let Value::$variant(inner) = value { Some(inner) } else { None }
+            fn of(value: &mut StoredValue) -> Option<&mut Self> {
+                if let StoredValue::$variant(inner) = value { Some(inner) } else { None }
             }
 
-            fn empty() -> Value {
-                Value::$variant(Self::default())
+            fn empty() -> StoredValue {
+                StoredValue::$variant(Self::default())
             }
         }
     )*};
 }
 
-typed!(Text(Bytes), Hash(Fields), Zset(Zset), List(List), Set(Members), Stream(Stream));
+typed!(Text(Bytes), Hash(HashFields), Zset(Zset), List(List), Set(Members), Stream(Stream));

@@ -6,7 +6,7 @@ use std::ops::{self, RangeInclusive};
 
 use bytes::Bytes;
 
-use super::{OVERHEAD, ScanMap};
+use super::{ELEMENT_OVERHEAD_BYTES, ScanMap};
 
 /// Up to these the server keeps a sorted set in one piece.
 const COMPACT_MEMBERS: usize = 128;
@@ -85,7 +85,7 @@ impl Zset {
         let old = self.scores.insert(member, score);
         match old {
             Some(old) => _ = self.order.remove(&(Score(old), member.clone())),
-            None => self.size += 2 * (member.len() + OVERHEAD),
+            None => self.size += 2 * (member.len() + ELEMENT_OVERHEAD_BYTES),
         }
         self.order.insert((Score(score), member.clone()));
         self.spread |= member.len() > COMPACT_BYTES || self.order.len() > COMPACT_MEMBERS;
@@ -94,7 +94,7 @@ impl Zset {
 
     pub(crate) fn remove(&mut self, member: &Bytes) -> bool {
         let Some(score) = self.scores.remove(member) else { return false };
-        self.size -= 2 * (member.len() + OVERHEAD);
+        self.size -= 2 * (member.len() + ELEMENT_OVERHEAD_BYTES);
         self.order.remove(&(Score(score), member.clone()))
     }
 

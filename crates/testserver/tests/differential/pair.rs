@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use keylapse_support::{Binary, Server as Real, skipped};
-use keylapse_testserver::Server;
+use keylapse_testserver::TestServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use tokio::sync::mpsc;
 
 pub(crate) struct Pair {
-    _ours: Server,
+    _ours: TestServer,
     sides: [Side; 2],
     /// Whose version this server follows to the letter; of others, only what an error's code says is alike.
     exact: bool,
@@ -61,7 +61,7 @@ impl Pair {
         let exact = !version.is_valkey && version.number.0 == 7 && version.number.1 == 0;
         let real = Real::builder().binary(binary).start().await;
         // Neither finds by itself what has expired, so that both find it at the same command.
-        let ours = Server::builder().expires_within(Duration::from_secs(u64::MAX / 2)).build();
+        let ours = TestServer::builder().expires_within(Duration::from_secs(u64::MAX / 2)).build();
         real.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
         let sides = [Side::ours(&ours).await, Side::real(&real).await];
         let mut pair =
@@ -123,7 +123,7 @@ impl Pair {
 }
 
 impl Side {
-    async fn ours(server: &Server) -> Self {
+    async fn ours(server: &TestServer) -> Self {
         let (pushes, pushed) = mpsc::unbounded_channel();
         let connection = Self::over(server, AsyncConnectionConfig::new()).await;
         let listening = AsyncConnectionConfig::new().set_push_sender(pushes);
@@ -131,7 +131,7 @@ impl Side {
         Self { connection, listening, pushed }.listen().await
     }
 
-    async fn over(server: &Server, config: AsyncConnectionConfig) -> MultiplexedConnection {
+    async fn over(server: &TestServer, config: AsyncConnectionConfig) -> MultiplexedConnection {
         let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
         let config = config.set_response_timeout(Some(Duration::from_secs(20)));
         let connected = MultiplexedConnection::new_with_config(&info, server.connect(), config).await;

@@ -65,17 +65,17 @@ async fn history(pair: &mut Pair, scripts: &[Script], random: &mut Random) {
 /// What others do: another type where a script expects its own, a full server, a wrong record.
 async fn meddle(pair: &mut Pair, random: &mut Random) {
     let line = match random.below(120) {
-        0 => "SET k:{a/0}:run wrong",
-        1 => "DEL k:{a/0}:run k:{a/0}:meta",
+        0 => "SET k:{a/0}:timer_states wrong",
+        1 => "DEL k:{a/0}:timer_states k:{a/0}:meta",
         2 => "LPUSH k:{a/0}:tombstones wrong",
         3 => "DEL k:{a/0}:tombstones",
-        4 => "HSET k:{a/0}:rec key1 short",
-        5 => "HSET k:{a/0}:run key2 s",
+        4 => "HSET k:{a/0}:timers key1 short",
+        5 => "HSET k:{a/0}:timer_states key2 s",
         6 => "ZADD k:{a/0}:due 1 orphan",
-        7 => "HDEL k:{a/0}:rec key1",
+        7 => "HDEL k:{a/0}:timers key1",
         8 | 9 => "CONFIG SET maxmemory 1",
         10..=30 => "CONFIG SET maxmemory 0",
-        31 => "HSET k:{a/0}:next key1 L",
+        31 => "HSET k:{a/0}:queued key1 L",
         32 => "DEL k:{a/0}:quarantine k:{a/0}:due",
         33 => "SET app:1 value PXAT 4102444800000",
         34 => "HSET app:2 f v",
@@ -89,7 +89,9 @@ async fn meddle(pair: &mut Pair, random: &mut Random) {
 
 /// What a judge has looked at.
 async fn heads(pair: &mut Pair) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let redis::Value::Map(pairs) = pair.same(&["HGETALL", "k:{a/0}:watch"]).await else { return Vec::new() };
+    let redis::Value::Map(pairs) = pair.same(&["HGETALL", "k:{a/0}:tracked"]).await else {
+        return Vec::new();
+    };
     let bytes = |value| redis::from_redis_value::<Vec<u8>>(value).unwrap_or_default();
     let heads = pairs.into_iter().map(|(key, value)| (bytes(key), bytes(value)));
     heads.map(|(key, value)| (key, value[..value.len().min(28)].to_vec())).collect()

@@ -8,7 +8,7 @@ use keylapse_connection::{Cmd, Value, cmd};
 
 use crate::connection::Server;
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::{Escaped, plain};
+use crate::escape::{Escaped, escape_line};
 use crate::id::ArmingId;
 use crate::time::{WireWhen, ms_ceil};
 use crate::trace::Traceparent;
@@ -42,7 +42,7 @@ impl fmt::Debug for NewTimer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "an arm may have changed nothing"]
-pub enum Arming {
+pub enum ArmResult {
     /// There was no timer of this key; now there is.
     Armed(Receipt),
     /// It took the place of a waiting timer.
@@ -57,7 +57,7 @@ pub enum Arming {
     Superseded,
 }
 
-impl Arming {
+impl ArmResult {
     /// The receipt, where this call armed something that stands.
     pub fn receipt(&self) -> Option<&Receipt> {
         match self {
@@ -88,21 +88,21 @@ pub struct Receipt {
     /// When it is due, by the server's clock.
     pub deadline: SystemTime,
     /// The state of the trigger key.
-    pub trigger: TriggerKey,
+    pub marker: MarkerKey,
     /// How far the arming had travelled when the call returned, if that was
     /// asked for.
     pub reached: Option<Reached>,
     /// Why listeners could not be told of it, if that was tried and refused: mostly the
     /// user lacks the right to publish (`+spublish`, and the channels `&keylapse:*`).
     /// The timer is then found by the listeners' sweeps, up to five seconds late.
-    pub untold: Option<Error>,
+    pub wake_up_error: Option<Error>,
 }
 
 /// The state of a trigger key after an arm. Whatever it is, the timer fires: the index
 /// is the truth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TriggerKey {
+pub enum MarkerKey {
     /// It stands, and expires at the deadline.
     Set,
     /// None is kept: the topic has none, the deadline has passed, or the arming
@@ -185,9 +185,9 @@ impl Store {
         flags: OpFlags,
         op: &Op,
         ask: Durably,
-    ) -> Result<Arming> {
+    ) -> Result<ArmResult> {
         self.can_wait(at, ask).await?;
-        self.agree(at).await?;
+        self.ensure_partition(at).await?;
         let call = OpCall { flags, ops: vec![op] };
         let script = &self.op_call(at, &call);
         let arm = |server: Server| async move { Ok((script.run_on(&server).await?, server)) };
@@ -195,7 +195,7 @@ impl Store {
         let waited = server.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut replies = self.op_replies(at, &call, answer)?;
-        self.see_to_triggers(&call, &mut replies).await;
+        self.apply_marker_changes(&call, &mut replies).await;
         let missing =
             || Error::new(ErrorKind::Internal, "the server sent no result for the arm").unanswered();
         Ok(replies.pop().ok_or_else(missing)??.armed()?.having_reached(reached))
@@ -235,6 +235,7 @@ impl Store {
             .and_then(|info| keylapse_connection::from_redis_value::<String>(info).ok())
             .unwrap_or_default();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        version.map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", plain(version, 40)))
+        version
+            .map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", escape_line(version, 40)))
     }
 }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId, Token};
-use crate::run::Call;
+use crate::run::ScriptCall;
 use crate::time::ServerTime;
-use crate::{DeadReason, Ending, LetterBounds, PartitionNames, Reply, Store, scripts};
+use crate::{DeadLetterLimits, DeadReason, Ending, PartitionNames, Reply, Store, scripts};
 
 /// Leases lost before a timer runs in a group, from the quarantine. As in prelude.lua, which a test compares.
 pub const QUARANTINE_AT: u8 = 2;
@@ -42,21 +42,21 @@ pub struct Claim {
     /// For how long they are held, in ms.
     pub lease_ms: u64,
     /// Bounds of the dead letters, which a claim may have to write.
-    pub letters: LetterBounds,
+    pub letters: DeadLetterLimits,
     /// Beside whom what is taken from the quarantine is to run.
-    pub group: Group,
+    pub group: QuarantineGroup,
 }
 
 /// Those of the quarantine that run together in a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct QuarantineGroup {
     /// How many there are already.
     pub running: usize,
     /// How many there may be where one has lost two leases, three, or four.
     pub sizes: [usize; 3],
 }
 
-impl Group {
+impl QuarantineGroup {
     /// Each by itself.
     pub const ALONE: Self = Self { running: 0, sizes: [1; 3] };
 }
@@ -77,11 +77,11 @@ pub struct Claimed {
     /// Records of a newer version that were put off by a minute.
     pub parked: u64,
     /// Timers that ended as dead letters.
-    pub buried: u64,
+    pub dead_lettered: u64,
     /// Dead letters that had to make room.
     pub trimmed: u64,
     /// When another slot last took something, in ms, where nothing was taken.
-    pub rival: Option<u64>,
+    pub other_claimed_at: Option<u64>,
     /// Whether another slot is the standby, where nothing was taken and the lookahead is negative.
     pub standby: bool,
 }
@@ -146,16 +146,16 @@ pub fn read_claimed(mut reply: Reply) -> Result<Claimed> {
         timers,
         orphans: reply.int()?,
         parked: reply.int()?,
-        buried: reply.int()?,
+        dead_lettered: reply.int()?,
         trimmed: reply.int()?,
-        rival: reply.maybe_int()?,
+        other_claimed_at: reply.maybe_int()?,
         standby: reply.one_of(&[false, true])?,
     })
 }
 
 /// A key and the token that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct LeaseRef {
     /// The key.
     pub key: Bytes,
     /// The claim that holds it.
@@ -170,16 +170,16 @@ pub struct AckReply {
     /// Places whose tokens hold nothing any more.
     pub gone: Vec<usize>,
     /// Armings that took the place of acked timers.
-    pub followed: Vec<Followed>,
+    pub followed: Vec<PromotedArming>,
     /// What became of their trigger keys.
-    pub triggers: TriggersSet,
+    pub triggers: MarkerWriteReport,
 }
 
 /// The answer to a call that settles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettledAll {
     /// What became of their trigger keys.
-    pub triggers: TriggersSet,
+    pub triggers: MarkerWriteReport,
     /// What became of each end.
     pub each: Vec<SettleReply>,
     /// Dead letters that were trimmed.
@@ -188,7 +188,7 @@ pub struct SettledAll {
 
 /// What became of trigger keys that a call has set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TriggersSet {
+pub struct MarkerWriteReport {
     /// How many were left alone, as the name holds what others have written.
     pub taken: u64,
     /// Why some could not be written.
@@ -197,7 +197,7 @@ pub struct TriggersSet {
 
 /// An arming that took the place of an ended timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct PromotedArming {
     /// The place of the ended timer in the call.
     pub place: usize,
     /// The new deadline in ms.
@@ -210,14 +210,14 @@ pub struct Followed {
 #[derive(Clone, Debug)]
 pub struct Settle {
     /// The timer.
-    pub held: Held,
+    pub held: LeaseRef,
     /// How its attempt ended.
-    pub end: End,
+    pub end: AttemptEnd,
 }
 
 /// How an attempt ended, other than well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum AttemptEnd {
     /// Try again after a delay.
     Retry {
         /// In ms.
@@ -266,10 +266,10 @@ pub enum SettleReply {
     /// So it is; with the next deadline in ms and its arming, if there is one.
     Settled(Option<(u64, ArmingId)>),
     /// The arming kept for later took the timer's place.
-    GaveWay(u64, ArmingId),
+    ReplacedByQueued(u64, ArmingId),
 }
 
-impl End {
+impl AttemptEnd {
     /// What it is called.
     pub fn ending(&self) -> Ending {
         match self {
@@ -295,9 +295,9 @@ impl End {
 impl Store {
     /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set, unless they
     /// lie elsewhere.
-    pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[Held]) -> Result<AckReply> {
+    pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[LeaseRef]) -> Result<AckReply> {
         let mut call = self.call(&scripts::ACK, at);
-        call.arg(i32::from(self.sees_to(triggers)));
+        call.arg(i32::from(self.scripts_set_markers(triggers)));
         held.iter().for_each(|one| one.add_to(&mut call));
         let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
@@ -309,13 +309,13 @@ impl Store {
     pub async fn settle(
         &self,
         at: &PartitionNames,
-        letters: LetterBounds,
+        letters: DeadLetterLimits,
         triggers: bool,
         ends: &[Settle],
     ) -> Result<SettledAll> {
         let mut call = self.call(&scripts::SETTLE, at);
         letters.add_to(&mut call);
-        call.arg(i32::from(self.sees_to(triggers)));
+        call.arg(i32::from(self.scripts_set_markers(triggers)));
         ends.iter().for_each(|end| add_end(&mut call, end));
         let mut reply = call.reply().await?;
         let triggers = read_triggers(&mut reply)?;
@@ -324,7 +324,7 @@ impl Store {
     }
 
     /// Extends leases; answers the places of those that are lost.
-    pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[Held]) -> Result<Vec<usize>> {
+    pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[LeaseRef]) -> Result<Vec<usize>> {
         let mut call = self.call(&scripts::RENEW, at);
         call.arg(lease_ms);
         held.iter().for_each(|one| one.add_to(&mut call));
@@ -332,21 +332,21 @@ impl Store {
     }
 }
 
-impl Held {
-    fn add_to(&self, call: &mut Call<'_>) {
+impl LeaseRef {
+    fn add_to(&self, call: &mut ScriptCall<'_>) {
         call.arg(&self.key[..]).arg(self.token.as_bytes());
     }
 }
 
-fn add_end(call: &mut Call<'_>, Settle { held, end }: &Settle) {
+fn add_end(call: &mut ScriptCall<'_>, Settle { held, end }: &Settle) {
     let (delay, body) = match end {
-        End::Retry { delay, attempt, snoozes, history }
-        | End::Snooze { delay, attempt, snoozes, history } => {
+        AttemptEnd::Retry { delay, attempt, snoozes, history }
+        | AttemptEnd::Snooze { delay, attempt, snoozes, history } => {
             (*delay, [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat())
         }
-        End::Again { delay, arming } => (*delay, arming.as_bytes().to_vec()),
-        End::Dead { reason, history } => (0, [&[reason.code()], &history[..]].concat()),
-        End::Release => (0, Vec::new()),
+        AttemptEnd::Again { delay, arming } => (*delay, arming.as_bytes().to_vec()),
+        AttemptEnd::Dead { reason, history } => (0, [&[reason.code()], &history[..]].concat()),
+        AttemptEnd::Release => (0, Vec::new()),
     };
     call.arg(end.ending().row().lua.unwrap_or_default());
     held.add_to(call);
@@ -371,16 +371,16 @@ pub fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
 ///
 /// # Errors
 /// When they are something else.
-pub fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
+pub fn read_followed(mut reply: Reply) -> Result<Vec<PromotedArming>> {
     reply.each(|reply| {
         let (place, deadline) = (read_place(reply)?, reply.int()?);
         let arming = reply.arming()?.ok_or_else(|| reply.unexpected())?;
-        Ok(Followed { place, deadline, arming })
+        Ok(PromotedArming { place, deadline, arming })
     })
 }
 
-fn read_triggers(reply: &mut Reply) -> Result<TriggersSet> {
-    Ok(TriggersSet { taken: reply.int()?, refused: reply.maybe_text()? })
+fn read_triggers(reply: &mut Reply) -> Result<MarkerWriteReport> {
+    Ok(MarkerWriteReport { taken: reply.int()?, refused: reply.maybe_text()? })
 }
 
 /// Reads what became of one end.
@@ -392,7 +392,7 @@ pub fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     match (code, arming) {
         (0, _) => Ok(SettleReply::Gone),
         (1, arming) => Ok(SettleReply::Settled(arming.map(|arming| (deadline, arming)))),
-        (2, Some(arming)) => Ok(SettleReply::GaveWay(deadline, arming)),
+        (2, Some(arming)) => Ok(SettleReply::ReplacedByQueued(deadline, arming)),
         _ => Err(reply.unexpected()),
     }
 }

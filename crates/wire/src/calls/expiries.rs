@@ -5,11 +5,11 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::attached::{by_node, put_back};
+use super::attached::{by_node, scatter};
 use crate::error::Result;
 use crate::id::ArmingId;
 use crate::policy::{Policy, Treatment};
-use crate::run::Call;
+use crate::run::ScriptCall;
 use crate::time::ServerTime;
 use crate::{PartitionNames, Store, scripts};
 
@@ -76,18 +76,18 @@ pub struct Position {
 
 /// A key was asked for, and is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundGone {
+pub struct KeyAbsence {
     /// Where in the stream of the server that has said so.
     pub at: Position,
     /// When, by its clock.
     pub stamp: ServerTime,
     /// The last that was heard of the key's partition before it was asked for; 0 where that is not known.
-    pub asked: ServerTime,
+    pub requested_at: ServerTime,
 }
 
 /// What tells an expiry of a key from its others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum ExpiryIdentity {
     /// Its position, for who hears everything since a canary.
     Anchored {
         /// Where it was heard.
@@ -104,7 +104,7 @@ pub enum Identity {
         /// How many expiries of the key come from there back to it, itself among them.
         back: u32,
         /// Where and when the key was found gone behind that canary, if it was.
-        gone: Option<FoundGone>,
+        gone: Option<KeyAbsence>,
     },
     /// It was heard in a gap that no canary has ended, or that another followed.
     Unknown(NodeId),
@@ -113,11 +113,11 @@ pub enum Identity {
         /// Who has announced it.
         by: NodeId,
         /// What the other has said.
-        gone: FoundGone,
+        gone: KeyAbsence,
     },
 }
 
-impl Identity {
+impl ExpiryIdentity {
     /// Whose positions it names.
     pub fn node(&self) -> NodeId {
         match self {
@@ -141,7 +141,7 @@ impl Identity {
         if let Self::Replaced { by, .. } = self { by.as_bytes() } else { &[] }
     }
 
-    pub(super) fn gone(&self) -> Option<FoundGone> {
+    pub(super) fn gone(&self) -> Option<KeyAbsence> {
         match *self {
             Self::Gap { gone, .. } => gone,
             Self::Replaced { gone, .. } => Some(gone),
@@ -151,24 +151,24 @@ impl Identity {
 
     /// When the key was asked for, by its partition's clock.
     pub(super) fn asked(&self) -> ServerTime {
-        self.gone().map_or_else(ServerTime::default, |gone| gone.asked)
+        self.gone().map_or_else(ServerTime::default, |gone| gone.requested_at)
     }
 }
 
 /// An expiry that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct AnnouncedExpiry {
     /// Of which key.
     pub key: Bytes,
     /// Which of the key's expiries it is.
-    pub identity: Identity,
+    pub identity: ExpiryIdentity,
     /// The arming of the lapse to be.
     pub arming: ArmingId,
 }
 
 /// The result of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Noted {
+pub enum RecordedExpiry {
     /// Another listener was first.
     Known,
     /// It is a lapse now.
@@ -187,11 +187,16 @@ pub enum Noted {
 
 impl Store {
     /// Makes lapses of expiries that were heard. One call for each server that has announced some.
-    pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
-        let mut noted = vec![Noted::Known; notes.len()];
+    pub async fn record_expiries(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        notes: &[AnnouncedExpiry],
+    ) -> Result<Vec<RecordedExpiry>> {
+        let mut noted = vec![RecordedExpiry::Known; notes.len()];
         for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
-            let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
-            put_back(&mut noted, &places, self.note_of(at, policy, node, &some).await?);
+            let some: Vec<&AnnouncedExpiry> = places.iter().map(|place| &notes[*place]).collect();
+            scatter(&mut noted, &places, self.note_of(at, policy, node, &some).await?);
         }
         Ok(noted)
     }
@@ -201,12 +206,12 @@ impl Store {
         at: &PartitionNames,
         policy: &Policy,
         node: NodeId,
-        notes: &[&Note],
-    ) -> Result<Vec<Noted>> {
-        use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
+        notes: &[&AnnouncedExpiry],
+    ) -> Result<Vec<RecordedExpiry>> {
+        use RecordedExpiry::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
         let heard = notes.iter().filter_map(|note| note.identity.canary());
-        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
-        call.arg(if policy.topic.unenrolled == Treatment::Fire { "fire" } else { "ignore" });
+        let mut call = self.history_call(&scripts::RECORD_EXPIRIES, at, heard, policy.restores(), node);
+        call.arg(if policy.topic.untracked == Treatment::Fire { "fire" } else { "ignore" });
         for note in notes {
             call.arg(&note.key[..]);
             add_identity(&mut call, &note.identity);
@@ -220,15 +225,15 @@ impl Store {
     }
 }
 
-fn add_identity(call: &mut Call<'_>, identity: &Identity) {
+fn add_identity(call: &mut ScriptCall<'_>, identity: &ExpiryIdentity) {
     let (canary, count, since) = match *identity {
-        Identity::Anchored { at, since } => (at.canary, at.count, since),
-        Identity::Gap { canary, back, .. } => (canary, back, 0),
-        Identity::Unknown(_) => (0, 0, 0),
-        Identity::Replaced { .. } => (0, 1, 0),
+        ExpiryIdentity::Anchored { at, since } => (at.canary, at.count, since),
+        ExpiryIdentity::Gap { canary, back, .. } => (canary, back, 0),
+        ExpiryIdentity::Unknown(_) => (0, 0, 0),
+        ExpiryIdentity::Replaced { .. } => (0, 1, 0),
     };
     let replaced = identity.replaced();
-    let gone = identity.gone().map_or_else(Vec::new, |FoundGone { at, stamp, .. }| {
+    let gone = identity.gone().map_or_else(Vec::new, |KeyAbsence { at, stamp, .. }| {
         [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes(), replaced].concat()
     });
     call.arg(canary).arg(count).arg(since).arg(gone);

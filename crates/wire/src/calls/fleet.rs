@@ -12,15 +12,15 @@ use crate::time::system_time;
 use crate::{PartitionNames, Reply, Store, scripts};
 
 /// One that has not reported for this long counts as gone: three reports.
-const PRESENT: Duration = Duration::from_secs(15);
+const PRESENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// One that has not reported for this long is worth a look: its next report is two seconds late.
-const SILENT: Duration = Duration::from_secs(7);
+const REPORT_OVERDUE_AFTER: Duration = Duration::from_secs(7);
 /// After this long without one, its last report is forgotten. Until then operators see that it has ended without a word.
 pub const FORGOTTEN_MS: u64 = 600_000;
 /// Reports that are read at a time, roughly.
-const PAGE: usize = 100;
+const REPORTS_PER_PAGE: usize = 100;
 /// A report that would be longer leaves out the details of its topics, never their names.
-const LONGEST: usize = 64 << 10;
+const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// What a listener said of itself last: every five seconds it does. See
 /// `Schedule::listeners`.
@@ -134,13 +134,13 @@ impl ListenerReport {
     /// Whether it counts as one that listens: it has reported within 15 s.
     #[doc(hidden)]
     pub fn is_present(&self) -> bool {
-        u128::from(self.age_ms) <= PRESENT.as_millis()
+        u128::from(self.age_ms) <= PRESENT_TIMEOUT.as_millis()
     }
 
     /// Returns whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
     /// So it is after seven seconds.
     pub fn is_silent(&self) -> bool {
-        u128::from(self.age_ms) > SILENT.as_millis()
+        u128::from(self.age_ms) > REPORT_OVERDUE_AFTER.as_millis()
     }
 
     /// Returns whether this listener was started on the machine of the other one, after the last report of the other one, and
@@ -161,7 +161,7 @@ impl ListenerReport {
     }
 
     /// Returns how many timers it holds, of how many, and whether its handlers are stalled, for people.
-    pub fn places(&self) -> String {
+    pub fn capacity(&self) -> String {
         let stalled = if self.handlers_stalled_ms.is_some() { ", stalled" } else { "" };
         format!("{}/{}{stalled}", self.running, self.limit)
     }
@@ -174,7 +174,7 @@ impl ListenerReport {
     /// As it is sent.
     fn encode(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_default();
-        if json.len() <= LONGEST {
+        if json.len() <= MAX_REPORT_BYTES {
             return json;
         }
         let shortened = |topic: fn(&TopicReport) -> TopicReport| {
@@ -183,7 +183,7 @@ impl ListenerReport {
         };
         // What is held back goes last.
         let shorter = shortened(TopicReport::without_times);
-        if shorter.len() <= LONGEST { shorter } else { shortened(|_| TopicReport::default()) }
+        if shorter.len() <= MAX_REPORT_BYTES { shorter } else { shortened(|_| TopicReport::default()) }
     }
 }
 
@@ -236,7 +236,7 @@ impl Store {
         from: u64,
     ) -> Result<Reported> {
         let report = report.map(ListenerReport::encode).unwrap_or_default();
-        let mut call = self.call_with(&scripts::REPORT, &[listeners]);
+        let mut call = self.call_with(&scripts::SAVE_REPORT, &[listeners]);
         call.arg(id).arg(report).arg(FORGOTTEN_MS).arg(from);
         let mut reply = call.reply().await?;
         Ok(Reported { at_ms: reply.stamp.ms(), looked: reply.int()?, before_ms: reply.maybe_int()? })
@@ -253,8 +253,8 @@ impl Store {
     pub async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let (mut found, mut cursor) = (BTreeMap::new(), 0_u64);
         loop {
-            let mut call = self.call_with(&scripts::REPORTS, &[listeners]);
-            let mut reply = call.arg(cursor).arg(PAGE).reply().await?;
+            let mut call = self.call_with(&scripts::LIST_REPORTS, &[listeners]);
+            let mut reply = call.arg(cursor).arg(REPORTS_PER_PAGE).reply().await?;
             cursor = reply.int()?;
             let now = reply.stamp.ms();
             // What cannot be read is of another version, or of somebody else.
@@ -286,7 +286,7 @@ mod tests {
             |report: &ListenerReport| serde_json::from_str::<ListenerReport>(&report.encode()).unwrap();
         assert_eq!(read(&report(10)), report(10));
         let (long, read) = (report(2000), read(&report(2000)));
-        assert!(long.encode().len() < LONGEST && long.topics.keys().eq(read.topics.keys()));
+        assert!(long.encode().len() < MAX_REPORT_BYTES && long.topics.keys().eq(read.topics.keys()));
         assert_eq!(read.topics["topic.7"], TopicReport::default());
     }
 

@@ -12,7 +12,7 @@ use crate::names::WIRE_VERSION;
 use crate::{DeadReason, Ending, MAX_KEY, PartitionNames, Reply, Store, scripts};
 
 /// Partitions that are told at the same time.
-const TOLD_AT_ONCE: usize = 250;
+const MAX_CONCURRENT_JOURNAL_CALLS: usize = 250;
 
 /// How much of what has ended each partition keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ impl Store {
         partitions: &[PartitionNames],
     ) -> Result<()> {
         lock(&self.0.journals).insert(topic.to_owned(), bounds);
-        for some in partitions.chunks(TOLD_AT_ONCE) {
+        for some in partitions.chunks(MAX_CONCURRENT_JOURNAL_CALLS) {
             for told in join_all(some.iter().map(|at| self.keep_journal(at, bounds))).await {
-                self.unless_away(topic, told.map(drop))?;
+                self.ignore_unavailable(topic, told.map(drop))?;
             }
         }
         Ok(())
@@ -42,21 +42,22 @@ impl Store {
 
     /// Has a partition keep so much of what ends; whether that is news.
     pub async fn keep_journal(&self, at: &PartitionNames, bounds: JournalBounds) -> Result<bool> {
-        let mut call = self.call(&scripts::JOURNAL, at);
+        let mut call = self.call(&scripts::SET_JOURNAL_LIMITS, at);
         call.arg(bounds.count).arg(bounds.age_ms);
         Ok(call.reply().await?.int()? == 1)
     }
 
     /// The same of one that was just made, and of the first, which is made with it, if their topic asks for it.
-    pub(crate) async fn journal_anew(&self, at: &PartitionNames) {
+    pub(crate) async fn restore_journal_limits(&self, at: &PartitionNames) {
         let Some(bounds) = lock(&self.0.journals).get(&at.topic).copied() else { return };
         if bounds.count == 0 {
             return;
         }
-        let first = PartitionNames::new(&at.namespace, &at.topic, 0, at.of, at.attached);
+        let first = PartitionNames::new(&at.namespace, &at.topic, 0, at.partitions, at.attached);
         for made in [Some(at), (at.index != 0).then_some(&first)].into_iter().flatten() {
-            let mut call = self.call_with(&scripts::JOURNAL, &[made.key("meta"), made.key("journal")]);
-            call.arg(WIRE_VERSION).arg(made.of).arg(&made.wake).arg(bounds.count).arg(bounds.age_ms);
+            let mut call =
+                self.call_with(&scripts::SET_JOURNAL_LIMITS, &[made.key("meta"), made.key("journal")]);
+            call.arg(WIRE_VERSION).arg(made.partitions).arg(&made.wake).arg(bounds.count).arg(bounds.age_ms);
             if let Err(error) = call.run_once().await {
                 debug!(topic = %at.topic, %error, "a new partition keeps no journal");
             }
@@ -68,7 +69,7 @@ impl Store {
 const ENTRY_HEAD: usize = 22;
 const VERSION: u8 = 1;
 /// Entries that are gone through at most when a key is looked for.
-const MOST: usize = 200_000;
+const MAX_SCANNED_ENTRIES: usize = 200_000;
 const READING: &str = "reading the journal";
 
 /// Where an entry stands among the others of a partition.
@@ -82,7 +83,7 @@ pub struct JournalPosition {
 
 impl JournalPosition {
     /// What stands there, with its first deadline; none where a newer version, or somebody else, has written it.
-    pub fn decode(&self) -> Option<ToldOf> {
+    pub fn decode(&self) -> Option<TimerEvent> {
         let mut rest = self.member.clone();
         if rest.len() < ENTRY_HEAD || rest.get_u8() != VERSION {
             return None;
@@ -90,7 +91,7 @@ impl JournalPosition {
         let (what, reason) = Ending::from_code(rest.get_u8()).filter(|(what, _)| !what.row().goes_on)?;
         let arming = known_id(&rest.split_to(8));
         let (at, attempt) = (rest.get_u64(), rest.get_u32());
-        Some(ToldOf { what, reason, attempt, arming, at, key: rest })
+        Some(TimerEvent { what, reason, attempt, arming, at, key: rest })
     }
 }
 
@@ -104,7 +105,7 @@ impl Store {
     pub async fn journal_bounds(&self, at: &PartitionNames) -> Result<Option<JournalBounds>> {
         let mut get = pipe();
         get.cmd("HGET").arg(at.key("meta")).arg("journal");
-        let said = self.ask(at, READING, &get).await?.maybe_bytes()?;
+        let said = self.query_partition(at, READING, &get).await?.maybe_bytes()?;
         Ok(said.and_then(|said| {
             let (count, age) = std::str::from_utf8(&said).ok()?.split_once(':')?;
             Some(JournalBounds { count: count.parse().ok()?, age_ms: age.parse().ok()? })
@@ -133,7 +134,8 @@ impl Store {
         if key.len() > MAX_KEY {
             return Ok((Vec::new(), true));
         }
-        let (found, whole) = self.named_with(READING, at, ("journal", ENTRY_HEAD), key, MOST).await?;
+        let (found, whole) =
+            self.named_with(READING, at, ("journal", ENTRY_HEAD), key, MAX_SCANNED_ENTRIES).await?;
         let position = |(member, ended)| JournalPosition { ended, member };
         let mut found: Vec<_> = found.into_iter().map(position).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
@@ -142,26 +144,26 @@ impl Store {
 }
 
 /// The letter with which a message of the tail begins.
-pub const TAIL_LETTER: u8 = b't';
+pub const TAIL_PREFIX: u8 = b't';
 /// The letter, when it was told, how many entries found no room in it.
-const TOLD_HEAD: usize = 13;
+const TAIL_HEAD_BYTES: usize = 13;
 /// What, attempt, arming id, a time, the length of the key.
-const TOLD: usize = 23;
+const TAIL_ENTRY_BYTES: usize = 23;
 
 /// What one call has told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct TailBatch {
     /// When, in ms.
     pub at: u64,
     /// How many entries found no room in the message.
     pub left_out: u64,
     /// The others.
-    pub entries: Vec<ToldOf>,
+    pub entries: Vec<TimerEvent>,
 }
 
 /// What is told of one timer, and what the journal keeps of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldOf {
+pub struct TimerEvent {
     /// What it did.
     pub what: Ending,
     /// Of a dead letter, why.
@@ -176,15 +178,15 @@ pub struct ToldOf {
     pub key: Bytes,
 }
 
-impl Told {
+impl TailBatch {
     /// Reads a message; none where it is none of the tail's. What a newer version may tell is left out.
     pub fn decode(mut message: Bytes) -> Option<Self> {
-        if message.len() < TOLD_HEAD || message.get_u8() != TAIL_LETTER {
+        if message.len() < TAIL_HEAD_BYTES || message.get_u8() != TAIL_PREFIX {
             return None;
         }
         let (at, left_out) = (message.get_u64(), u64::from(message.get_u32()));
         let mut entries = Vec::new();
-        while message.len() >= TOLD {
+        while message.len() >= TAIL_ENTRY_BYTES {
             let (code, attempt) = (message.get_u8(), message.get_u32());
             let arming = known_id(&message.split_to(8));
             let (time, length) = (message.get_u64(), usize::from(message.get_u16()));
@@ -192,7 +194,7 @@ impl Told {
                 break;
             }
             let key = message.split_to(length);
-            let told = |(what, reason)| ToldOf { what, reason, attempt, arming, at: time, key };
+            let told = |(what, reason)| TimerEvent { what, reason, attempt, arming, at: time, key };
             entries.extend(Ending::from_code(code).map(told));
         }
         Some(Self { at, left_out, entries })
@@ -202,10 +204,10 @@ impl Told {
 impl Store {
     /// Has a partition tell what it starts and ends for so long, 60 s at most; until when it does, in ms. One that is not
     /// there is not made.
-    pub async fn look_on(&self, at: &PartitionNames, for_ms: u64) -> Result<u64> {
-        let mut call = self.call_with(&scripts::TAIL, &[at.key("meta")]);
-        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake).arg(for_ms).run_once().await?;
-        Reply::new(scripts::TAIL.name, answer)?.stamped()?.int()
+    pub async fn renew_watch(&self, at: &PartitionNames, for_ms: u64) -> Result<u64> {
+        let mut call = self.call_with(&scripts::RENEW_WATCH, &[at.key("meta")]);
+        let answer = call.arg(WIRE_VERSION).arg(at.partitions).arg(&at.wake).arg(for_ms).run_once().await?;
+        Reply::new(scripts::RENEW_WATCH.name, answer)?.stamped()?.int()
     }
 }
 
@@ -250,19 +252,19 @@ mod tests {
         let head = [&b"t"[..], &5_u64.to_be_bytes(), &2_u32.to_be_bytes()].concat();
         let message =
             [head, entry(b'B', b"a"), entry(b'?', b"b"), entry(b'x', b""), b"rest".to_vec()].concat();
-        let told = Told::decode(message.into()).unwrap();
+        let told = TailBatch::decode(message.into()).unwrap();
         assert_eq!((told.at, told.left_out, told.entries.len()), (5, 2, 2));
         let [first, second] = &told.entries[..] else { panic!("two") };
         assert_eq!((first.what, first.attempt, first.at, &first.key[..]), (Ending::Started, 3, 9, &b"a"[..]));
         assert_eq!((second.what, second.reason), (Ending::Dead, Some(DeadReason::Exhausted)));
-        assert_eq!(Told::decode(Bytes::from_static(b"w1700000000000")), None);
+        assert_eq!(TailBatch::decode(Bytes::from_static(b"w1700000000000")), None);
     }
 
     proptest! {
         #[test]
         fn no_message_makes_it_panic(mut message: Vec<u8>) {
-            message.insert(0, TAIL_LETTER);
-            Told::decode(message.into());
+            message.insert(0, TAIL_PREFIX);
+            TailBatch::decode(message.into());
         }
     }
 }

@@ -4,21 +4,21 @@
 mod arm;
 mod attached;
 mod attempts;
+mod dead_letters;
 mod expiries;
 mod fleet;
 mod journal;
-mod letters;
+mod markers;
 mod page;
 mod partition;
 mod produce;
+mod read_keys;
 mod registry;
 mod repartition;
-mod touch;
-mod triggers;
 
 pub use self::{
-    arm::*, attached::*, attempts::*, expiries::*, fleet::*, journal::*, letters::*, page::*, partition::*,
-    produce::*, registry::*, repartition::*, touch::*, triggers::*,
+    arm::*, attached::*, attempts::*, dead_letters::*, expiries::*, fleet::*, journal::*, markers::*,
+    page::*, partition::*, produce::*, read_keys::*, registry::*, repartition::*,
 };
 
 use crate::connection::MAX_ARGUMENTS;
@@ -31,10 +31,10 @@ pub const MAX_PAYLOAD: usize = 8 << 20;
 pub const MAX_BATCH: usize = 1000;
 
 /// All arguments of a call but its list are no more than these.
-const BESIDE: usize = 60;
+const MAX_FIXED_ARGUMENTS: usize = 60;
 /// The keys and texts of one call, in bytes: the item that goes beyond goes into the next call. One that is larger goes
 /// alone.
-const BYTES: usize = 1 << 20;
+const MAX_CALL_BYTES: usize = 1 << 20;
 
 /// One of a list in a call.
 pub trait Item {
@@ -52,7 +52,7 @@ pub(crate) fn fit(bytes: usize, most: usize, largest: Option<usize>) -> usize {
 
 /// How many go in one call that take so many arguments each.
 pub(crate) const fn most(arguments: usize) -> usize {
-    let fitting = (MAX_ARGUMENTS - BESIDE) / arguments;
+    let fitting = (MAX_ARGUMENTS - MAX_FIXED_ARGUMENTS) / arguments;
     if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
 }
 
@@ -62,7 +62,7 @@ pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
         let mut bytes = 0;
         let fits = |item: &&T| {
             bytes += item.bytes();
-            bytes <= BYTES
+            bytes <= MAX_CALL_BYTES
         };
         let count = items.iter().take(most(T::ARGUMENTS)).take_while(fits).count();
         let (portion, others) = items.split_at(count.max(1).min(items.len()));
@@ -71,7 +71,7 @@ pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-impl Item for Held {
+impl Item for LeaseRef {
     const ARGUMENTS: usize = 2;
 
     fn bytes(&self) -> usize {
@@ -123,9 +123,9 @@ mod tests {
         let all = |count: usize, bytes| (0..count).map(|_| Large(bytes)).collect::<Vec<_>>();
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&all(2000, 1)), [787, 787, 426]);
-        assert_eq!(sizes(&all(5, BYTES / 2)), [2, 2, 1]);
-        assert_eq!(sizes(&all(2, 2 * BYTES)), [1, 1]);
-        assert_eq!(sizes(&[Large(1), Large(BYTES), Large(1)]), [1, 1, 1]);
+        assert_eq!(sizes(&all(5, MAX_CALL_BYTES / 2)), [2, 2, 1]);
+        assert_eq!(sizes(&all(2, 2 * MAX_CALL_BYTES)), [1, 1]);
+        assert_eq!(sizes(&[Large(1), Large(MAX_CALL_BYTES), Large(1)]), [1, 1, 1]);
     }
 
     #[test]

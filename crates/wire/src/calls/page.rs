@@ -7,13 +7,13 @@ use keylapse_connection::{Value, pipe};
 
 use crate::error::Result;
 use crate::escape::glob_ending;
-use crate::run::Call;
+use crate::run::ScriptCall;
 use crate::time::{ServerTime, ms_ceil};
 use crate::{MAX_BATCH, NAMES, PartitionNames, Reply, Store, scripts};
 
 /// What a partition holds, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overview {
+pub struct PartitionOverview {
     /// The server's time.
     pub stamp: ServerTime,
     /// What stands in the place of the wire version: its number, what is being done to the topic, or nothing.
@@ -33,7 +33,7 @@ pub struct Overview {
     /// Dead letters.
     pub dead: u64,
     /// Keys that are enrolled.
-    pub enrolled: u64,
+    pub tracked: u64,
     /// When the first of all needs attention, in ms.
     pub first: Option<u64>,
     /// Timers whose time has come.
@@ -52,19 +52,19 @@ impl Store {
         &self,
         partitions: &[PartitionNames],
         ahead: [Duration; 2],
-    ) -> Vec<Result<Overview>> {
+    ) -> Vec<Result<PartitionOverview>> {
         let call = |at| {
             let mut call = self.bare_call(&scripts::OVERVIEW, at);
             ahead.iter().for_each(|span| _ = call.arg(ms_ceil(*span)));
             call
         };
         let calls: Vec<_> = partitions.iter().map(call).collect();
-        let read = |answer| Overview::read(Reply::new(scripts::OVERVIEW.name, answer?)?.stamped()?);
-        Call::run_all(&calls).await.into_iter().map(read).collect()
+        let read = |answer| PartitionOverview::read(Reply::new(scripts::OVERVIEW.name, answer?)?.stamped()?);
+        ScriptCall::run_all(&calls).await.into_iter().map(read).collect()
     }
 }
 
-impl Overview {
+impl PartitionOverview {
     fn read(mut reply: Reply) -> Result<Self> {
         Ok(Self {
             stamp: reply.stamp,
@@ -75,7 +75,7 @@ impl Overview {
             due: reply.int()?,
             quarantined: reply.int()?,
             dead: reply.int()?,
-            enrolled: reply.int()?,
+            tracked: reply.int()?,
             first: reply.maybe_int()?,
             overdue: reply.int()?,
             within: [reply.int()?, reply.int()?],
@@ -88,7 +88,7 @@ impl Overview {
 
 /// Everything about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TimerSnapshot {
     /// The server's time.
     pub stamp: ServerTime,
     /// When the timer next needs attention, in ms.
@@ -105,32 +105,40 @@ pub struct Look {
 
 impl Store {
     /// Reads one timer.
-    pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
-        Look::read(self.call(&scripts::LOOK, at).arg(key).reply().await?)
+    pub async fn get_timer(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<TimerSnapshot>> {
+        TimerSnapshot::read(self.call(&scripts::GET_TIMER, at).arg(key).reply().await?)
     }
 
     /// The same for who only looks: a partition that is not there has no timer, and is not made for it.
-    pub async fn look_if_made(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
-        match self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? {
-            Some(reply) => Look::read(reply),
+    pub async fn get_timer_without_init(
+        &self,
+        at: &PartitionNames,
+        key: &[u8],
+    ) -> Result<Option<TimerSnapshot>> {
+        match self.call(&scripts::GET_TIMER, at).arg(key).reply_if_made().await? {
+            Some(reply) => TimerSnapshot::read(reply),
             None => Ok(None),
         }
     }
 
     /// Reads several timers of a partition that is there, in one request.
-    pub async fn looks(&self, at: &PartitionNames, keys: &[Bytes]) -> Vec<Result<Option<Look>>> {
+    pub async fn get_timers(
+        &self,
+        at: &PartitionNames,
+        keys: &[Bytes],
+    ) -> Vec<Result<Option<TimerSnapshot>>> {
         let call = |key: &Bytes| {
-            let mut call = self.call(&scripts::LOOK, at);
+            let mut call = self.call(&scripts::GET_TIMER, at);
             call.arg(&key[..]);
             call
         };
         let calls: Vec<_> = keys.iter().map(call).collect();
-        let read = |answer| Look::read(Reply::new(scripts::LOOK.name, answer?)?.stamped()?);
-        Call::run_all(&calls).await.into_iter().map(read).collect()
+        let read = |answer| TimerSnapshot::read(Reply::new(scripts::GET_TIMER.name, answer?)?.stamped()?);
+        ScriptCall::run_all(&calls).await.into_iter().map(read).collect()
     }
 }
 
-impl Look {
+impl TimerSnapshot {
     fn read(mut reply: Reply) -> Result<Option<Self>> {
         let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
         let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
@@ -230,7 +238,7 @@ impl Store {
     /// Reads a page of each of these partitions, in one request to each server.
     pub async fn pages(&self, calls: &[(PartitionNames, PageCall)]) -> Vec<Result<Page>> {
         let made: Vec<_> = calls.iter().map(|(at, call)| self.page_call(at, call)).collect();
-        let answers = Call::run_all(&made).await.into_iter().zip(calls);
+        let answers = ScriptCall::run_all(&made).await.into_iter().zip(calls);
         answers.map(|(answer, (_, call))| read_page(answer?, &call.from)).collect()
     }
 
@@ -241,7 +249,7 @@ impl Store {
             let by = if is_zset(place) { "ZSCORE" } else { "HEXISTS" };
             ask.cmd(by).arg(at.key(place)).arg(&name[..]);
         }
-        let mut reply = self.ask(at, "comparing index and records", &ask).await?;
+        let mut reply = self.query_partition(at, "comparing index and records", &ask).await?;
         let mut is_in = |place: &&str| -> Result<bool> {
             let found = reply.maybe_float()?;
             Ok(if is_zset(place) { found.is_some() } else { found == Some(1.0) })
@@ -250,7 +258,7 @@ impl Store {
         names.iter().map(&mut is_anywhere).collect()
     }
 
-    fn page_call<'a>(&'a self, at: &'a PartitionNames, call: &PageCall) -> Call<'a> {
+    fn page_call<'a>(&'a self, at: &'a PartitionNames, call: &PageCall) -> ScriptCall<'a> {
         let (score, how, member) = match &call.from {
             PageFrom::At(score) => (score, "at", &[][..]),
             PageFrom::Behind(score) => (score, "behind", &[][..]),
@@ -311,7 +319,7 @@ impl Store {
             from = time.to_string();
             let mut same = pipe();
             same.cmd("ZCOUNT").arg(key).arg(&from).arg(&from);
-            passed = self.ask(at, doing, &same).await?.int()?;
+            passed = self.query_partition(at, doing, &same).await?.int()?;
         }
         let limit = passed.saturating_add(count as u64).min(i64::MAX as u64);
         let mut range = pipe();
@@ -320,7 +328,7 @@ impl Store {
             false => range.cmd("ZRANGEBYSCORE").arg(key).arg(from).arg("+inf"),
         };
         range.arg("WITHSCORES").arg("LIMIT").arg(0).arg(limit);
-        let found = self.ask(at, doing, &range).await?.list()?.each(|reply| {
+        let found = self.query_partition(at, doing, &range).await?.list()?.each(|reply| {
             let member = reply.bytes()?;
             Ok((reply.int()?, member))
         })?;
@@ -351,7 +359,7 @@ impl Store {
             let mut scan = pipe();
             scan.cmd("ZSCAN").arg(at.key(index)).arg(cursor);
             scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-            let mut page = self.ask(at, doing, &scan).await?.list()?;
+            let mut page = self.query_partition(at, doing, &scan).await?.list()?;
             cursor = page.int()?;
             let members = page.list()?.each(|reply: &mut Reply| Ok((reply.bytes()?, reply.int()?)))?;
             found.extend(members.into_iter().filter(|(name, _)| name.get(head..) == Some(key)));

@@ -7,7 +7,7 @@ use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{DestroyId, SlotId};
 use crate::names::{self, DESTROYING, MAX_PARTITIONS, REPARTITIONING, WIRE_VERSION, tag_of};
-use crate::run::{Call, number};
+use crate::run::{ScriptCall, number};
 use crate::time::ServerTime;
 use crate::{Heads, PartitionNames, Reply, Store, scripts};
 
@@ -18,7 +18,7 @@ const PEEKED: usize = 250;
 #[derive(Clone, Debug)]
 pub struct RepairStep {
     /// What to scan.
-    pub what: Scan,
+    pub what: RepairTarget,
     /// Where the last step ended; 0 to begin.
     pub cursor: u64,
     /// How many entries to look at, roughly.
@@ -29,7 +29,7 @@ pub struct RepairStep {
 
 /// What the slow repair scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum RepairTarget {
     /// Records without an index entry.
     Records,
     /// States without a record.
@@ -44,15 +44,15 @@ pub enum Scan {
     Tombstones,
 }
 
-impl Scan {
+impl RepairTarget {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Records => "rec",
-            Self::States => "run",
-            Self::Next => "next",
+            Self::Records => "timers",
+            Self::States => "timer_states",
+            Self::Next => "queued",
             Self::Tried => "tried",
-            Self::Slots => "slots",
+            Self::Slots => "claimers",
             Self::Tombstones => "tombstones",
         }
     }
@@ -72,19 +72,19 @@ pub struct Repaired {
 impl Store {
     /// Creates the partition's meta, but never against partition 0: a producer
     /// with another number of partitions must not make a second truth.
-    pub(super) async fn agree(&self, at: &PartitionNames) -> Result<()> {
+    pub(super) async fn ensure_partition(&self, at: &PartitionNames) -> Result<()> {
         if at.index != 0 {
-            self.init(&PartitionNames::new(&at.namespace, &at.topic, 0, at.of, at.attached)).await?;
+            self.init(&PartitionNames::new(&at.namespace, &at.topic, 0, at.partitions, at.attached)).await?;
         }
         self.init(at).await
     }
 
     /// The same of one that is not there.
-    pub(crate) async fn make_again(&self, at: &PartitionNames, error: &Error) -> Result<()> {
-        let was_there = self.knows(at);
-        self.agree(at).await?;
+    pub(crate) async fn recreate_partition(&self, at: &PartitionNames, error: &Error) -> Result<()> {
+        let was_there = self.was_partition_seen(at);
+        self.ensure_partition(at).await?;
         if was_there {
-            self.say_gone(at, error);
+            self.warn_partition_recreated(at, error);
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Store {
     /// Creates the partition's meta; refused if there is one that says something else.
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
-        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(at.kind()).run_once().await;
+        let answer = call.arg(WIRE_VERSION).arg(at.partitions).arg(at.kind()).run_once().await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.bytes()?, reply.int()?, reply.bytes()?);
         if version == DESTROYING.as_bytes() {
@@ -117,22 +117,22 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::WireVersion, message));
         }
-        if of != u64::from(at.of) {
+        if of != u64::from(at.partitions) {
             let message = format!(
                 "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere: \
                  start this program with the topic's `.partitions({of})`",
-                at.topic, at.of
+                at.topic, at.partitions
             );
             return Err(Error::new(ErrorKind::Partitions, message));
         }
         at.check_kind(&there)?;
-        self.note_made(at);
+        self.mark_partition_seen(at);
         Ok(())
     }
 
     /// The earliest scores of partitions, read cheaply, each with the time of its server.
     pub async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
-        if self.0.topology.are_many() {
+        if self.0.topology.is_cluster() {
             return self.heads_one_by_one(partitions).await;
         }
         match self.peek(partitions).await {
@@ -149,13 +149,13 @@ impl Store {
             let (stamp, heads) = read_peeked(Reply::new(scripts::PEEK.name, answer?)?.stamped()?)?;
             Ok((stamp, heads.into_iter().next().unwrap_or_default()))
         };
-        Call::run_all(&calls).await.into_iter().map(read).collect()
+        ScriptCall::run_all(&calls).await.into_iter().map(read).collect()
     }
 
     /// Asks whether the servers can be used: of a cluster, whether any of its primaries can be.
     pub async fn reach(&self, namespace: &str) -> Result<()> {
         let key = names::listeners(namespace);
-        if !self.0.topology.are_many() {
+        if !self.0.topology.is_cluster() {
             return match self.time_of(&key).await {
                 // Once more: a line that breaks again breaks at the call.
                 Err(error) if error.kind() == ErrorKind::Unreachable && error.maybe_done() => {
@@ -196,16 +196,16 @@ impl Store {
         read_peeked(self.peek_call(partitions).reply().await?)
     }
 
-    fn peek_call(&self, partitions: &[PartitionNames]) -> Call<'_> {
+    fn peek_call(&self, partitions: &[PartitionNames]) -> ScriptCall<'_> {
         let indexes: Vec<_> =
             partitions.iter().flat_map(|at| [at.key("due"), at.key("quarantine")]).collect();
         self.call_with(&scripts::PEEK, &indexes)
     }
 
     /// Tells other listeners that more is due than this one can run.
-    pub async fn announce_left(&self, at: &PartitionNames) -> Result<()> {
-        let mut reply = self.call(&scripts::LEFT, at).arg("").reply().await?;
-        self.told(at, &mut reply).map(drop)
+    pub async fn wake_followers(&self, at: &PartitionNames) -> Result<()> {
+        let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg("").reply().await?;
+        self.read_wake_up_error(at, &mut reply).map(drop)
     }
 
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
@@ -213,7 +213,7 @@ impl Store {
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
         let mut reply = self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?;
         let before = reply.maybe_text()?;
-        self.told(at, &mut reply)?;
+        self.read_wake_up_error(at, &mut reply)?;
         Ok(before)
     }
 
@@ -226,9 +226,9 @@ impl Store {
     }
 
     /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.
-    pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
-        let mut reply = self.call(&scripts::LEFT, at).arg(slot.as_bytes()).reply().await?;
-        self.told(at, &mut reply).map(drop)
+    pub async fn release_claimer(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
+        let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg(slot.as_bytes()).reply().await?;
+        self.read_wake_up_error(at, &mut reply).map(drop)
     }
 }
 
@@ -242,7 +242,7 @@ pub fn read_peeked(mut reply: Reply) -> Result<(ServerTime, Vec<Heads>)> {
 
 /// What is done to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Close {
+pub enum CloseMode {
     /// Nothing.
     Ask,
     /// It is closed, if nothing is armed.
@@ -265,7 +265,7 @@ pub struct Holdings {
     /// How many timers it holds.
     pub timers: u64,
     /// How many keys of others are enrolled.
-    pub enrolled: u64,
+    pub tracked: u64,
     /// How many dead letters it holds.
     pub letters: u64,
     /// The most partitions that the topic has had, where that was ever another number.
@@ -285,23 +285,23 @@ pub enum DestroyStep {
 
 impl Store {
     /// Closes a partition, or opens it again.
-    pub async fn close(&self, at: &PartitionNames, how: Close) -> Result<Holdings> {
+    pub async fn close(&self, at: &PartitionNames, how: CloseMode) -> Result<Holdings> {
         let (how, id) = match how {
-            Close::Ask => ("ask", None),
-            Close::Empty => ("close", None),
-            Close::Detached => ("detach", None),
-            Close::ByForce(id) => (if at.index == 0 { "first" } else { "force" }, Some(id)),
-            Close::Open(id) => ("open", id),
+            CloseMode::Ask => ("ask", None),
+            CloseMode::Empty => ("close", None),
+            CloseMode::Detached => ("detach", None),
+            CloseMode::ByForce(id) => (if at.index == 0 { "force_or_join" } else { "force" }, Some(id)),
+            CloseMode::Open(id) => ("open", id),
         };
-        let mut call = self.bare_call(&scripts::CLOSE, at);
-        call.arg(WIRE_VERSION).arg(at.of).arg(how).arg(at.kind());
+        let mut call = self.bare_call(&scripts::CLOSE_PARTITION, at);
+        call.arg(WIRE_VERSION).arg(at.partitions).arg(how).arg(at.kind());
         call.arg(id.as_ref().map_or(&[][..], |id| id.as_bytes()));
         let mut reply = call.plain_reply().await?;
         let (closed, forced) = (reply.int()? == 1, DestroyId::from_bytes(&reply.bytes()?));
         at.check_kind(&reply.bytes()?)?;
         let (timers, enrolled, letters) = (reply.int()?, reply.int()?, reply.int()?);
         let most = u32::try_from(reply.int()?).map_or(MAX_PARTITIONS, |most| most.min(MAX_PARTITIONS));
-        Ok(Holdings { closed, forced, timers, enrolled, letters, most })
+        Ok(Holdings { closed, forced, timers, tracked: enrolled, letters, most })
     }
 
     /// Removes these timers of a closed partition, and names up to `most` others.

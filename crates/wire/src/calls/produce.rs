@@ -5,15 +5,15 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use keylapse_connection::Value;
 
-use super::triggers::no_right;
+use super::markers::no_right;
 use crate::error::{Error, Result};
 use crate::id::{ArmingId, CancelId};
 use crate::log::debug;
-use crate::run::Call;
+use crate::run::ScriptCall;
 use crate::scripts::Script;
 use crate::time::{WireWhen, system_time, unix_ms};
 use crate::trace::Traceparent;
-use crate::{Arming, NewTimer, PartitionNames, Receipt, Record, Store, Trigger, TriggerKey, scripts};
+use crate::{ArmResult, MarkerKey, MarkerWrite, NewTimer, PartitionNames, Receipt, Record, Store, scripts};
 
 /// What a producer asks of one timer.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct OpFlags {
     /// Whether arms leave existing timers alone.
     pub only_if_absent: bool,
     /// Whether to see to trigger keys.
-    pub triggers: bool,
+    pub marker_keys: bool,
     /// Whether this repeats an unanswered call with the same arming ids.
     pub repeat: bool,
 }
@@ -89,7 +89,7 @@ impl Op {
     }
 
     /// Adds its arguments. `before` has the deadline of the arm before it, as many have the same: it is said once.
-    fn write(&self, call: &mut Call<'_>, before: &mut Option<WireWhen>) {
+    fn write(&self, call: &mut ScriptCall<'_>, before: &mut Option<WireWhen>) {
         call.arg(&self.key()[..]);
         match self {
             Self::Arm(timer) => {
@@ -175,7 +175,7 @@ pub struct CancelReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpReply {
     /// Of an arm.
-    Armed(Arming),
+    Armed(ArmResult),
     /// Of a cancel.
     Cancelled(CancelReply),
     /// Of a reschedule.
@@ -184,7 +184,7 @@ pub enum OpReply {
 
 impl OpReply {
     /// What an arm was answered.
-    pub fn armed(self) -> Result<Arming> {
+    pub fn armed(self) -> Result<ArmResult> {
         if let Self::Armed(arming) = self { Ok(arming) } else { Err(another_kind()) }
     }
 
@@ -212,34 +212,34 @@ impl Store {
         calls: &[OpCall<'_>],
     ) -> Vec<Result<Vec<Result<OpReply>>>> {
         let scripts: Vec<_> = calls.iter().map(|call| self.op_call(at, call)).collect();
-        let answers = Call::run_all(&scripts).await;
+        let answers = ScriptCall::run_all(&scripts).await;
         let read = |(call, answer): (&OpCall<'_>, Result<Value>)| self.op_replies(at, call, answer?);
         let mut replies: Vec<_> = calls.iter().zip(answers).map(read).collect();
         for (call, replies) in calls.iter().zip(&mut replies) {
             if let Ok(each) = replies {
-                self.see_to_triggers(call, each).await;
+                self.apply_marker_changes(call, each).await;
             }
         }
         replies
     }
 
     /// The second half of a call, where trigger keys lie elsewhere than the index.
-    pub(super) async fn see_to_triggers(&self, call: &OpCall<'_>, replies: &mut [Result<OpReply>]) {
-        if !call.flags.triggers || !self.has_triggers_apart() {
+    pub(super) async fn apply_marker_changes(&self, call: &OpCall<'_>, replies: &mut [Result<OpReply>]) {
+        if !call.flags.marker_keys || !self.markers_need_own_calls() {
             return;
         }
         let (mut wanted, mut receipts, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         let mut want = |key, deadline, attempt, moved| {
-            wanted.push(Trigger { key, deadline: unix_ms(deadline), attempt, moved });
+            wanted.push(MarkerWrite { key, deadline: unix_ms(deadline), attempt, moved });
         };
         for (op, reply) in call.ops.iter().zip(replies) {
             let (key, Ok(reply)) = (op.key().clone(), reply) else { continue };
             match reply {
-                OpReply::Armed(Arming::Armed(receipt)) => {
+                OpReply::Armed(ArmResult::Armed(receipt)) => {
                     want(key, receipt.deadline, 1, false);
                     receipts.push(receipt);
                 }
-                OpReply::Armed(Arming::Replaced(receipt)) => {
+                OpReply::Armed(ArmResult::Replaced(receipt)) => {
                     want(key, receipt.deadline, 1, true);
                     receipts.push(receipt);
                 }
@@ -250,15 +250,19 @@ impl Store {
                 _ => {}
             }
         }
-        self.drop_triggers(&ended).await;
-        for (receipt, trigger) in receipts.into_iter().zip(self.set_triggers(&wanted).await) {
-            receipt.trigger = trigger;
+        self.delete_markers(&ended).await;
+        for (receipt, trigger) in receipts.into_iter().zip(self.set_markers(&wanted).await) {
+            receipt.marker = trigger;
         }
     }
 
-    pub(super) fn op_call<'a>(&'a self, at: &'a PartitionNames, call: &OpCall<'_>) -> Call<'a> {
-        let OpFlags { only_if_absent, triggers, repeat } = call.flags;
-        let modes = [if only_if_absent { b'a' } else { b'r' }, flag(repeat), flag(self.sees_to(triggers))];
+    pub(super) fn op_call<'a>(&'a self, at: &'a PartitionNames, call: &OpCall<'_>) -> ScriptCall<'a> {
+        let OpFlags { only_if_absent, marker_keys: triggers, repeat } = call.flags;
+        let modes = [
+            if only_if_absent { b'a' } else { b'r' },
+            flag(repeat),
+            flag(self.scripts_set_markers(triggers)),
+        ];
         let is_arm = call.script().name == scripts::ARM.name;
         let mut script = self.call(call.script(), at);
         script.arg(if is_arm { &modes[..] } else { &modes[2..] });
@@ -268,8 +272,8 @@ impl Store {
     }
 
     /// Whether the scripts are to see to trigger keys that are wanted.
-    pub(super) fn sees_to(&self, triggers: bool) -> bool {
-        triggers && !self.has_triggers_apart()
+    pub(super) fn scripts_set_markers(&self, triggers: bool) -> bool {
+        triggers && !self.markers_need_own_calls()
     }
 
     /// Reads what such a script has answered: for each timer, and behind that two texts.
@@ -283,11 +287,11 @@ impl Store {
         let unexpected = || crate::run::unexpected(script);
         let Value::BulkString(bytes) = answer else { return Err(unexpected()) };
         let count = call.ops.len();
-        let (each, texts) = bytes.split_at_checked(count * One::LENGTH).ok_or_else(unexpected)?;
-        let each: Vec<_> = each.chunks_exact(One::LENGTH).map(One::read).collect();
+        let (each, texts) = bytes.split_at_checked(count * RawOpReply::LENGTH).ok_or_else(unexpected)?;
+        let each: Vec<_> = each.chunks_exact(RawOpReply::LENGTH).map(RawOpReply::read).collect();
         let texts = String::from_utf8_lossy(texts);
         let (untold, refused) = texts.split_once('\n').unwrap_or_default();
-        let untold = (!untold.is_empty()).then(|| self.untold(at, untold));
+        let untold = (!untold.is_empty()).then(|| self.wake_up_error(at, untold));
         let not_moved = each.iter().filter(|one| one.trigger == REFUSED).count();
         if not_moved > 0 && script == scripts::RESCHEDULE.name {
             debug!(topic = %at.topic, refused = not_moved, error = %no_right(refused), "trigger keys not moved");
@@ -298,7 +302,7 @@ impl Store {
 }
 
 /// What a script has answered for one timer.
-struct One {
+struct RawOpReply {
     code: u8,
     trigger: u8,
     deadline: u64,
@@ -307,7 +311,7 @@ struct One {
 /// The caller may not write the trigger key.
 const REFUSED: u8 = 3;
 
-impl One {
+impl RawOpReply {
     const LENGTH: usize = 10;
 
     fn read(bytes: &[u8]) -> Self {
@@ -320,11 +324,11 @@ impl One {
     fn reply(&self, op: &Op, untold: Option<&Error>, refused: &str) -> Option<Result<OpReply>> {
         Some(Ok(match op {
             Op::Arm(timer) => OpReply::Armed(match self.code {
-                0 => Arming::Armed(self.receipt(timer, untold, refused)),
-                1 => Arming::Replaced(self.receipt(timer, untold, refused)),
-                2 => Arming::AfterRunning(self.receipt(timer, untold, refused)),
-                3 => Arming::Exists,
-                4 => Arming::Superseded,
+                0 => ArmResult::Armed(self.receipt(timer, untold, refused)),
+                1 => ArmResult::Replaced(self.receipt(timer, untold, refused)),
+                2 => ArmResult::AfterRunning(self.receipt(timer, untold, refused)),
+                3 => ArmResult::Exists,
+                4 => ArmResult::Superseded,
                 5 => return Some(Err(too_far())),
                 _ => return None,
             }),
@@ -353,14 +357,14 @@ impl One {
         Receipt {
             id: timer.arming,
             deadline: system_time(self.deadline),
-            trigger: match self.trigger {
-                0 => TriggerKey::None,
-                1 => TriggerKey::Set,
-                REFUSED => TriggerKey::Failed(no_right(refused)),
-                _ => TriggerKey::Taken,
+            marker: match self.trigger {
+                0 => MarkerKey::None,
+                1 => MarkerKey::Set,
+                REFUSED => MarkerKey::Failed(no_right(refused)),
+                _ => MarkerKey::Taken,
             },
             reached: None,
-            untold: untold.cloned(),
+            wake_up_error: untold.cloned(),
         }
     }
 }

@@ -5,7 +5,7 @@ use keylapse_connection::{Value, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::escape::plain;
+use crate::escape::escape_line;
 use crate::lock::lock;
 use crate::log::{debug, warn};
 use crate::{MAX_PARTITIONS, PartitionNames, Reply, Store, check_name, names};
@@ -20,7 +20,7 @@ pub struct TopicEntry {
     /// How many partitions it has.
     pub partitions: u32,
     /// Whether its timers have trigger keys.
-    pub triggers: bool,
+    pub marker_keys: bool,
     /// Whether other programs write its keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
@@ -35,17 +35,18 @@ impl TopicEntry {
 }
 
 /// More topics than these are not looked at.
-const EVERY_TOPIC: usize = 1_000_000;
-const PAGE: usize = 500;
+const MAX_TOPICS: usize = 1_000_000;
+const TOPICS_PER_PAGE: usize = 500;
 /// Partitions that are made at the same time.
-const MADE: usize = 250;
+const MAX_CONCURRENT_INITS: usize = 250;
 const READING: &str = "reading the list of topics";
 
 /// An entry under its name; or why it is none of ours.
 fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
-    let entry: TopicEntry = serde_json::from_slice(entry).map_err(|error| plain(&error.to_string(), 200))?;
+    let entry: TopicEntry =
+        serde_json::from_slice(entry).map_err(|error| escape_line(&error.to_string(), 200))?;
     if entry.name.as_bytes() != name {
-        return Err(format!("it calls itself {}", plain(&entry.name, 100)));
+        return Err(format!("it calls itself {}", escape_line(&entry.name, 100)));
     }
     check_name("topic", &entry.name).map_err(|error| error.to_string())?;
     match entry.partitions {
@@ -55,28 +56,28 @@ fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
 }
 
 /// What the registry has under a name that cannot be read: the name, and why not.
-pub type UnreadableTopic = (Vec<u8>, String);
+pub type UnreadableRegistryEntry = (Vec<u8>, String);
 
 impl Store {
     /// Makes sure that the partitions exist as the caller believes, and lists
     /// the topic for others to find.
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
-        self.agree(first).await?;
-        for some in others.chunks(MADE) {
+        self.ensure_partition(first).await?;
+        for some in others.chunks(MAX_CONCURRENT_INITS) {
             for made in join_all(some.iter().map(|at| self.init(at))).await {
-                self.unless_away(&topic.name, made)?;
+                self.ignore_unavailable(&topic.name, made)?;
             }
         }
         lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
-        self.unless_away(&topic.name, self.list(&names::registry(&first.namespace), topic).await)
+        self.ignore_unavailable(&topic.name, self.list(&names::registry(&first.namespace), topic).await)
     }
 
     /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
     /// by the first call that finds it so.
-    pub(super) fn unless_away(&self, topic: &str, made: Result<()>) -> Result<()> {
+    pub(super) fn ignore_unavailable(&self, topic: &str, made: Result<()>) -> Result<()> {
         match made {
-            Err(error) if self.0.topology.are_many() && error.is_away() => {
+            Err(error) if self.0.topology.is_cluster() && error.is_server_unavailable() => {
                 debug!(topic, %error, "a part of the topic is on a server that is away");
                 Ok(())
             }
@@ -85,7 +86,7 @@ impl Store {
     }
 
     /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
-    pub(crate) async fn list_anew(&self, at: &PartitionNames) {
+    pub(crate) async fn register_again(&self, at: &PartitionNames) {
         let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
         if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
             debug!(topic = %at.topic, %error, "the topic is not listed");
@@ -127,21 +128,21 @@ impl Store {
             found.extend(read(name, entry));
             found.len() < most
         };
-        self.read_hash(READING, &names::registry(namespace), PAGE, take).await?;
+        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, take).await?;
         Ok(found)
     }
 
     /// All that is registered in a namespace, and what is there and cannot be read.
-    pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<UnreadableTopic>)> {
+    pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<UnreadableRegistryEntry>)> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         let take = |name: &[u8], entry: &[u8]| {
             match read(name, entry) {
                 Ok(entry) => found.push(entry),
                 Err(why) => unreadable.push((name.to_vec(), why)),
             }
-            found.len() + unreadable.len() < EVERY_TOPIC
+            found.len() + unreadable.len() < MAX_TOPICS
         };
-        self.read_hash(READING, &names::registry(namespace), PAGE, take).await?;
+        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, take).await?;
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         found.dedup_by(|one, other| one.name == other.name);
         unreadable.sort_unstable();
@@ -211,7 +212,7 @@ fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
     if before.pattern != topic.pattern {
         warn!(
             topic = %topic.name,
-            before = %plain(&before.pattern, 200),
+            before = %escape_line(&before.pattern, 200),
             pattern = %topic.pattern,
             "the topic was registered with another pattern: timers with keys of that run without captures, and if \
              another program still has it, one of the two is wrong"

@@ -9,7 +9,7 @@ use crate::{PartitionNames, Reply, Store, scripts};
 
 /// What is asked of a partition's `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reshape<'a> {
+pub enum RepartitionStep<'a> {
     /// Nothing.
     Ask,
     /// That nothing is given out any more.
@@ -35,7 +35,7 @@ pub enum Reshape<'a> {
 
 /// Which change it is a step of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repartitioning {
+pub struct RepartitionChange {
     /// How many partitions there will be.
     pub to: u32,
     /// Of whoever makes the call.
@@ -46,7 +46,7 @@ pub struct Repartitioning {
 
 /// How a partition stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PartitionPhase {
     /// There is none.
     Absent,
     /// As usual.
@@ -61,11 +61,11 @@ pub enum Standing {
 
 /// What a partition's `meta` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PartitionMeta {
     /// Whether it stands as was asked.
     pub done: bool,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: PartitionPhase,
     /// How many partitions there are.
     pub of: u32,
     /// How many there will be.
@@ -86,7 +86,7 @@ pub struct Shape {
 
 /// What is gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub enum ListTarget {
     /// The timers that wait.
     Due,
     /// Those in quarantine.
@@ -109,7 +109,7 @@ pub enum Listing {
 
 /// What is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cargo {
+pub enum MovedKind {
     /// Timers, by their keys.
     Timers,
     /// Dead letters, by their names.
@@ -120,7 +120,7 @@ pub enum Cargo {
 
 /// What a partition says of something at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MovedEntry {
     /// The place.
     pub place: u64,
     /// Of what.
@@ -129,7 +129,7 @@ pub struct Entry {
     pub value: Bytes,
 }
 
-impl Reshape<'_> {
+impl RepartitionStep<'_> {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
@@ -138,33 +138,33 @@ impl Reshape<'_> {
             Self::Close => "close",
             Self::Share { .. } => "share",
             Self::Open => "open",
-            Self::Tidy => "tidy",
+            Self::Tidy => "clean_up",
         }
     }
 }
 
-impl Listing {
+impl ListTarget {
     /// Returns its name, as list.lua takes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Due => "due",
             Self::Quarantine => "quarantine",
-            Self::Records => "rec",
-            Self::States => "run",
-            Self::Next => "next",
+            Self::Records => "timers",
+            Self::States => "timer_states",
+            Self::Next => "queued",
             Self::Tombstones => "tombstones",
             Self::Dead => "dead",
-            Self::Letters => "letters",
+            Self::Letters => "dead_letters",
             Self::Running => "running",
         }
     }
 }
 
-impl Cargo {
+impl MovedKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Timers => "timers",
-            Self::Letters => "letters",
+            Self::Letters => "dead_letters",
             Self::Tombstones => "tombstones",
         }
     }
@@ -172,29 +172,34 @@ impl Cargo {
 
 impl Store {
     /// Takes a partition one step on. Its names say how many there are.
-    pub async fn reshape(
+    pub async fn repartition_step(
         &self,
         at: &PartitionNames,
-        change: Repartitioning,
-        how: Reshape<'_>,
-    ) -> Result<Shape> {
-        let mut call = self.bare_call(&scripts::RESHAPE, at);
-        call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake).arg(how.as_str()).arg(change.to).arg(at.index);
+        change: RepartitionChange,
+        how: RepartitionStep<'_>,
+    ) -> Result<PartitionMeta> {
+        let mut call = self.bare_call(&scripts::REPARTITION_STEP, at);
+        call.arg(WIRE_VERSION)
+            .arg(at.partitions)
+            .arg(&at.wake)
+            .arg(how.as_str())
+            .arg(change.to)
+            .arg(at.index);
         call.arg(change.own.as_bytes()).arg(change.id.as_bytes());
-        if let Reshape::Share { paused, from, trimmed } = how {
+        if let RepartitionStep::Share { paused, from, trimmed } = how {
             call.arg(paused.unwrap_or_default()).arg(from).arg(trimmed);
         }
         let mut reply = call.plain_reply().await?;
         let done = reply.int()? == 1;
         let standing = match &reply.bytes()?[..] {
-            b"none" => Standing::Absent,
-            b"open" => Standing::Open,
-            b"paused" => Standing::Paused,
-            b"closed" => Standing::Closed,
-            b"destroying" => Standing::Destroying,
+            b"none" => PartitionPhase::Absent,
+            b"open" => PartitionPhase::Open,
+            b"paused" => PartitionPhase::Paused,
+            b"closed" => PartitionPhase::Closed,
+            b"destroying" => PartitionPhase::Destroying,
             _ => return Err(reply.unexpected()),
         };
-        Ok(Shape {
+        Ok(PartitionMeta {
             done,
             standing,
             of: number(&mut reply)?,
@@ -212,11 +217,11 @@ impl Store {
     pub async fn names_in(
         &self,
         at: &PartitionNames,
-        what: Listing,
+        what: ListTarget,
         cursor: u64,
         count: usize,
     ) -> Result<(u64, Vec<Bytes>)> {
-        let mut call = self.bare_call(&scripts::LIST, at);
+        let mut call = self.bare_call(&scripts::LIST_NAMES, at);
         call.arg(what.as_str()).arg(cursor).arg(count);
         let mut reply = call.plain_reply().await?;
         Ok((reply.int()?, reply.each(Reply::bytes)?))
@@ -226,11 +231,11 @@ impl Store {
     pub async fn read_entries(
         &self,
         at: &PartitionNames,
-        cargo: Cargo,
+        cargo: MovedKind,
         names: &[Bytes],
         bytes: usize,
-    ) -> Result<(usize, Vec<Entry>)> {
-        let mut call = self.bare_call(&scripts::TAKE, at);
+    ) -> Result<(usize, Vec<MovedEntry>)> {
+        let mut call = self.bare_call(&scripts::MOVE_READ, at);
         call.arg(cargo.as_str()).arg(bytes);
         names.iter().for_each(|name| {
             call.arg(&name[..]);
@@ -238,7 +243,7 @@ impl Store {
         let mut reply = call.plain_reply().await?;
         let read = usize::try_from(reply.int()?).unwrap_or(usize::MAX).min(names.len());
         let entry = |reply: &mut Reply| {
-            Ok(Entry { place: reply.int()?, name: reply.bytes()?, value: reply.bytes()? })
+            Ok(MovedEntry { place: reply.int()?, name: reply.bytes()?, value: reply.bytes()? })
         };
         Ok((read, reply.each(entry)?))
     }
@@ -248,25 +253,25 @@ impl Store {
         &self,
         at: &PartitionNames,
         id: RepartitionId,
-        entries: impl IntoIterator<Item = &'a Entry>,
+        entries: impl IntoIterator<Item = &'a MovedEntry>,
     ) -> Result<bool> {
-        let mut call = self.bare_call(&scripts::PUT, at);
+        let mut call = self.bare_call(&scripts::MOVE_WRITE, at);
         call.arg(id.as_bytes());
-        for Entry { place, name, value } in entries {
+        for MovedEntry { place, name, value } in entries {
             call.arg(place).arg(&name[..]).arg(&value[..]);
         }
         answered(&call.run().await?)
     }
 
     /// Removes what has been written elsewhere; whether the partition is closed under this id.
-    pub async fn shed(
+    pub async fn delete_moved(
         &self,
         at: &PartitionNames,
         id: RepartitionId,
-        cargo: Cargo,
+        cargo: MovedKind,
         names: &[Bytes],
     ) -> Result<bool> {
-        let mut call = self.bare_call(&scripts::SHED, at);
+        let mut call = self.bare_call(&scripts::MOVE_DELETE, at);
         call.arg(id.as_bytes()).arg(cargo.as_str());
         names.iter().for_each(|name| {
             call.arg(&name[..]);
@@ -282,6 +287,6 @@ fn number(reply: &mut Reply) -> Result<u32> {
 fn answered(answer: &keylapse_connection::Value) -> Result<bool> {
     match answer {
         keylapse_connection::Value::Int(code) => Ok(*code == 1),
-        _ => Err(crate::run::unexpected("put")),
+        _ => Err(crate::run::unexpected("move_write")),
     }
 }

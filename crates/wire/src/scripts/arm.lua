@@ -1,9 +1,9 @@
 -- arm.lua: create or replace timers.
 --
 -- Purpose: put timers into the index; at most 1,000 a call, no key twice.
--- Parts: prelude, timers, chronicle, triggers, succession
+-- Parts: prelude, timers, tail_journal, markers, queued_timers
 -- Flags: (none: refused up front when the server is out of memory)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 how, a character each: 'r' to replace or 'a' to leave a timer alone that is there;
 --   '1' for a repeat of an unanswered call, else '0'; '1' to set trigger keys, else '0',
@@ -26,8 +26,8 @@ if meta[4] == 'attached' then
   return redis.error_reply('ATTACHED ' .. KEYS[1] .. ' belongs to a topic whose keys are written by others')
 end
 
-local due, rec, run, tombstones = KEYS[2], KEYS[4], KEYS[5], KEYS[7]
-local absent, repeated, triggered = byte(ARGV[4]) == 97, byte(ARGV[4], 2) == 49, byte(ARGV[4], 3) == 49
+local due, timers, timer_states, tombstones = KEYS[2], KEYS[4], KEYS[5], KEYS[7]
+local absent, repeated, with_marker = byte(ARGV[4]) == 97, byte(ARGV[4], 2) == 49, byte(ARGV[4], 3) == 49
 local BASE, WIDTH = 4, 4
 local count = (#ARGV - BASE) / WIDTH
 local NEVER = '\0\0\0\0\0\0\0\0'
@@ -46,25 +46,25 @@ local out, unset
 -- One timer whose key has none: nearly every arm that does not share its call. No table and no helper is made.
 if count == 1 and not repeated then
   local key, head, at, text = ARGV[5], ARGV[7], deadline_of(ARGV[6])
-  if at and redis.call('HEXISTS', rec, key) == 0 and not redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
+  if at and redis.call('HEXISTS', timers, key) == 0 and not redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
     local packed = struct.pack('>I8', at)
     if step == 0 then step = behind_others(at) end
     -- What a lost index entry left behind must not speak for a new timer.
-    redis.call('HDEL', run, key)
+    redis.call('HDEL', timer_states, key)
     redis.call('ZADD', due, text .. string.format('.%03d', step), key)
-    redis.call('HSET', rec, key, sub(head, 1, 9) .. packed .. ARGV[8])
-    local wanted = triggered and at > now
+    redis.call('HSET', timers, key, sub(head, 1, 9) .. packed .. ARGV[8])
+    local wanted = with_marker and at > now
     local set = wanted and redis.pcall('SET', key, '1', 'PXAT', text, 'NX')
     local is_set = set and set.ok
-    if redis.call('ZRANGE', due, '0', '0')[1] == key then tell('w' .. text) end
-    if untold == '' and (is_set or not wanted) then return (is_set and '\0\1' or '\0\0') .. packed end
+    if redis.call('ZRANGE', due, '0', '0')[1] == key then publish('w' .. text) end
+    if wake_up_error == '' and (is_set or not wanted) then return (is_set and '\0\1' or '\0\0') .. packed end
     out, unset = { is_set and '\0\1' or '\0\0', packed }, { wanted and not is_set and 1 or nil }
   end
 end
 
 local keys, records, withdrawn, fresh, there = {}, {}, {}, {}, {}
 local ats, texts_of = {}, {}
-local soonest, soonest_place, soonest_key = math.huge, 0, nil
+local earliest, earliest_place, earliest_key = math.huge, 0, nil
 local scores, fields, size = {}, {}, 0
 local at, packed, text
 
@@ -78,22 +78,22 @@ local function put(i, code)
   size = size + 2
   out[2 * i - 1] = code
   local at = ats[i]
-  if at < soonest or at == soonest and place < soonest_place then
-    soonest, soonest_place, soonest_key = at, place, key
+  if at < earliest or at == earliest and place < earliest_place then
+    earliest, earliest_place, earliest_key = at, place, key
   end
 end
 
 -- Writes all that was put down: index and records first, then trigger keys, and at last the word to listeners.
 local function write()
   if size == 0 then return end
-  if #fresh > 0 and redis.call('EXISTS', run) == 1 then
+  if #fresh > 0 and redis.call('EXISTS', timer_states) == 1 then
     local stale = {}
     for n, i in ipairs(fresh) do stale[n] = keys[i] end
-    redis.call('HDEL', run, unpack(stale))
+    redis.call('HDEL', timer_states, unpack(stale))
   end
   redis.call('ZADD', due, unpack(scores))
-  redis.call('HSET', rec, unpack(fields))
-  if triggered then
+  redis.call('HSET', timers, unpack(fields))
+  if with_marker then
     for _, i in ipairs(fresh) do
       if ats[i] > now then
         local set = redis.pcall('SET', keys[i], '1', 'PXAT', texts_of[i], 'NX')
@@ -101,13 +101,13 @@ local function write()
       end
     end
   end
-  if redis.call('ZRANGE', due, '0', '0')[1] == soonest_key then tell('w' .. string.format('%.0f', soonest)) end
+  if redis.call('ZRANGE', due, '0', '0')[1] == earliest_key then publish('w' .. string.format('%.0f', earliest)) end
 end
 
 if not out then
   out, unset = {}, {}
   for i = 1, count do keys[i] = ARGV[BASE + WIDTH * (i - 1) + 1] end
-  records = redis.call('HMGET', rec, unpack(keys))
+  records = redis.call('HMGET', timers, unpack(keys))
   if redis.call('EXISTS', tombstones) == 1 then
     local ids = {}
     for i = 1, count do ids[i] = 'a' .. sub(ARGV[BASE + WIDTH * i - 1], 2, 9) end
@@ -140,13 +140,13 @@ if not out then
   if #there == 0 then write() end
 end
 
-if #there + #unset == 0 and untold == '' then return table.concat(out) end
+if #there + #unset == 0 and wake_up_error == '' then return table.concat(out) end
 
 -- Here stand the parts.
 
 local ended, ends, cleared, moved = {}, 0, {}, {}
 local now_text = string.format('%.0f', now)
-local function has_ended(member)
+local function add_ended(member)
   ended[ends + 1], ended[ends + 2] = now_text, member
   ends = ends + 2
 end
@@ -158,7 +158,7 @@ end
 -- What its timer has been through is not the new arming's.
 local function clear(key, state)
   cleared[#cleared + 1] = key
-  if is_tried(state) then forget_tried(key) end
+  if is_tried(state) then remove_tried(key) end
 end
 
 -- A key that has a timer already: the code, the deadline; or nothing, where it was put down to be written.
@@ -176,22 +176,22 @@ local function over(i, old, state, kept)
     return redis.call('ZSCORE', tombstones, 'r' .. id) and '\1' or '\0', present_deadline(old, state)
   end
   -- What was kept for later may still be, though the attempt has been handed back.
-  kept = kept and select(2, kept_record(kept))
+  kept = kept and select(2, queued_record(kept))
   if kept and #kept >= 17 and sub(kept, 2, 9) == id then return '\2', (struct.unpack('>I8', kept, 10)) end
   if withdrawn[i] then return '\4', 0 end
   if absent then return '\3', 0 end
-  if kept then has_ended('a' .. sub(kept, 2, 9)) end
-  if kept and WATCHED then note_end('R', key, kept, nil, 0) end
+  if kept then add_ended('a' .. sub(kept, 2, 9)) end
+  if kept and WATCHED then log_end('R', key, kept, nil, 0) end
   if repeated then redis.call('ZREM', tombstones, 'r' .. id) end
   local record = sub(head, 1, 9) .. out[2 * i] .. ARGV[BASE + WIDTH * i]
   if state and byte(state, 2) == 1 then
-    redis.call('HSET', nxt, key, sub(old, 2, 9) == by and 'O' .. record or record)
+    redis.call('HSET', queued, key, sub(old, 2, 9) == by and 'O' .. record or record)
     return '\2', deadline
   end
-  if kept then redis.call('HDEL', nxt, key) end
-  has_ended('r' .. id)
-  has_ended('a' .. sub(old, 2, 9))
-  if WATCHED then note_end('R', key, old, state, 0) end
+  if kept then redis.call('HDEL', queued, key) end
+  add_ended('r' .. id)
+  add_ended('a' .. sub(old, 2, 9))
+  if WATCHED then log_end('R', key, old, state, 0) end
   moved[#moved + 1] = i
   local lost = state and byte(state, 15) or 0
   if lost > 0 then
@@ -205,7 +205,7 @@ end
 if #there > 0 then
   local taken = {}
   for n, i in ipairs(there) do taken[n] = keys[i] end
-  local states, kept = redis.call('HMGET', run, unpack(taken)), redis.call('HMGET', nxt, unpack(taken))
+  local states, kept = redis.call('HMGET', timer_states, unpack(taken)), redis.call('HMGET', queued, unpack(taken))
   for n, i in ipairs(there) do
     local counted = #moved
     local code, deadline = over(i, records[i], states[n], kept[n])
@@ -215,21 +215,21 @@ if #there > 0 then
       if code == '\0' or code == '\1' and #moved == counted then unset[#unset + 1] = i end
     end
   end
-  if ends > 0 then remember_ends(ended) end
-  if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
+  if ends > 0 then add_tombstones(ended) end
+  if #cleared > 0 then redis.call('HDEL', timer_states, unpack(cleared)) end
   write()
-  wake()
+  publish_wake_ups()
 end
 
-if triggered then
+if with_marker then
   for _, i in ipairs(moved) do
-    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(keys[i], texts_of[i], 1, true)
+    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_marker(keys[i], texts_of[i], 1, true)
   end
   -- Those whose trigger key may be there already, or is taken, or refused.
   for _, i in ipairs(unset) do
     local deadline = string.format('%.0f', (struct.unpack('>I8', out[2 * i])))
-    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
+    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_marker(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
   end
 end
-if WATCHED then end_chronicle() end
-return table.concat(out) .. texts(refused)
+if WATCHED then flush_log() end
+return table.concat(out) .. error_suffix(refused)

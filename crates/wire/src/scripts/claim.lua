@@ -1,10 +1,10 @@
 -- claim.lua: take what is due, for the time of a lease.
 --
 -- Purpose: the one judge of who runs what.
--- Parts: prelude, timers, chronicle, succession, letters
+-- Parts: prelude, timers, tail_journal, queued_timers, dead_letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
---   10 slots, 11 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters,
+--   10 claimers, 11 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
@@ -26,7 +26,7 @@
 --   finds it. A repeat may ask for fewer bytes: what they have no room for is
 --   handed back.
 
-local slots = KEYS[10]
+local claimers = KEYS[10]
 local quarantined, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
 local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
 local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -44,17 +44,17 @@ local orphans, parked, held, retries = 0, 0, 0, false
 -- is the standby: of those who take only what was left lying one is, and the others, who are
 -- told so, may come rarely.
 local function others()
-  local by = redis.call('HGET', slots, 'by')
-  local last = by and by ~= slot and redis.call('HGET', slots, by)
+  local by = redis.call('HGET', claimers, 'last_claimer')
+  local last = by and by ~= slot and redis.call('HGET', claimers, by)
   if not last or #last < 16 then return '', 0 end
   local taken = struct.unpack('>I8', last, 9)
   if lookahead >= 0 then return taken, 0 end
-  local said = redis.call('HGET', slots, 'standby') or ''
+  local said = redis.call('HGET', claimers, 'standby') or ''
   -- Also if the clock was set back since.
   local standby, since = sub(said, 9), #said > 8 and math.abs(now - struct.unpack('>I8', said)) or STANDBY_FOR
   if standby ~= slot and standby ~= by and since < STANDBY_FOR then return taken, 1 end
   if standby ~= slot or since >= STANDBY_SAID then
-    redis.call('HSET', slots, 'standby', struct.pack('>I8', now) .. slot)
+    redis.call('HSET', claimers, 'standby', struct.pack('>I8', now) .. slot)
   end
   return taken, 0
 end
@@ -73,12 +73,12 @@ end
 -- where they have been renewed for longer since. An answer may have been lost for its
 -- size: what there is no room for now is handed back, and this token holds it no more.
 local function repeat_claim()
-  local last = redis.call('HGET', slots, slot)
+  local last = redis.call('HGET', claimers, slot)
   if not last or sub(last, 1, 8) ~= token then return end
   local keys, records, states = {}, {}, {}
   for _, key in ipairs(cmsgpack.unpack(sub(last, 17))) do
-    local state = redis.call('HGET', run, key)
-    local record = redis.call('HGET', rec, key)
+    local state = redis.call('HGET', timer_states, key)
+    local record = redis.call('HGET', timers, key)
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
       if room > 0 or #state < 25 then
         redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, 'GT', expires, key)
@@ -87,23 +87,23 @@ local function repeat_claim()
         keys[n], records[n], states[n] = key, record, state ~= FIRST and state
         room = room - #key - #record - (state == FIRST and 0 or #state)
       else
-        local at = hand_back(key, record, state)
-        if WATCHED then note_next('H', key, record, sub(state, 11, 14), at) end
+        local at = release_timer(key, record, state)
+        if WATCHED then log_next('H', key, record, sub(state, 11, 14), at) end
       end
     end
   end
   local answer = reply(keys, records, states)
-  wake()
-  if WATCHED then end_chronicle() end
+  publish_wake_ups()
+  if WATCHED then flush_log() end
   return answer
 end
 
 -- Anything but a plain first attempt. Returns the state to claim with, or nil.
-local function attend(key, record, state)
+local function prepare_claim(key, record, state)
   if not record then
     redis.call('ZREM', index, key)
-    redis.call('HDEL', run, key)
-    forget_tried(key)
+    redis.call('HDEL', timer_states, key)
+    remove_tried(key)
     orphans = orphans + 1
     return
   end
@@ -114,7 +114,7 @@ local function attend(key, record, state)
     return
   end
   if #record < 17 or byte(record) < 1 or state and (#state < 25 or byte(state) < 1) then
-    bury(key, record, state or '', 117, 0) -- 'u', unreadable
+    move_to_dead_letters(key, record, state or '', 117, 0) -- 'u', unreadable
     return
   end
   local lost = state and byte(state, 15) or 0
@@ -122,22 +122,22 @@ local function attend(key, record, state)
     -- Its state was lost, and with it the lost leases: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
     redis.call('ZREM', quarantine, key)
-    forget_tried(key)
+    remove_tried(key)
     return
   end
   if byte(state, 2) == 1 then
     if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
     lost = math.min(lost + 1, 255)
     if lost >= DEAD_AT then
-      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, DEAD_AT - 1) -- 'l', lost leases
+      move_to_dead_letters(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, DEAD_AT - 1) -- 'l', lost leases
       return
     end
   end
   if lost >= QUARANTINE_AT and not quarantined then
     redis.call('ZADD', quarantine, now, key)
     redis.call('ZREM', due, key)
-    note_tried(key, record, now)
-    redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
+    add_tried(key, record, now)
+    redis.call('HSET', timer_states, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
   end
   if quarantined then
@@ -164,26 +164,26 @@ local from, width, read, size = 1, 0, 0, 0
 -- another type is an error before anything is written.
 if #ready > 0 then
   for _, zset in ipairs({ due, quarantine, tombstones, dead, tried }) do redis.call('ZCARD', zset) end
-  redis.call('HLEN', nxt)
-  redis.call('HLEN', letters)
+  redis.call('HLEN', queued)
+  redis.call('HLEN', dead_letters)
 end
 -- In slices, so that the bound on bytes bounds what is read, too: a small one
 -- first, as far as its sizes allow, then wider ones, as the records so far suggest.
 while width < math.min(8, #ready) and size < room do
   width = width + 1
-  size = size + redis.call('HSTRLEN', rec, ready[width])
+  size = size + redis.call('HSTRLEN', timers, ready[width])
 end
 while from <= #ready and room > 0 do
   local to = math.min(from + width - 1, #ready)
-  local slice_records = redis.call('HMGET', rec, unpack(ready, from, to))
-  local slice_states = redis.call('HMGET', run, unpack(ready, from, to))
+  local slice_records = redis.call('HMGET', timers, unpack(ready, from, to))
+  local slice_states = redis.call('HMGET', timer_states, unpack(ready, from, to))
   for i = 1, to - from + 1 do
     if room <= 0 then break end
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     read = read + (record and #record or 0)
     local hold = FIRST
     local plain = record and not state and not quarantined and (byte(record) == 1 or known(record)) and #record >= 17
-    if not plain then hold = attend(key, record, state) end
+    if not plain then hold = prepare_claim(key, record, state) end
     if hold then
       held = held + 1
       room = room - #key - #record - (plain and 0 or #hold)
@@ -198,21 +198,21 @@ while from <= #ready and room > 0 do
 end
 
 if held > 0 then
-  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
+  redis.call('HSET', claimers, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
   -- Who takes from the quarantine takes nothing from those who look for what comes due.
-  if not quarantined then redis.call('HSET', slots, 'by', slot) end
+  if not quarantined then redis.call('HSET', claimers, 'last_claimer', slot) end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
-  redis.call('HSET', run, unpack(holds))
+  redis.call('HSET', timer_states, unpack(holds))
   for i = 1, retries and held or 0 do
-    if states[i] and is_tried(states[i]) then note_tried(keys[i], records[i], expires) end
+    if states[i] and is_tried(states[i]) then add_tried(keys[i], records[i], expires) end
   end
   if WATCHED then
-    for i, key in ipairs(keys) do note_start(key, records[i], states[i] or FIRST) end
+    for i, key in ipairs(keys) do log_start(key, records[i], states[i] or FIRST) end
   end
 end
 local answer = reply(keys, records, states)
-wake()
-if WATCHED then end_chronicle() end
+publish_wake_ups()
+if WATCHED then flush_log() end
 return answer

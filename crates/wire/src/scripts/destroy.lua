@@ -4,8 +4,8 @@
 --   1,000 timers go in a call.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters, 10 slots, 11 watch,
---   12 checks, 13 history, 14 history_old, 15 scanner, 16 values, 17 journal, 18 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 claimers, 11 tracked,
+--   12 checks, 13 expiry_history, 14 expiry_history_old, 15 duties, 16 values, 17 journal, 18 tried
 -- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 to end the partition,
 --   then the keys that go: those that the last call has named
 -- Returns: code, then per timer: key, deadline in ms ('' while an attempt of it runs)
@@ -13,9 +13,9 @@
 -- Invariants: nothing is removed but from a closed partition, where nothing is added. Its end removes all names at
 --   once, and nobody waits for the memory. A running attempt is told by 'f' token key on the channel.
 
-local meta, due, quarantine, rec, run, nxt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local tombstones, dead, letters, slots, watch = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local checks, history, history_old, scanner, values = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local meta, due, quarantine, timers, timer_states, queued = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local tombstones, dead, dead_letters, claimers, tracked = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local checks, expiry_history, expiry_history_old, duties, values = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local journal, tried = KEYS[17], KEYS[18]
 
 local byte, sub = string.byte, string.sub
@@ -23,8 +23,8 @@ local version = redis.call('HGET', meta, 'v')
 if version ~= 'destroying' then return { version and 2 or 0 } end
 local most = tonumber(ARGV[2])
 if most == 0 then
-  redis.call('UNLINK', meta, due, quarantine, rec, run, nxt, tombstones, dead, letters, slots, watch, checks,
-    history, history_old, scanner, values)
+  redis.call('UNLINK', meta, due, quarantine, timers, timer_states, queued, tombstones, dead, dead_letters, claimers, tracked, checks,
+    expiry_history, expiry_history_old, duties, values)
   -- Callers of an earlier release do not name these.
   if journal then redis.call('UNLINK', journal) end
   if tried then redis.call('UNLINK', tried) end
@@ -39,9 +39,9 @@ if #gone > 0 then
     members[#members + 1], members[#members + 2] = '<' .. key, '>' .. key
   end
   if tried then redis.call('ZREM', tried, unpack(members)) end
-  redis.call('HDEL', nxt, unpack(gone))
-  redis.call('HDEL', run, unpack(gone))
-  redis.call('HDEL', rec, unpack(gone))
+  redis.call('HDEL', queued, unpack(gone))
+  redis.call('HDEL', timer_states, unpack(gone))
+  redis.call('HDEL', timers, unpack(gone))
   redis.call('ZREM', quarantine, unpack(gone))
   redis.call('ZREM', due, unpack(gone))
 end
@@ -50,7 +50,7 @@ local page = redis.call('ZRANGE', due, 0, most - 1, 'WITHSCORES')
 if #page == 0 then page = redis.call('ZRANGE', quarantine, 0, most - 1, 'WITHSCORES') end
 local keys, out, fences = {}, { 1 }, {}
 for i = 1, #page, 2 do keys[#keys + 1] = page[i] end
-local states = #keys > 0 and redis.call('HMGET', run, unpack(keys)) or {}
+local states = #keys > 0 and redis.call('HMGET', timer_states, unpack(keys)) or {}
 for i, key in ipairs(keys) do
   local state = states[i]
   local running = state and byte(state, 2) == 1

@@ -2,9 +2,9 @@
 --
 -- Purpose: install timers and dead letters as they were, where nothing stands in their place; at most 1,000 a call, no
 --   name twice.
--- Parts: prelude, timers, triggers
+-- Parts: prelude, timers, markers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 rec, 4 run, 5 tombstones, 6 dead, 7 letters, 8 tried
+-- KEYS 1 meta, 2 due, 3 timers, 4 timer_states, 5 tombstones, 6 dead, 7 dead_letters, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to set trigger keys, else '0',
 --   then per entry: 'timer', key, record, state ('': none), when it is due, in ms since 1970, as text; or 'letter', its
 --   name, the letter, '', when it died
@@ -15,27 +15,27 @@
 -- Invariants: a second import of the same changes nothing while the first one's timers wait, run, or have ended
 --   within ten minutes, and while its letters are kept.
 
-local due, rec, run, tombstones, dead, letters = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local due, timers, timer_states, tombstones, dead, dead_letters = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local BASE, WIDTH = 4, 5
 local count = (#ARGV - BASE) / WIDTH
 local put = {}
 
 function put.letter(name, letter, _, died)
-  if redis.call('HEXISTS', letters, name) == 1 then return 1 end
-  redis.call('HSET', letters, name, letter)
+  if redis.call('HEXISTS', dead_letters, name) == 1 then return 1 end
+  redis.call('HSET', dead_letters, name, letter)
   redis.call('ZADD', dead, died, name)
   return 0
 end
 
 function put.timer(key, record, state, at)
-  local there = redis.call('HGET', rec, key)
+  local there = redis.call('HGET', timers, key)
   if there then return sub(there, 2, 9) == sub(record, 2, 9) and 1 or 2 end
   if redis.call('ZSCORE', tombstones, 'a' .. sub(record, 2, 9)) then return 3 end
-  if state ~= '' then redis.call('HSET', run, key, state) else redis.call('HDEL', run, key) end
-  redis.call('HSET', rec, key, record)
-  wait_until(due, tonumber(at), key)
-  if state ~= '' and is_tried(state) then note_tried(key, record, at) end
-  if ARGV[4] == '1' then set_trigger(key, at, state ~= '' and (struct.unpack('>I4', state, 11)) or 1, false) end
+  if state ~= '' then redis.call('HSET', timer_states, key, state) else redis.call('HDEL', timer_states, key) end
+  redis.call('HSET', timers, key, record)
+  index_timer(due, tonumber(at), key)
+  if state ~= '' and is_tried(state) then add_tried(key, record, at) end
+  if ARGV[4] == '1' then set_marker(key, at, state ~= '' and (struct.unpack('>I4', state, 11)) or 1, false) end
   return 0
 end
 
@@ -49,5 +49,5 @@ for i = 1, count do
   local base = BASE + WIDTH * (i - 1)
   codes[i] = put[ARGV[base + 1]](ARGV[base + 2], ARGV[base + 3], ARGV[base + 4], ARGV[base + 5])
 end
-wake()
-return { secs, micros, codes, texts(refused) }
+publish_wake_ups()
+return { secs, micros, codes, error_suffix(refused) }

@@ -11,7 +11,7 @@
 -- Invariants: what stands there is never changed.
 
 local new = redis.call('HSETNX', KEYS[1], 'v', ARGV[1])
-redis.call('HSETNX', KEYS[1], 'p', ARGV[2])
+redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])
 if new == 1 and ARGV[3] == 'attached' then redis.call('HSET', KEYS[1], 'kind', ARGV[3]) end
-local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'kind')
+local meta = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'kind')
 return { meta[1], meta[2], meta[3] or 'managed' }

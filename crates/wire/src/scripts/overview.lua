@@ -4,7 +4,7 @@
 --   and for alarms.
 -- Parts: (none)
 -- Flags: no-writes
--- KEYS 1 meta, 2 due, 3 quarantine, 4 dead, 5 watch, 6 rec, 7 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 dead, 5 tracked, 6 timers, 7 tried
 -- ARGV 1 how far ahead it counts what is due, in ms, 2 how far besides
 -- Returns: secs, micros, what meta says in the place of the wire version ('': there is no meta), the number of
 --   partitions there (''), why it is paused (''), letters trimmed, members of due, of quarantine, of dead, keys
@@ -16,8 +16,8 @@
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
-local said = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'trimmed', 'trimmed_at')
-local due, quarantine, rec, tried = KEYS[2], KEYS[3], KEYS[6], KEYS[7]
+local said = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'paused', 'trimmed', 'trimmed_at')
+local due, quarantine, timers, tried = KEYS[2], KEYS[3], KEYS[6], KEYS[7]
 local first = redis.call('ZRANGE', due, '0', '0', 'WITHSCORES')
 local suspect = redis.call('ZRANGE', quarantine, '0', '0', 'WITHSCORES')
 if suspect[2] and (not first[2] or tonumber(suspect[2]) < tonumber(first[2])) then first = suspect end
@@ -34,7 +34,7 @@ if tried then
 end
 -- Behind the end of a lost lease there is an earlier deadline, in its record.
 if first[2] and tonumber(first[2]) < now then
-  local record = rec and redis.call('HGET', rec, first[1]) or ''
+  local record = timers and redis.call('HGET', timers, first[1]) or ''
   oldest = math.min(oldest, #record >= 17 and struct.unpack('>I8', record, 10) or tonumber(first[2]))
 end
 

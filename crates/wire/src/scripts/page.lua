@@ -3,7 +3,7 @@
 -- Purpose: what stands behind a place in one of its indexes, with what is kept of each, for people to look at.
 -- Parts: (none)
 -- Flags: no-writes
--- KEYS 1 due, 2 quarantine, 3 rec, 4 run, 5 dead, 6 letters, 7 checks, 8 watch
+-- KEYS 1 due, 2 quarantine, 3 timers, 4 timer_states, 5 dead, 6 dead_letters, 7 checks, 8 tracked
 -- ARGV 1 'due', 'quarantine', 'dead' or 'checks', 2 a score, 3 'at' to begin with it, 'behind' to begin with the next
 --   higher one, or 'after' to begin after a member that had it, 4 that member, 5 how many (1,000), 6 how many bytes of
 --   each record, 7 how many bytes in all are read
@@ -15,8 +15,8 @@
 local sub = string.sub
 local which, score, how, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local most, keep, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local due, quarantine, rec, run, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local letters, checks, watch = KEYS[6], KEYS[7], KEYS[8]
+local due, quarantine, timers, timer_states, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local dead_letters, checks, tracked = KEYS[6], KEYS[7], KEYS[8]
 local zset = ({ due = due, quarantine = quarantine, dead = dead, checks = checks })[which]
 local time = redis.call('TIME')
 
@@ -31,19 +31,19 @@ end
 
 local read = {}
 function read.due(key)
-  local record = redis.call('HGET', rec, key)
-  return record, record and sub(record, 1, keep), redis.call('HGET', run, key)
+  local record = redis.call('HGET', timers, key)
+  return record, record and sub(record, 1, keep), redis.call('HGET', timer_states, key)
 end
 read.quarantine = read.due
 -- Of a letter the state comes first, behind its length.
 function read.dead(name)
-  local letter = redis.call('HGET', letters, name)
+  local letter = redis.call('HGET', dead_letters, name)
   if not letter then return end
   local state = #letter >= 14 and struct.unpack('>I4', letter, 11) or 0
   return letter, sub(letter, 1, 14 + state + keep)
 end
 function read.checks(key)
-  local says = redis.call('HGET', watch, key)
+  local says = redis.call('HGET', tracked, key)
   return says, says
 end
 

@@ -10,10 +10,10 @@
 
 if ARGV[4] == '' then
   -- Also what is about to get another number of partitions: whoever is at that is told.
-  redis.call('HDEL', KEYS[1], 'paused', 'kept', 'to', 'under')
+  redis.call('HDEL', KEYS[1], 'paused', 'paused_before', 'target_partitions', 'repartition_id')
   news.w = 0
-  wake()
+  publish_wake_ups()
 else
   redis.call('HSET', KEYS[1], 'paused', ARGV[4])
 end
-return { secs, micros, meta[3] or '', untold }
+return { secs, micros, meta[3] or '', wake_up_error }

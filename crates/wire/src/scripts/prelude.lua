@@ -7,7 +7,7 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
 -- Errors: NOMETA, DESTROYING, REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)
 
-local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'kind', 'tail', 'journal')
+local meta = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'paused', 'kind', 'watched_until', 'journal')
 if meta[1] ~= ARGV[1] then
   if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
   if meta[1] == 'destroying' then
@@ -59,8 +59,8 @@ end
 
 -- Last of all, and under pcall: a caller without the right to publish has
 -- done its work all the same, and says why nobody was told.
-local untold = ''
-local function tell(message)
+local wake_up_error = ''
+local function publish(message)
   local answer = redis.pcall('SPUBLISH', ARGV[3], message)
-  if type(answer) == 'table' and answer.err then untold = answer.err end
+  if type(answer) == 'table' and answer.err then wake_up_error = answer.err end
 end

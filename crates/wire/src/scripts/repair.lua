@@ -3,12 +3,12 @@
 -- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
 --   record is gone, timers that `tried` names wrongly or does not name, as after a listener of an earlier release, and
 --   slots, tombstones, entries of the journal and a tail that have had their day.
--- Parts: prelude, timers, chronicle, succession
+-- Parts: prelude, timers, tail_journal, queued_timers
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots,
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 claimers,
 --   9 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 which to scan: 'rec', 'run', 'next', 'slots' or 'tried', or 'tombstones', of which up to 1,000 go a call,
+--   4 which to scan: 'timers', 'timer_states', 'queued', 'claimers' or 'tried', or 'tombstones', of which up to 1,000 go a call,
 --   5 cursor, 6 how many to look at, 7 lease in ms
 -- Returns: secs, micros, next cursor, how many were put right, how many were looked at
 
@@ -23,50 +23,50 @@ local function is_placed(key)
   return score and tonumber(score) < MAX_DEADLINE -- beyond it, it would never come up
 end
 
-local mend = {}
+local fixers = {}
 
 -- A held record gets a lease from now on: its holder may be alive.
-function mend.rec(key, record)
+function fixers.rec(key, record)
   if is_placed(key) then return end
-  local state = redis.call('HGET', run, key)
+  local state = redis.call('HGET', timer_states, key)
   if not state or #state < 25 then state = fresh_state(0) end
   local at = byte(state, 2) == 1 and now + lease or present_deadline(record, state)
   if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim will bury it
-  wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
-  if is_tried(state) then note_tried(key, record, at) end
+  index_timer(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
+  if is_tried(state) then add_tried(key, record, at) end
   return true
 end
 
-function mend.run(key, state)
-  local record = redis.call('HGET', rec, key)
+function fixers.run(key, state)
+  local record = redis.call('HGET', timers, key)
   if not record then
-    redis.call('HDEL', run, key)
-    forget_tried(key)
+    redis.call('HDEL', timer_states, key)
+    remove_tried(key)
     return true
   end
   local at = #state >= 25 and is_tried(state) and score_of(key)
   if not at or redis.call('ZSCORE', tried, '>' .. key) == at then return end
-  note_tried(key, record, at)
+  add_tried(key, record, at)
   return true
 end
 
-function mend.tried(member)
+function fixers.tried(member)
   local key = sub(member, 2)
-  local state = redis.call('HGET', run, key)
-  if state and is_tried(state) and redis.call('HEXISTS', rec, key) == 1 then return end
+  local state = redis.call('HGET', timer_states, key)
+  if state and is_tried(state) and redis.call('HEXISTS', timers, key) == 1 then return end
   redis.call('ZREM', tried, member)
   return true
 end
 
-function mend.next(key)
-  if redis.call('HEXISTS', rec, key) == 1 then return end
-  redis.call('HDEL', run, key) -- must not speak for another arming
-  succeed(key, 0, '')
+function fixers.next(key)
+  if redis.call('HEXISTS', timers, key) == 1 then return end
+  redis.call('HDEL', timer_states, key) -- must not speak for another arming
+  promote_queued(key, 0, '')
   return true
 end
 
 -- What a slot holds is for the repeat of its last claim, and of use for minutes.
-function mend.slots(slot, claim)
+function fixers.slots(slot, claim)
   if slot == 'by' or slot == 'standby' then return end -- who made the last claim, and who stands by
   if #claim >= 16 and now - struct.unpack('>I8', claim, 9) < SLOT_AGE then return end
   redis.call('HDEL', KEYS[8], slot)
@@ -74,13 +74,13 @@ function mend.slots(slot, claim)
 end
 
 if which == 'tombstones' then
-  local gone = forget_tombstones(1000)
-  if WATCHED then end_chronicle(true) end
-  if meta[5] and (tonumber(meta[5]) or 0) <= now then redis.call('HDEL', KEYS[1], 'tail') end
+  local gone = remove_old_tombstones(1000)
+  if WATCHED then flush_log(true) end
+  if meta[5] and (tonumber(meta[5]) or 0) <= now then redis.call('HDEL', KEYS[1], 'watched_until') end
   return { secs, micros, gone == 1000 and 1 or 0, gone, gone }
 end
 
-local hashes = { rec = rec, run = run, next = nxt, slots = KEYS[8] }
+local hashes = { timers = timers, timer_states = timer_states, queued = queued, claimers = KEYS[8] }
 local page
 if which == 'tried' then
   page = redis.call('ZSCAN', tried, ARGV[5], 'COUNT', ARGV[6])
@@ -88,7 +88,7 @@ else
   page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
 end
 for i = 1, #page[2], 2 do
-  if mend[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
+  if fixers[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
 end
-wake()
+publish_wake_ups()
 return { secs, micros, page[1], repaired, #page[2] / 2 }

@@ -1,9 +1,9 @@
 -- replay.lua: bring a dead letter back to life.
 --
 -- Purpose: arm the letter's record again, for now: as the arming that it was, or as a new one.
--- Parts: prelude, timers, succession
+-- Parts: prelude, timers, queued_timers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters, 10 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' for a repeat of an unanswered call, else '0', 5 letter (its name), 6 id of this replay (8
 --   bytes), 7 new arming id (8 bytes), or '' to keep the letter's
@@ -14,25 +14,25 @@
 -- Invariants: a timer is never replaced, not even by its own letter. A repeat finds its own id, and says
 --   what the first call did, whatever has become of the timer since.
 
-local dead, letters = KEYS[8], KEYS[9]
+local dead, dead_letters = KEYS[8], KEYS[9]
 local member, replay, anew = ARGV[5], 'p' .. ARGV[6], ARGV[7]
 if ARGV[4] == '1' and redis.call('ZSCORE', tombstones, replay) then return { secs, micros, 1, 0, '' } end
 local key = sub(member, 17)
-if redis.call('HEXISTS', rec, key) == 1 then return { secs, micros, 2, 0, '' } end
-local letter = redis.call('HGET', letters, member)
+if redis.call('HEXISTS', timers, key) == 1 then return { secs, micros, 2, 0, '' } end
+local letter = redis.call('HGET', dead_letters, member)
 if not letter then return { secs, micros, 0, 0, '' } end
 local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.unpack('>I4', letter, 11)) or ''
 if #record < 17 or not known(record) then return { secs, micros, 3, 0, '' } end
 
 local id = anew == '' and sub(record, 2, 9) or anew
-redis.call('HDEL', run, key)
-redis.call('HSET', rec, key, sub(record, 1, 1) .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
-wait_until(due, ceil, key)
+redis.call('HDEL', timer_states, key)
+redis.call('HSET', timers, key, sub(record, 1, 1) .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
+index_timer(due, ceil, key)
 redis.call('ZREM', dead, member)
-redis.call('HDEL', letters, member)
+redis.call('HDEL', dead_letters, member)
 -- It lives: what has followed it, or withdrawn it, is over.
 redis.call('ZREM', tombstones, 'a' .. id)
 -- Last: a repeat that finds it does nothing more.
-tombstone(replay)
-wake()
-return { secs, micros, 1, ceil, untold }
+add_tombstone(replay)
+publish_wake_ups()
+return { secs, micros, 1, ceil, wake_up_error }

@@ -1,9 +1,9 @@
 -- reschedule.lua: move waiting timers to other deadlines.
 --
 -- Purpose: keep arming, payload and attempt, change when; at most 1,000 a call, no key twice.
--- Parts: prelude, timers, triggers
+-- Parts: prelude, timers, markers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to move trigger keys, else '0',
 --   then per timer: key; when, as '+ms' from now or ms since 1970
 -- Returns: per timer a byte with a code, a byte with what became of the trigger key, the deadline in 8
@@ -13,11 +13,11 @@
 --   or beyond 2^43 ms (nothing was changed)
 --   trigger keys: 0 none, 1 set, 2 the name is taken, 3 refused
 
-local due, quarantine, rec, run = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local due, quarantine, timers, timer_states = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local triggered = ARGV[4] == '1'
 local keys = {}
 for at = 5, #ARGV, 2 do keys[#keys + 1] = ARGV[at] end
-local records, states = redis.call('HMGET', rec, unpack(keys)), redis.call('HMGET', run, unpack(keys))
+local records, states = redis.call('HMGET', timers, unpack(keys)), redis.call('HMGET', timer_states, unpack(keys))
 
 -- What is written, by where it belongs.
 local fields, held, cleared, scores, suspects, soonest = {}, {}, {}, {}, {}, { [due] = math.huge, [quarantine] = math.huge }
@@ -37,7 +37,7 @@ local function move(key, record, state, at, text)
     add(fields, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
     if had then
       cleared[#cleared + 1] = key
-      if is_tried(had) then forget_tried(key) end
+      if is_tried(had) then remove_tried(key) end
     end
   else
     move_tried(key, at)
@@ -55,19 +55,19 @@ for i, key in ipairs(keys) do
 end
 local function put(zset, members)
   if #members == 0 then return end
-  sooner(zset, soonest[zset])
+  announce_if_earliest(zset, soonest[zset])
   redis.call('ZADD', zset, unpack(members))
 end
 
 put(due, scores)
 put(quarantine, suspects)
-if #held > 0 then redis.call('HSET', run, unpack(held)) end
-if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
-if #fields > 0 then redis.call('HSET', rec, unpack(fields)) end
+if #held > 0 then redis.call('HSET', timer_states, unpack(held)) end
+if #cleared > 0 then redis.call('HDEL', timer_states, unpack(cleared)) end
+if #fields > 0 then redis.call('HSET', timers, unpack(fields)) end
 for i, key in ipairs(keys) do
   local trigger = NONE
-  if triggered and attempts[i] then trigger = set_trigger(key, texts_of[i], attempts[i], true) end
+  if triggered and attempts[i] then trigger = set_marker(key, texts_of[i], attempts[i], true) end
   out[i] = codes[i] .. trigger .. struct.pack('>I8', ats[i])
 end
-wake()
-return table.concat(out) .. texts(refused)
+publish_wake_ups()
+return table.concat(out) .. error_suffix(refused)

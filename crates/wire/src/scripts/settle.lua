@@ -1,9 +1,9 @@
 -- settle.lua: every end of an attempt but the good one.
 --
 -- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
--- Parts: prelude, timers, chronicle, triggers, succession, letters
+-- Parts: prelude, timers, tail_journal, markers, queued_timers, dead_letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters,
 --   10 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full, 7 '1' to set trigger keys, else '0',
@@ -29,52 +29,52 @@ local ends = {}
 function ends.snooze(key, record, state, delay, body)
   local at, attempt = ceil + delay, (struct.unpack('>I4', body))
   redis.call('ZREM', quarantine, key)
-  wait_until(due, at, key)
-  note_tried(key, record, at)
-  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
+  index_timer(due, at, key)
+  add_tried(key, record, at)
+  redis.call('HSET', timer_states, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
   return 1, at, sub(record, 2, 9), attempt
 end
 
 function ends.retry(key, record, state, delay, body)
-  local kept = redis.call('HGET', nxt, key)
+  local kept = redis.call('HGET', queued, key)
   -- A later expiry cycle of an attached key waits until this one has ended for good.
-  if kept and byte(kept) ~= CYCLES then return 2, supersede(key, record) end
+  if kept and byte(kept) ~= CYCLES then return 2, replace_with_queued(key, record) end
   return ends.snooze(key, record, state, delay, body)
 end
 
 function ends.again(key, record, state, delay, body)
-  if redis.call('HEXISTS', nxt, key) == 1 then return 2, supersede(key, record) end
+  if redis.call('HEXISTS', queued, key) == 1 then return 2, replace_with_queued(key, record) end
   local at = ceil + delay
-  tombstone('a' .. sub(record, 2, 9))
+  add_tombstone('a' .. sub(record, 2, 9))
   redis.call('ZREM', quarantine, key)
-  if is_tried(state) then forget_tried(key) end
+  if is_tried(state) then remove_tried(key) end
   install(key, sub(record, 1, 1) .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
-  redis.call('HDEL', run, key)
+  redis.call('HDEL', timer_states, key)
   return 1, at, body
 end
 
 function ends.dead(key, record, state, delay, body)
   local last = '\1\0' .. NO_TOKEN .. sub(state, 11, 25) .. sub(body, 2)
-  local at, id = bury(key, record, last, byte(body), 0)
+  local at, id = move_to_dead_letters(key, record, last, byte(body), 0)
   if at then return 2, at, id end
   return 1, 0, ''
 end
 
 function ends.release(key, record, state)
-  return 1, hand_back(key, record, state), sub(record, 2, 9)
+  return 1, release_timer(key, record, state), sub(record, 2, 9)
 end
 
 -- What became of an attempt, and of its timer. A dead letter says so where it is written.
 local TOLD = { retry = 'T', snooze = 'Z', release = 'H' }
-local function chronicle(what, key, record, state, code, at, body)
+local function log_outcome(what, key, record, state, code, at, body)
   if what == 'dead' then return end
   if code == 2 then
-    note_end(what == 'again' and 'D' or 'G', key, record, state, at)
+    log_end(what == 'again' and 'D' or 'G', key, record, state, at)
   elseif what == 'again' then
-    note_end('A', key, record, state, at)
+    log_end('A', key, record, state, at)
   else
-    note_next(TOLD[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
+    log_next(TOLD[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
   end
 end
 
@@ -87,20 +87,20 @@ end
 local out, taken = { secs, micros, 0, '' }, 0
 for base = BASE, #ARGV - 1, WIDTH do
   local what, key, token = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
-  local state, record = redis.call('HGET', run, key), redis.call('HGET', rec, key)
+  local state, record = redis.call('HGET', timer_states, key), redis.call('HGET', timers, key)
   local code, at, id, attempt = 0, 0, '', nil
   if state and record and #state >= 25 and sub(state, 3, 10) == token then
     code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
-    if WATCHED then chronicle(what, key, record, state, code, at, ARGV[base + 5]) end
+    if WATCHED then log_outcome(what, key, record, state, code, at, ARGV[base + 5]) end
     -- What is handed back runs at once elsewhere, or has its key still.
     if ARGV[7] == '1' and at > 0 and what ~= 'release' then
-      if set_trigger(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then taken = taken + 1 end
+      if set_marker(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then taken = taken + 1 end
     end
   end
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = code, at, id
 end
 out[3], out[4], out[#out + 1] = taken, refused, trimmed
-wake()
-if WATCHED then end_chronicle() end
+publish_wake_ups()
+if WATCHED then flush_log() end
 return out

@@ -31,7 +31,7 @@ end
 
 -- What this call puts ahead of an index's head is announced: the score, by the letter of the index's message.
 local heads, news = {}, {}
-local function sooner(zset, score)
+local function announce_if_earliest(zset, score)
   local head = heads[zset] or tonumber(head_of(zset)) or math.huge
   heads[zset] = math.min(head, score)
   -- Within one millisecond nobody has to come sooner.
@@ -39,8 +39,8 @@ local function sooner(zset, score)
 end
 
 -- Puts a timer into an index, or moves it there.
-local function wait_until(zset, at, key)
-  sooner(zset, at)
+local function index_timer(zset, at, key)
+  announce_if_earliest(zset, at)
   redis.call('ZADD', zset, at, key)
 end
 
@@ -49,24 +49,24 @@ end
 -- them; and timers that end at their first attempt cost nothing.
 local tried = sub(KEYS[1], 1, -5) .. 'tried'
 local function is_tried(state) return sub(state, 11) ~= UNTRIED end
-local function note_tried(key, record, at)
+local function add_tried(key, record, at)
   local first = #record >= 17 and struct.unpack('>I8', record, 10) or now
   redis.call('ZADD', tried, -first, '<' .. key, at, '>' .. key)
 end
 local function move_tried(key, at) redis.call('ZADD', tried, 'XX', at, '>' .. key) end
-local function forget_tried(key) redis.call('ZREM', tried, '<' .. key, '>' .. key) end
+local function remove_tried(key) redis.call('ZREM', tried, '<' .. key, '>' .. key) end
 
 local function announce(letter)
-  if news[letter] then tell(letter .. string.format('%.0f', math.floor(news[letter]))) end
+  if news[letter] then publish(letter .. string.format('%.0f', math.floor(news[letter]))) end
 end
 
 -- In one order on every server: that of a table's keys is not.
-local function wake()
+local function publish_wake_ups()
   announce('w')
   announce('q')
 end
 
 -- What an answer says behind its last timer, if anything: why listeners could not be told, and why trigger keys were refused.
-local function texts(refused)
-  return (untold ~= '' or refused ~= '') and untold .. '\n' .. refused or ''
+local function error_suffix(refused)
+  return (wake_up_error ~= '' or refused ~= '') and wake_up_error .. '\n' .. refused or ''
 end

@@ -13,34 +13,35 @@ const DRAIN: [&str; 26] = [
     "ack",
     "canary",
     "cancel",
-    "checks",
+    "take_checks",
     "claim",
-    "close",
+    "close_partition",
     "destroy",
-    "drop",
+    "delete_dead_letter",
     "init",
-    "journal",
-    "judge",
-    "note",
-    "left",
+    "set_journal_limits",
+    "apply_checks",
+    "record_expiries",
+    "wake_followers",
     "pause",
-    "policy",
-    "put",
+    "sync_policy",
+    "move_write",
     "renew",
     "repair",
-    "report",
-    "reshape",
-    "returned",
-    "scanner",
+    "save_report",
+    "repartition_step",
+    "write_back_expired",
+    "take_duty",
     "settle",
-    "shed",
-    "tail",
-    "untrigger",
+    "move_delete",
+    "renew_watch",
+    "delete_marker",
 ];
 /// What needs room is refused before it has written anything.
 const FILL: [&str; 8] =
-    ["arm", "enrol", "forward", "import", "replay", "reschedule", "write_back", "trigger"];
-const READ: [&str; 8] = ["list", "look", "overview", "page", "peek", "reports", "take", "touch"];
+    ["arm", "track_keys", "forward", "import", "replay", "reschedule", "write_back", "set_marker"];
+const READ: [&str; 8] =
+    ["list_names", "get_timer", "overview", "page", "peek", "list_reports", "move_read", "read_keys"];
 
 #[test]
 fn flags_are_as_intended() {

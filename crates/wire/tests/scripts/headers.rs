@@ -6,7 +6,7 @@ use std::ops::Range;
 use keylapse_wire::scripts;
 use regex::Regex;
 
-use crate::source::{CHAINS, CHRONICLE, Source, TRIGGERS};
+use crate::source::{CHAINS, MARKERS, Source, TAIL_JOURNAL};
 
 #[test]
 fn each_header_is_complete_and_in_order() {
@@ -93,8 +93,7 @@ fn keys_are_called_what_the_header_calls_them() {
             let numbers = number.find_iter(&found[2]).map(|digits| digits.as_str().parse::<u32>());
             for (name, number) in found[1].split(", ").zip(numbers) {
                 let meaning = &declared[&number.expect("a number")];
-                // `next` is a function of Lua's.
-                assert_eq!(name, if meaning == "next" { "nxt" } else { meaning }, "{}", source.name);
+                assert_eq!(name, meaning, "{}", source.name);
             }
         }
     }
@@ -108,7 +107,7 @@ fn each_part_that_is_named_is_needed_and_no_other() {
         // What a body has words of its own for, it needs from nobody.
         let own = defined(&source.code);
         let needed = |part: &Source| {
-            let others = named.iter().filter(|name| **name != part.name && **name != TRIGGERS);
+            let others = named.iter().filter(|name| **name != part.name && **name != MARKERS);
             let rest: String = others.map(|name| Source::all()[*name].code.clone()).collect();
             let names = defined(&part.code);
             names.difference(&own).any(|name| has_word(&(rest.clone() + &source.code), name))
@@ -119,27 +118,27 @@ fn each_part_that_is_named_is_needed_and_no_other() {
             assert_eq!(named.contains(&part.name.as_str()), expected, "{} and {}", source.name, part.name);
         }
         let chained: Vec<_> =
-            named.iter().copied().filter(|part| ![TRIGGERS, CHRONICLE].contains(part)).collect();
+            named.iter().copied().filter(|part| ![MARKERS, TAIL_JOURNAL].contains(part)).collect();
         let is_chain = CHAINS.iter().any(|chain| chain.starts_with(&chained));
         assert!(is_chain, "each part needs the one before it: {} has {named:?}", source.name);
     }
 }
 
 #[test]
-fn trigger_keys_need_a_clock_and_nothing_else() {
+fn marker_keys_need_a_clock_and_nothing_else() {
     let all = Source::all();
-    for part in all.values().filter(|part| part.is_part() && part.name != TRIGGERS) {
+    for part in all.values().filter(|part| part.is_part() && part.name != MARKERS) {
         for name in defined(&part.code).iter().filter(|name| *name != "now") {
-            assert!(!has_word(&all[TRIGGERS].code, name), "{TRIGGERS} uses {name} of {}", part.name);
+            assert!(!has_word(&all[MARKERS].code, name), "{MARKERS} uses {name} of {}", part.name);
         }
     }
     for source in Source::bodies() {
         let named = source.words("Parts");
-        let Some(place) = named.iter().position(|part| *part == TRIGGERS) else { continue };
+        let Some(place) = named.iter().position(|part| *part == MARKERS) else { continue };
         assert!(!named[place..].contains(&"timers"), "{} has {named:?}", source.name);
         let has_clock = named.contains(&"prelude")
             || source.ahead.as_deref().is_some_and(|code| defined(code).contains("now"));
-        assert!(has_clock || !has_word(&source.code, "set_trigger"), "{} has no clock", source.name);
+        assert!(has_clock || !has_word(&source.code, "set_marker"), "{} has no clock", source.name);
     }
 }
 

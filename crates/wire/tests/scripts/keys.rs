@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::source::{CHRONICLE, Source, TRIGGERS};
+use crate::source::{MARKERS, Source, TAIL_JOURNAL};
 
 /// Commands without a key. SPUBLISH names a channel, and that is an argument.
 const KEYLESS: [&str; 2] = ["TIME", "SPUBLISH"];
@@ -17,7 +17,7 @@ fn every_key_of_every_command_is_declared() {
         let declared = declared(&source);
         for call in calls(&source)
             .into_iter()
-            .filter(|call| !is_of_a_trigger_key(&source, call) && !is_of_the_journal(&source, call))
+            .filter(|call| !is_of_a_marker_key(&source, call) && !is_of_the_journal(&source, call))
         {
             for key in choices(&call.key) {
                 assert!(declared.contains(key), "{}.lua: {} {key}", source.name, call.command);
@@ -29,11 +29,11 @@ fn every_key_of_every_command_is_declared() {
 /// Trigger keys are not declared beside the names of a partition: a server would refuse the whole call to a user who may
 /// not touch one of them. So they are touched where a refusal is an answer, by the part that knows which
 /// are ours; and one that nobody has is set by `arm` itself.
-fn is_of_a_trigger_key(source: &Source, call: &Call) -> bool {
+fn is_of_a_marker_key(source: &Source, call: &Call) -> bool {
     let sets_where_none_is = call.command == "SET" && call.last == "'NX'";
     call.guarded
         && match source.name.as_str() {
-            TRIGGERS => call.key == "key",
+            MARKERS => call.key == "key",
             "arm" => sets_where_none_is && ["key", "keys[i]"].contains(&call.key.as_str()),
             _ => false,
         }
@@ -42,15 +42,15 @@ fn is_of_a_trigger_key(source: &Source, call: &Call) -> bool {
 /// Most calls end timers of topics without a journal, and are to cost what they did: so it is not among their KEYS, and
 /// named by the part that writes it. It is touched where a refusal is an answer.
 fn is_of_the_journal(source: &Source, call: &Call) -> bool {
-    source.name == CHRONICLE && call.guarded && call.key == "journal"
+    source.name == TAIL_JOURNAL && call.guarded && call.key == "journal"
 }
 
 #[test]
 fn the_journal_is_named_as_meta_is_and_touched_under_pcall_alone() {
-    let chronicle = &Source::all()[CHRONICLE];
-    let calls = calls(chronicle);
-    assert!(!calls.is_empty() && calls.iter().all(|call| is_of_the_journal(chronicle, call)), "{calls:?}");
-    assert!(chronicle.code.contains("local journal = sub(KEYS[1], 1, -5) .. 'journal'\n"));
+    let part = &Source::all()[TAIL_JOURNAL];
+    let calls = calls(part);
+    assert!(!calls.is_empty() && calls.iter().all(|call| is_of_the_journal(part, call)), "{calls:?}");
+    assert!(part.code.contains("local journal = sub(KEYS[1], 1, -5) .. 'journal'\n"));
     let at = keylapse_wire::names::PartitionNames::new("keylapse", "t", 0, 1, false);
     let meta = at.key("meta");
     assert_eq!(format!("{}journal", &meta[..meta.len() - 4]), at.key("journal"));
@@ -59,11 +59,11 @@ fn the_journal_is_named_as_meta_is_and_touched_under_pcall_alone() {
 /// Callers of earlier releases do not name it, and the parts serve many bodies: so it is known by its name, and declared.
 #[test]
 fn what_was_tried_is_named_as_meta_is_and_declared_last() {
-    let word = regex::Regex::new(r"\b(?:tried|note_tried|move_tried|forget_tried)\b").expect("a pattern");
+    let word = regex::Regex::new(r"\b(?:tried|add_tried|move_tried|remove_tried)\b").expect("a pattern");
     for source in Source::bodies() {
         let keys = source.numbered("KEYS");
         let is_last = keys.last_key_value().is_some_and(|(_, name)| name == "tried");
-        let uses = word.is_match(&source.code) || source.words("Parts").contains(&"succession");
+        let uses = word.is_match(&source.code) || source.words("Parts").contains(&"queued_timers");
         assert!(!uses || is_last, "{}", source.name);
         assert!(is_last || !keys.values().any(|name| name == "tried"), "{}", source.name);
     }
@@ -74,15 +74,15 @@ fn what_was_tried_is_named_as_meta_is_and_declared_last() {
 
 /// The exception is needed where it is made: each call of the part, and two of `arm`.
 #[test]
-fn trigger_keys_are_touched_under_pcall_alone() {
+fn marker_keys_are_used_under_pcall_alone() {
     let all = Source::all();
-    let of_triggers = |name: &str| {
+    let of_markers = |name: &str| {
         let calls = calls(&all[name]);
-        (calls.iter().filter(|call| is_of_a_trigger_key(&all[name], call)).count(), calls.len())
+        (calls.iter().filter(|call| is_of_a_marker_key(&all[name], call)).count(), calls.len())
     };
-    let (all_of_them, calls) = of_triggers(TRIGGERS);
-    assert!(all_of_them > 0 && all_of_them == calls, "{calls} calls of {TRIGGERS}.lua");
-    assert_eq!(of_triggers("arm").0, 2, "of arm.lua");
+    let (all_of_them, calls) = of_markers(MARKERS);
+    assert!(all_of_them > 0 && all_of_them == calls, "{calls} calls of {MARKERS}.lua");
+    assert_eq!(of_markers("arm").0, 2, "of arm.lua");
 }
 
 /// Names that stand for declared keys.
@@ -92,7 +92,7 @@ fn declared(source: &Source) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (number, name) in sources.flat_map(|one| one.numbered("KEYS")) {
         names.insert(format!("KEYS[{number}]"));
-        names.insert(if name == "next" { "nxt".to_owned() } else { name });
+        names.insert(name);
     }
     // By which scripts name it that are not told where it stands among their keys: see below.
     names.insert("tried".to_owned());
@@ -102,10 +102,10 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "timers" | "reschedule" | "overview" => &["zset"],
         "claim" => &["index", "zset"],
         "repair" => &["hashes[which]"],
-        "list" => &["hash", "zset"],
+        "list_names" => &["hash", "zset"],
         "page" => &["zset"],
-        "take" | "put" => &["places[place]"],
-        "peek" | "touch" | "trigger" => &["key"],
+        "move_read" | "move_write" => &["places[place]"],
+        "peek" | "read_keys" | "set_marker" => &["key"],
         _ => &[],
     };
     names.extend(aliases.iter().map(|&alias| alias.to_owned()));
@@ -137,7 +137,7 @@ fn calls(source: &Source) -> Vec<Call> {
     let helpers: &[&str] = match source.name.as_str() {
         "reschedule" => &["head_of(", "wait_until(", "sooner(", "put("],
         // Called with trigger keys by others, too, but these declare theirs.
-        "trigger" | "untrigger" => &["set_trigger(", "drop_trigger("],
+        "set_marker" | "delete_marker" => &["set_marker(", "delete_marker("],
         _ => &["head_of(", "wait_until(", "sooner("],
     };
     for helper in helpers {

@@ -32,10 +32,10 @@ impl Scene {
     async fn with_timers() -> Self {
         let mut scene = Self::new().await;
         let at = scene.at.clone();
-        scene.say(&["HSET", at.key("meta"), "v", &WIRE_VERSION.to_string(), "p", "1"]).await;
+        scene.say(&["HSET", at.key("meta"), "v", &WIRE_VERSION.to_string(), "partitions", "1"]).await;
         scene.say(&["ZADD", at.key("due"), "1", "a", "4e12", "b"]).await;
-        scene.say(&["HSET", at.key("rec"), "a", RECORD, "b", RECORD]).await;
-        scene.say(&["HSET", at.key("run"), "b", STATE]).await;
+        scene.say(&["HSET", at.key("timers"), "a", RECORD, "b", RECORD]).await;
+        scene.say(&["HSET", at.key("timer_states"), "b", STATE]).await;
         scene
     }
 
@@ -158,7 +158,7 @@ async fn a_deadline_is_refused_without_those_that_came_with_it() {
         let words = ["r00", "c", "+60000", first, "x", "a", far, first, "x", "d", "+60000", last, "x"];
         let codes = |answer: Vec<u8>| answer.chunks(10).map(|one| one[0]).collect::<Vec<_>>();
         assert_eq!(codes(scene.answered(&scripts::ARM, &words).await), [0, 5, 0], "{far:?}");
-        let rec = scene.at.key("rec").to_owned();
+        let rec = scene.at.key("timers").to_owned();
         let kept = scene.say(&["HGET", &rec, "a"]).await;
         assert_eq!(kept, Value::BulkString(RECORD.into()), "{far:?}");
         assert_eq!(scene.say(&["HEXISTS", &rec, "d"]).await, Value::Int(1), "{far:?}");
@@ -198,13 +198,13 @@ async fn what_is_no_end_is_refused_with_all_that_came_with_it() {
 async fn what_is_no_verdict_is_refused_with_all_that_came_with_it() {
     let mut scene = Scene::with_timers().await;
     let watch = "a watch that was looked at, ";
-    let (watches, checks) = (scene.name("watch"), scene.name("checks"));
+    let (watches, checks) = (scene.name("tracked"), scene.name("checks"));
     scene.say(&["HSET", &watches, "a", watch]).await;
     scene.say(&["ZADD", &checks, "1", "a"]).await;
     let good = ["forget", "a", watch, "7", "0", "7", "", "0"];
     let bad = ["perish", "a", watch, "7", "0", "7", "", "0"];
     let verdicts = [&["7", "0"][..], &good, &bad].concat();
-    assert_eq!(scene.refused(&scripts::JUDGE, &verdicts).await, "BADVERDICT");
+    assert_eq!(scene.refused(&scripts::APPLY_CHECKS, &verdicts).await, "BADVERDICT");
 }
 
 /// Whoever knows nothing of kinds makes a managed topic, and changes no other.

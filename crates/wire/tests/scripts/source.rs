@@ -7,12 +7,14 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts");
 const FIELDS: [&str; 8] = ["Purpose", "Parts", "Flags", "KEYS", "ARGV", "Returns", "Errors", "Invariants"];
 
 /// The orders in which parts follow each other; each needs those before it.
-pub(crate) const CHAINS: [[&str; 4]; 2] =
-    [["prelude", "timers", "succession", "letters"], ["prelude", "timers", "succession", "history"]];
+pub(crate) const CHAINS: [[&str; 4]; 2] = [
+    ["prelude", "timers", "queued_timers", "dead_letters"],
+    ["prelude", "timers", "queued_timers", "expiry_history"],
+];
 /// A part that needs none of these but a clock, and may stand anywhere behind `timers`.
-pub(crate) const TRIGGERS: &str = "triggers";
+pub(crate) const MARKERS: &str = "markers";
 /// A part that needs `timers`, and may stand anywhere behind it.
-pub(crate) const CHRONICLE: &str = "chronicle";
+pub(crate) const TAIL_JOURNAL: &str = "tail_journal";
 /// The line of a body in whose place its parts stand, all but the prelude.
 const PARTS_STAND_HERE: &str = "-- Here stand the parts.";
 
@@ -77,10 +79,10 @@ impl Source {
         if !self.is_part() {
             return self.words("Parts");
         }
-        if self.name == TRIGGERS {
+        if self.name == MARKERS {
             return Vec::new();
         }
-        if self.name == CHRONICLE {
+        if self.name == TAIL_JOURNAL {
             return vec!["prelude", "timers"];
         }
         let chain = CHAINS.iter().find(|chain| chain.contains(&self.name.as_str())).expect("a chain");
@@ -141,13 +143,13 @@ fn without_comment(line: &str) -> &str {
 fn a_header_is_read_field_by_field() {
     let claim = &Source::all()["claim"];
     assert!(!claim.is_part() && Source::all()["prelude"].is_part());
-    assert_eq!(claim.words("Parts"), ["prelude", "timers", "chronicle", "succession", "letters"]);
-    assert_eq!(claim.numbered("KEYS")[&10], "slots");
+    assert_eq!(claim.words("Parts"), ["prelude", "timers", "tail_journal", "queued_timers", "dead_letters"]);
+    assert_eq!(claim.numbered("KEYS")[&10], "claimers");
     assert_eq!(claim.numbered("ARGV")[&8], "how many at most (1,000)");
     assert_eq!(claim.numbered("ARGV").len(), 15);
     assert!(claim.code.contains("meta[3]") && !claim.code.contains("--"));
     let ahead = |name: &str| Source::all()[name].ahead.clone();
     assert_eq!(ahead("claim"), None);
-    assert!(ahead("arm").is_some_and(|code| code.contains("deadline_of(") && !code.contains("set_trigger(")));
-    assert_eq!(ahead("untrigger").as_deref().map(str::trim), Some(""));
+    assert!(ahead("arm").is_some_and(|code| code.contains("deadline_of(") && !code.contains("set_marker(")));
+    assert_eq!(ahead("delete_marker").as_deref().map(str::trim), Some(""));
 }

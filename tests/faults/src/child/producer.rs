@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Arming, Cancelled, Error, Key, Schedule, Topic};
+use keylapse::{ArmResult, Cancelled, Error, Key, Schedule, Topic};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
@@ -44,7 +44,7 @@ pub struct Produce {
 pub async fn produce(orders: &Orders, produce: &Produce) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let schedule = Schedule::new(orders.client()?.patience(PATIENCE));
+    let schedule = Schedule::new(orders.client()?.retry_for(PATIENCE));
     let mut random = StdRng::seed_from_u64(produce.seed);
     let places = Arc::new(Semaphore::new(STORIES as usize));
     let mut pace =
@@ -169,11 +169,11 @@ impl Teller {
     }
 }
 
-pub(super) fn armed(arming: &Arming) -> (Told, Option<Micros>) {
+pub(super) fn armed(arming: &ArmResult) -> (Told, Option<Micros>) {
     let told = match arming {
-        Arming::Armed(_) => Told::Armed,
-        Arming::Replaced(_) => Told::Replaced,
-        Arming::AfterRunning(_) => Told::AfterRunning,
+        ArmResult::Armed(_) => Told::Armed,
+        ArmResult::Replaced(_) => Told::Replaced,
+        ArmResult::AfterRunning(_) => Told::AfterRunning,
         _ => Told::Superseded,
     };
     (told, arming.receipt().map(|receipt| micros_since_1970(receipt.deadline)))

@@ -31,7 +31,7 @@ const FOR_A_REPLICA: Duration = Duration::from_millis(100);
 pub async fn produce_steadily(orders: &Orders, produce: &Produce) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let schedule = Schedule::new(orders.client()?.patience(PATIENCE));
+    let schedule = Schedule::new(orders.client()?.retry_for(PATIENCE));
     let (topic, replicas) = (Kind::Sharded.topic(orders.lease()), orders.replicas.unwrap_or_default());
     let producer = Producer { schedule, ledger, topic, replicas };
     let mut random = StdRng::seed_from_u64(produce.seed);

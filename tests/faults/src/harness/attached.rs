@@ -65,7 +65,7 @@ async fn look(url: &str, ledger: &Ledger) {
         ticks.tick().await;
         let mut seen = HashSet::new();
         for partition in partitions().filter(|name| name.contains(ATTACHED)) {
-            let watched = line.ask(redis::cmd("HKEYS").arg(format!("{partition}:watch"))).await;
+            let watched = line.ask(redis::cmd("HKEYS").arg(format!("{partition}:tracked"))).await;
             let keys = watched.and_then(|keys| Ok(redis::from_redis_value::<Vec<String>>(keys)?));
             seen.extend(keys.unwrap_or_default());
         }

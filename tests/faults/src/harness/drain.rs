@@ -29,7 +29,7 @@ impl Harness {
 async fn timers(connection: &mut MultiplexedConnection) -> u64 {
     let mut pipe = redis::pipe();
     for partition in partitions() {
-        for hash in ["rec", "next", "watch"] {
+        for hash in ["timers", "queued", "tracked"] {
             pipe.hlen(format!("{partition}:{hash}"));
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keylapse_testing::{Cluster, SentinelGroup};
+use keylapse_testing::{LocalCluster, SentinelGroup};
 
 use super::run::{FLAGS, SERVES_THE_REST, run, shard_cast};
 use super::{Group, Outcome, ShardFault, ShardPlan, Stage};
@@ -68,7 +68,7 @@ pub async fn cluster(show: Show, folder: &Path) -> Outcome {
 }
 
 async fn cluster_of_six() -> Group {
-    let cluster = Cluster::builder().notifications(FLAGS).config(SERVES_THE_REST).start();
+    let cluster = LocalCluster::builder().notifications(FLAGS).config(SERVES_THE_REST).start();
     Group::Cluster(cluster.await.expect("a cluster"))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse_testing::Node;
+use keylapse_testing::LocalNode;
 use tokio::time::{Instant, sleep};
 
 use super::{Stage, witness};
@@ -17,17 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A primary that has fallen, or is about to.
 #[derive(Debug)]
 pub(super) struct Fall {
-    pub(super) node: Node,
+    pub(super) node: LocalNode,
     pub(super) partitions: Vec<u32>,
     pub(super) since: Micros,
     /// What those who may take its place had from it when it fell.
-    heirs: Vec<(Node, Held)>,
+    heirs: Vec<(LocalNode, Held)>,
 }
 
 /// Who took its place, and when.
 #[derive(Debug)]
 pub(super) struct Heir {
-    pub(super) node: Node,
+    pub(super) node: LocalNode,
     sole_until: Micros,
     promoted: Micros,
     held: Held,
@@ -42,7 +42,7 @@ impl Fall {
     }
 
     /// It falls now: what its replicas have is read before one of them may change it.
-    pub(super) async fn falls(&mut self, stage: &Stage, strike: impl FnOnce(&Node)) {
+    pub(super) async fn falls(&mut self, stage: &Stage, strike: impl FnOnce(&LocalNode)) {
         let replicas = stage.group.replicas_of(&self.node).await;
         self.since = now();
         strike(&self.node);
@@ -77,7 +77,7 @@ impl Fall {
 
     /// Returns the data that the heir had when the primary fell. If the harness could not read that in time, returns the data
     /// that the heir has now.
-    async fn held_by(&self, heir: &Node) -> Held {
+    async fn held_by(&self, heir: &LocalNode) -> Held {
         match self.heirs.iter().find(|(node, _)| node == heir) {
             Some((_, held)) => held.clone(),
             None => witness::held_now(heir, &self.partitions).await,

@@ -1,6 +1,6 @@
 //! The servers of a run: some share the work, or one does it and others wait for its place.
 
-use keylapse_testing::{Cluster, Node, Reply, SentinelGroup};
+use keylapse_testing::{LocalCluster, LocalNode, RedisReply, SentinelGroup};
 
 use crate::job::{SHARDS, shard};
 
@@ -8,7 +8,7 @@ use crate::job::{SHARDS, shard};
 #[derive(Debug)]
 pub enum Group {
     /// Each primary has some of the partitions.
-    Cluster(Cluster),
+    Cluster(LocalCluster),
     /// The master has all of them.
     Sentinel(SentinelGroup),
 }
@@ -23,7 +23,7 @@ impl Group {
     }
 
     /// All servers; no sentinels.
-    pub fn nodes(&self) -> Vec<Node> {
+    pub fn nodes(&self) -> Vec<LocalNode> {
         match self {
             Self::Cluster(cluster) => cluster.nodes(),
             Self::Sentinel(group) => group.servers().to_vec(),
@@ -31,7 +31,7 @@ impl Group {
     }
 
     /// Who has a partition now; none if nobody has, or they disagree.
-    pub async fn owner(&self, partition: u32) -> Option<Node> {
+    pub async fn owner(&self, partition: u32) -> Option<LocalNode> {
         match self {
             Self::Cluster(cluster) => cluster.owner_of_key(shard(partition).key("due")).await.ok(),
             Self::Sentinel(group) => {
@@ -43,7 +43,7 @@ impl Group {
     }
 
     /// The partitions of which this node is the owner.
-    pub async fn owned_by(&self, node: &Node) -> Vec<u32> {
+    pub async fn owned_by(&self, node: &LocalNode) -> Vec<u32> {
         let mut owned = Vec::new();
         for partition in 0..SHARDS {
             if self.owner(partition).await.is_some_and(|owner| owner == *node) {
@@ -57,7 +57,7 @@ impl Group {
     ///
     /// # Panics
     /// If no server says.
-    pub async fn replicas_of(&self, node: &Node) -> Vec<Node> {
+    pub async fn replicas_of(&self, node: &LocalNode) -> Vec<LocalNode> {
         match self {
             Self::Cluster(cluster) => cluster.replicas_of(node).await.expect("some servers answer"),
             Self::Sentinel(group) => {
@@ -68,7 +68,7 @@ impl Group {
     }
 
     /// Whether it says of itself that it follows another.
-    pub async fn is_replica(&self, node: &Node) -> bool {
+    pub async fn is_replica(&self, node: &LocalNode) -> bool {
         role(node).await.is_some_and(|role| role == "slave")
     }
 
@@ -86,13 +86,13 @@ impl Group {
 }
 
 /// What it says of itself; none if it says nothing.
-async fn role(node: &Node) -> Option<String> {
+async fn role(node: &LocalNode) -> Option<String> {
     if !node.is_running() {
         return None;
     }
     match node.command(["ROLE"]).await.ok()? {
-        Reply::Array(role) => match role.first()? {
-            Reply::Bulk(name) => Some(String::from_utf8_lossy(name).into_owned()),
+        RedisReply::Array(role) => match role.first()? {
+            RedisReply::Bulk(name) => Some(String::from_utf8_lossy(name).into_owned()),
             _ => None,
         },
         _ => None,

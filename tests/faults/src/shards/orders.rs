@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylapse_support::{Deadline, Plain};
-use keylapse_testing::Node;
+use keylapse_testing::LocalNode;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ impl Orders {
             seed: cast.seed,
             replicas: cast.replicas.unwrap_or_default(),
             ledger: ledger.clone(),
-            idle: Mutex::new(vec![Plain::new(group.nodes().iter().map(Node::url))]),
+            idle: Mutex::new(vec![Plain::new(group.nodes().iter().map(LocalNode::url))]),
             begun: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }

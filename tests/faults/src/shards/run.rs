@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse_support::Proxy;
-use keylapse_testing::Cluster;
+use keylapse_testing::LocalCluster;
 use tokio::time::{Instant, sleep};
 
 use super::{Group, Outcome, ShardPlan, Stage, witness};
@@ -101,8 +101,9 @@ async fn faults(stage: &Stage, plan: ShardPlan, time: Option<Duration>, calm: Du
 pub async fn play_seed(seed: u64, time: Duration, folder: &Path) -> Outcome {
     let cast = Cast { listeners: 3, keys_per_second: 50, ..shard_cast(200, 1, seed) };
     let config = ["appendonly yes", "appendfsync always", SERVES_THE_REST];
-    let builder =
-        config.iter().fold(Cluster::builder().notifications(FLAGS), |builder, line| builder.config(line));
+    let builder = config
+        .iter()
+        .fold(LocalCluster::builder().notifications(FLAGS), |builder, line| builder.config(line));
     let cluster = builder.announced_host(BESIDE).start().await.expect("a cluster");
     let lines = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;
     let stage = Stage::open(&cast, Group::Cluster(cluster), lines, folder, false).await;

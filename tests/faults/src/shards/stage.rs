@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keylapse_support::{Deadline, Proxy};
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 use tokio::time::sleep;
 
 use super::{Group, Orders};
@@ -65,7 +65,7 @@ impl Stage {
     ///
     /// # Panics
     /// If nobody has for half a minute.
-    pub async fn owner(&self, partition: u32) -> Node {
+    pub async fn owner(&self, partition: u32) -> LocalNode {
         let deadline = Deadline::after(Duration::from_secs(30));
         loop {
             if let Some(owner) = self.group.owner(partition).await {
@@ -77,7 +77,7 @@ impl Stage {
     }
 
     /// Puts on record that this server, which has these, was out of reach, and kept them.
-    pub fn record_outage(&self, since: Micros, node: &Node, partitions: Vec<u32>, fault: &impl Debug) {
+    pub fn record_outage(&self, since: Micros, node: &LocalNode, partitions: Vec<u32>, fault: &impl Debug) {
         let (fault, partitions, node) = (format!("{fault:?}"), Some(partitions), Some(node.port()));
         let fault = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node };
         self.troupe.ledger.write(fault);
@@ -100,9 +100,9 @@ impl Stage {
         let mut left = 0;
         for partition in 0..SHARDS {
             let owner = self.owner(partition).await;
-            for hash in ["rec", "next", "watch"] {
+            for hash in ["timers", "queued", "tracked"] {
                 left += match owner.command(["HLEN", shard(partition).key(hash)]).await {
-                    Ok(Reply::Int(count)) => u64::try_from(count).unwrap_or_default(),
+                    Ok(RedisReply::Int(count)) => u64::try_from(count).unwrap_or_default(),
                     _ => 1,
                 };
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::select_all;
 use keylapse_support::eventually;
-use keylapse_testing::{Node, Reply};
+use keylapse_testing::{LocalNode, RedisReply};
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
@@ -30,7 +30,7 @@ const LOOKS: usize = 200;
 ///
 /// # Panics
 /// If it does not answer for ten seconds.
-pub(super) async fn held(replica: &Node, fallen: &Node, partitions: &[u32]) -> Option<Held> {
+pub(super) async fn held(replica: &LocalNode, fallen: &LocalNode, partitions: &[u32]) -> Option<Held> {
     let (mut before, mut why) = (None, None);
     for _ in 0..LOOKS {
         match look(replica, partitions).await {
@@ -45,7 +45,7 @@ pub(super) async fn held(replica: &Node, fallen: &Node, partitions: &[u32]) -> O
 }
 
 /// At once, of one that goes on to serve.
-pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Held {
+pub(super) async fn held_now(node: &LocalNode, partitions: &[u32]) -> Held {
     for _ in 0..LOOKS {
         if let Ok((_, held)) = look(node, partitions).await {
             return held;
@@ -70,13 +70,13 @@ pub(super) async fn until_heard(group: &Group, listeners: usize) {
     }
 }
 
-async fn is_heard(owner: &Node, listeners: usize) -> bool {
+async fn is_heard(owner: &LocalNode, listeners: usize) -> bool {
     subscribed(owner).await.is_some_and(|count| count >= listeners)
 }
 
 /// How many listeners are subscribed to a server, if it answers.
-async fn subscribed(node: &Node) -> Option<usize> {
-    let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST", "TYPE", "PUBSUB"]).await else {
+async fn subscribed(node: &LocalNode) -> Option<usize> {
+    let Ok(RedisReply::Bulk(clients)) = node.command(["CLIENT", "LIST", "TYPE", "PUBSUB"]).await else {
         return None;
     };
     let clients = String::from_utf8_lossy(&clients);
@@ -105,10 +105,10 @@ pub(super) async fn enrolments(group: &Group, ledger: &Ledger) -> Infallible {
         let mut seen = HashSet::new();
         for partition in shards_of_orders() {
             let Some(owner) = group.owner(partition).await else { continue };
-            let keys = owner.command(["HKEYS", shard(partition).key("watch")]).await;
-            let Ok(Reply::Array(keys)) = keys else { continue };
+            let keys = owner.command(["HKEYS", shard(partition).key("tracked")]).await;
+            let Ok(RedisReply::Array(keys)) = keys else { continue };
             seen.extend(keys.into_iter().filter_map(|key| match key {
-                Reply::Bulk(key) => String::from_utf8(key.to_vec()).ok(),
+                RedisReply::Bulk(key) => String::from_utf8(key.to_vec()).ok(),
                 _ => None,
             }));
         }
@@ -136,7 +136,7 @@ struct Followed {
 }
 
 /// Whom a server follows, and what it has.
-async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(Followed, Held)> {
+async fn look(node: &LocalNode, partitions: &[u32]) -> RedisResult<(Followed, Held)> {
     let mut connection = keylapse_support::connect(&node.url()).await?;
     // Without it a replica in a cluster sends readers elsewhere. Other servers refuse it.
     let _ = redis::cmd("READONLY").exec_async(&mut connection).await;
@@ -146,8 +146,8 @@ async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(Followed, Held)> 
     let keys = redis::cmd("KEYS").arg(format!("{ORDER}*")).query_async(&mut connection).await?;
     let (mut numbers, mut enrolled) = (Vec::new(), Vec::new());
     for partition in partitions {
-        enrolled.extend(keys_in(&mut connection, *partition, "watch").await?);
-        for hash in ["rec", "next"] {
+        enrolled.extend(keys_in(&mut connection, *partition, "tracked").await?);
+        for hash in ["timers", "queued"] {
             let keys = keys_in(&mut connection, *partition, hash).await?;
             numbers.extend(keys.iter().filter_map(|key| number_of(key)));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylapse::{Client, Schedule};
 use keylapse_connection::id::{SlotId, Token};
 use keylapse_support::Server;
-use keylapse_wire::{Claim, Claimed, Group, Held, Index, LetterBounds, Store, TopicEntry};
+use keylapse_wire::{Claim, Claimed, DeadLetterLimits, Index, LeaseRef, QuarantineGroup, Store, TopicEntry};
 
 use crate::scene::{names, topic};
 
@@ -34,7 +34,7 @@ impl Scene {
             name: "row".to_owned(),
             pattern: "app:row:{id}".to_owned(),
             partitions: 1,
-            triggers: false,
+            marker_keys: false,
             attached: false,
         };
         scene.store.register(&entry, &[names()]).await.expect("a partition");
@@ -46,7 +46,7 @@ impl Scene {
     }
 
     async fn arm(&self, id: &str, delay_ms: u64) {
-        let topic = topic(Duration::from_millis(LEASE_MS)).triggers(false);
+        let topic = topic(Duration::from_millis(LEASE_MS)).marker_keys(false);
         let armed = self.schedule.arm(&topic, [id], Duration::from_millis(delay_ms), &0).await;
         assert!(armed.expect("an answer").is_armed());
     }
@@ -62,8 +62,8 @@ impl Scene {
             bytes: 1 << 20,
             lookahead_ms: 0,
             lease_ms: LEASE_MS,
-            letters: LetterBounds { count: 100, age_ms: HOUR_MS, pause_when_full: false },
-            group: Group::ALONE,
+            letters: DeadLetterLimits { count: 100, age_ms: HOUR_MS, pause_when_full: false },
+            group: QuarantineGroup::ALONE,
         };
         (self.store.claim(&names(), claim).await.expect("an answer"), token)
     }
@@ -73,13 +73,13 @@ impl Scene {
     }
 
     /// Claims the only timer.
-    async fn hold(&self) -> Held {
+    async fn hold(&self) -> LeaseRef {
         let (mut claimed, token) = self.claim().await;
-        Held { key: claimed.timers.remove(0).key, token }
+        LeaseRef { key: claimed.timers.remove(0).key, token }
     }
 
     /// Whether it is still held.
-    async fn renews(&self, held: &Held) -> bool {
+    async fn renews(&self, held: &LeaseRef) -> bool {
         let lost = self.store.renew(&names(), LEASE_MS, std::slice::from_ref(held)).await;
         lost.expect("an answer").is_empty()
     }

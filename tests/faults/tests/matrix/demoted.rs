@@ -17,7 +17,7 @@ async fn c8_a_server_that_is_cut_off_from_its_primary_is_waited_for() {
     server.cmd(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
     server.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await; // nothing listens there
     eventually(PATIENCE, "claims to be refused", async || running.stats().claim_errors > 0).await;
-    let hasty = Schedule::new(Client::new(&server.app_url()).expect("a client").patience(Duration::ZERO));
+    let hasty = Schedule::new(Client::new(&server.app_url()).expect("a client").retry_for(Duration::ZERO));
     let refused =
         hasty.arm(&topic, ["new"], Duration::ZERO, &0).await.expect_err("a replica takes no writes");
     assert!(refused.kind() == ErrorKind::ReadOnly && refused.is_transient(), "{refused}");

@@ -60,7 +60,7 @@ async fn c6_c11_an_index_that_is_gone_is_rebuilt_from_the_records_and_everything
 #[tokio::test(flavor = "multi_thread")]
 async fn c6_c11_records_that_are_gone_are_counted_as_orphans_and_everything_else_runs() {
     let scene = Scene::open().await;
-    scene.unlink(names().key("rec")).await;
+    scene.unlink(names().key("timers")).await;
     let counted = async || scene.running.stats().orphans == u64::from(TIMERS);
     eventually(PATIENCE, "each loss to be counted", counted).await;
     assert_eq!(scene.server.cmd(&["ZCARD", names().key("due")]).await, Value::Int(0));
@@ -84,7 +84,7 @@ async fn c11_states_that_are_gone_under_a_running_attempt_cost_a_repetition() {
     }));
     arm(&schedule, &topic, "held", Duration::ZERO).await;
     tally.until(1).await;
-    server.cmd(&["UNLINK", names().key("run")]).await;
+    server.cmd(&["UNLINK", names().key("timer_states")]).await;
     open.add_permits(100);
     let done = async || schedule.look_up(&topic, ["held"]).await.expect("a look").is_none();
     eventually(PATIENCE, "it to be done", done).await;
@@ -99,7 +99,7 @@ async fn c11_all_other_names_can_go_and_what_waits_runs() {
     let scene = Scene::open().await;
     let names = names();
     for name in
-        names.all().iter().filter(|name| ![names.key("due"), names.key("rec")].contains(&name.as_str()))
+        names.all().iter().filter(|name| ![names.key("due"), names.key("timers")].contains(&name.as_str()))
     {
         scene.unlink(name).await;
     }

@@ -96,7 +96,12 @@ pub(crate) async fn until_ended_by(folder: &Path, n: u64, pid: Option<u32>) {
 }
 
 /// Arms one timer of the quiet topic for now.
-pub(crate) async fn arm(schedule: &keylapse::Schedule, n: u64, work: Work, millis: u64) -> keylapse::Arming {
+pub(crate) async fn arm(
+    schedule: &keylapse::Schedule,
+    n: u64,
+    work: Work,
+    millis: u64,
+) -> keylapse::ArmResult {
     let (topic, key) = (Kind::Quiet.topic(LEASE), key(n));
     let job = Job { n, work, millis };
     schedule.arm(&topic, keylapse::Key(&key), Duration::ZERO, &job).await.expect("it is armed")

@@ -160,7 +160,7 @@ pub(crate) async fn counting(builder: ListenerBuilder, lease: Duration) -> (Topi
 
 /// How many timers there are.
 pub(crate) async fn timers_left(server: &Server) -> i64 {
-    redis::from_redis_value(server.cmd(&["HLEN", names().key("rec")]).await).expect("a number")
+    redis::from_redis_value(server.cmd(&["HLEN", names().key("timers")]).await).expect("a number")
 }
 
 /// Arms timers named by their numbers.
@@ -172,7 +172,7 @@ pub(crate) async fn arm_all(
 ) {
     let arms: Vec<_> = numbers.map(|n| NewArm::new([n.to_string()], delay(n), n)).collect();
     let armed = schedule.arm_many(topic, arms).await.expect("an answer");
-    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(keylapse::Arming::is_armed)));
+    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(keylapse::ArmResult::is_armed)));
 }
 
 pub(crate) async fn arm(schedule: &Schedule, topic: &Topic<u32>, id: &str, delay: Duration) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use keylapse::timers::TimerPhase;
-use keylapse::{Arming, Key, Schedule};
+use keylapse::{ArmResult, Key, Schedule};
 use keylapse_faults::job::{Job, Kind, Work};
 use keylapse_support::{Server, eventually};
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ impl Scene {
     async fn arm(&self, n: u64, delay: Duration, work: Work) {
         let (topic, job) = (Kind::Quiet.topic(self.lease), Job { n, work, millis: 0 });
         let armed = self.schedule.arm(&topic, Key(&key(n)), delay, &job).await;
-        assert!(matches!(armed, Ok(Arming::Armed(_))), "{armed:?}");
+        assert!(matches!(armed, Ok(ArmResult::Armed(_))), "{armed:?}");
     }
 
     /// What a timer does now; none if there is none any more.

@@ -37,14 +37,14 @@ async fn b1_the_reply_to_a_claim_torn_at_each_byte_loses_and_doubles_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn b1_the_reply_to_an_arm_torn_at_each_byte_arms_once() {
     let (server, _) = server_and_schedule().await;
-    let (line, topic) = (Proxy::before(&server).await, topic(LONG).triggers(false));
-    let schedule = Schedule::new(Client::new(&line.app_url()).expect("a client").patience(LONG));
+    let (line, topic) = (Proxy::before(&server).await, topic(LONG).marker_keys(false));
+    let schedule = Schedule::new(Client::new(&line.app_url()).expect("a client").retry_for(LONG));
     for after in 0..BYTES {
         line.lose_reply(runs_of(&scripts::ARM, topic.name()), Then::Tear(after));
         arm(&schedule, &topic, &after.to_string(), HOUR).await;
         line.until_lost(after + 1).await;
     }
-    for name in [("HLEN", names().key("rec")), ("ZCARD", names().key("due"))] {
+    for name in [("HLEN", names().key("timers")), ("ZCARD", names().key("due"))] {
         let left = server.cmd(&[name.0, name.1]).await;
         assert_eq!(left, Value::Int(i64::try_from(BYTES).expect("a number")), "{name:?}");
     }

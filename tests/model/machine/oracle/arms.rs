@@ -6,7 +6,7 @@ use keylapse::dead_letters::Replayed;
 use keylapse::timers::ArmingId;
 use keylapse::{Cancelled, ErrorKind, Rescheduled};
 use keylapse_wire::time::{MAX_DEADLINE_MS, WireWhen};
-use keylapse_wire::{CancelReply, Held, NewTimer, Replay};
+use keylapse_wire::{CancelReply, LeaseRef, NewTimer, ReplayCall};
 
 use super::{Entry, Holder, Life, MEMORY, Moment, Oracle, promise};
 use crate::model::machine::call::Call;
@@ -88,7 +88,7 @@ impl Oracle {
             Some(_) => Cancelled::InFlight,
         };
         if let Some(Holder { token, .. }) = running {
-            self.fenced.push(Held { key: cancel.key.clone(), token });
+            self.fenced.push(LeaseRef { key: cancel.key.clone(), token });
         }
         let promised = CancelReply { result: code, deadline: Some(life.deadline) };
         promise!(reply == promised, "P7: {promised:?} was promised");
@@ -119,8 +119,8 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn replay(&mut self, call: &Replay, reply: Replayed) -> Verdict {
-        let Replay { letter, id, anew, repeat } = call;
+    pub(super) fn replay(&mut self, call: &ReplayCall, reply: Replayed) -> Verdict {
+        let ReplayCall { letter, id, anew, repeat } = call;
         let Moment { now, ceil } = self.moment;
         if let Some(at) = self.replays.get(id).filter(|_| *repeat) {
             // It may be remembered for longer. Once forgotten, it does what it finds to do; that letter is gone.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use keylapse_wire::record::{Record, State};
-use keylapse_wire::{Claim, Claimed, ClaimedTimer, DEAD_AT, Held, Index, Look, QUARANTINE_AT};
+use keylapse_wire::{Claim, Claimed, ClaimedTimer, DEAD_AT, Index, LeaseRef, QUARANTINE_AT, TimerSnapshot};
 
 use super::{Holder, Oracle, promise};
 use crate::model::machine::clients::KEYS;
@@ -10,7 +10,12 @@ use crate::model::machine::driver::Verdict;
 use crate::model::rig::LEASE;
 
 impl Oracle {
-    pub(super) fn claim(&mut self, call: &Claim, claimed: &Claimed, looks: &[Option<Look>]) -> Verdict {
+    pub(super) fn claim(
+        &mut self,
+        call: &Claim,
+        claimed: &Claimed,
+        looks: &[Option<TimerSnapshot>],
+    ) -> Verdict {
         promise!(claimed.orphans == 0 && claimed.parked == 0, "nothing was broken");
         promise!(claimed.paused.is_some() || !self.paused, "it was paused");
         let gives_out = claimed.paused.is_none() || call.repeat;
@@ -30,7 +35,7 @@ impl Oracle {
         for (key, look) in KEYS.iter().zip(looks) {
             buried += self.lose(call, &Bytes::from_static(key), look.as_ref())?;
         }
-        promise!(claimed.buried == buried, "P1: {buried} were buried");
+        promise!(claimed.dead_lettered == buried, "P1: {buried} were buried");
         Ok(())
     }
 
@@ -73,7 +78,7 @@ impl Oracle {
 
     /// What a claim does with leases that are over, apart from giving the
     /// timers out again. Answers how many it has buried.
-    fn lose(&mut self, call: &Claim, key: &Bytes, look: Option<&Look>) -> Verdict<u64> {
+    fn lose(&mut self, call: &Claim, key: &Bytes, look: Option<&TimerSnapshot>) -> Verdict<u64> {
         let now = self.moment.now;
         let Some(life) = &mut self.entry(key).life else { return Ok(0) };
         let Some(holder) = &mut life.holder else { return Ok(0) };
@@ -101,7 +106,7 @@ impl Oracle {
         Ok(0)
     }
 
-    pub(super) fn renew(&mut self, held: &[Held], lost: &[usize]) -> Verdict {
+    pub(super) fn renew(&mut self, held: &[LeaseRef], lost: &[usize]) -> Verdict {
         let until = self.moment.now + LEASE;
         for (place, one) in held.iter().enumerate() {
             let held = self.entry(&one.key).held_by(one.token);

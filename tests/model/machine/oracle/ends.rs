@@ -1,13 +1,13 @@
 //! Ends of attempts.
 
 use bytes::Bytes;
-use keylapse_wire::{AckReply, End, Followed, Held, Settle, SettleReply};
+use keylapse_wire::{AckReply, AttemptEnd, LeaseRef, PromotedArming, Settle, SettleReply};
 
 use super::{Life, Oracle, promise};
 use crate::model::machine::driver::Verdict;
 
 impl Oracle {
-    pub(super) fn ack(&mut self, held: &[Held], reply: &AckReply) -> Verdict {
+    pub(super) fn ack(&mut self, held: &[LeaseRef], reply: &AckReply) -> Verdict {
         let mut live = Vec::with_capacity(held.len());
         for one in held {
             live.push(self.entry(&one.key).held_by(one.token).is_some());
@@ -20,7 +20,7 @@ impl Oracle {
             if self.entry(&one.key).held_by(one.token).is_some()
                 && let Some((arming, deadline)) = self.end(&one.key, 0)
             {
-                followed.push(Followed { place, deadline, arming });
+                followed.push(PromotedArming { place, deadline, arming });
             }
         }
         promise!(reply.followed == followed, "P1: {followed:?} follow");
@@ -39,20 +39,20 @@ impl Oracle {
         Ok(())
     }
 
-    fn ended_by(&mut self, key: &Bytes, life: Life, end: &End) -> SettleReply {
+    fn ended_by(&mut self, key: &Bytes, life: Life, end: &AttemptEnd) -> SettleReply {
         let kept = self.entry(key).next.is_some();
         let next = match end {
-            End::Snooze { delay, attempt, .. } => self.later(life, *delay, *attempt),
-            End::Release => Life { holder: None, ..life },
-            End::Dead { .. } => {
+            AttemptEnd::Snooze { delay, attempt, .. } => self.later(life, *delay, *attempt),
+            AttemptEnd::Release => Life { holder: None, ..life },
+            AttemptEnd::Dead { .. } => {
                 self.died(key, life.arming);
                 return self.gave_way(key).unwrap_or(SettleReply::Settled(None));
             }
-            End::Retry { .. } | End::Again { .. } if kept => {
+            AttemptEnd::Retry { .. } | AttemptEnd::Again { .. } if kept => {
                 return self.gave_way(key).unwrap_or(SettleReply::Gone);
             }
-            End::Retry { delay, attempt, .. } => self.later(life, *delay, *attempt),
-            End::Again { delay, arming } => {
+            AttemptEnd::Retry { delay, attempt, .. } => self.later(life, *delay, *attempt),
+            AttemptEnd::Again { delay, arming } => {
                 self.withdraw(life.arming);
                 Life::new((*arming, self.moment.ceil + delay), 0)
             }
@@ -64,7 +64,7 @@ impl Oracle {
 
     /// What is kept takes the place of what has ended.
     fn gave_way(&mut self, key: &Bytes) -> Option<SettleReply> {
-        self.end(key, 0).map(|(arming, deadline)| SettleReply::GaveWay(deadline, arming))
+        self.end(key, 0).map(|(arming, deadline)| SettleReply::ReplacedByQueued(deadline, arming))
     }
 
     /// A live holder has settled, so lost leases are forgiven.

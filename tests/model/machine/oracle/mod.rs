@@ -25,7 +25,7 @@ use keylapse::Cancelled;
 use keylapse::timers::ArmingId;
 use keylapse_connection::id::{CancelId, ReplayId, Token};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Held, LetterBounds, Scan};
+use keylapse_wire::{DeadLetterLimits, LeaseRef, RepairTarget};
 
 use self::sleeper::Sleeper;
 use super::call::{Answer, Call};
@@ -65,7 +65,7 @@ impl Moment {
 #[derive(Debug)]
 pub(crate) struct Oracle {
     moment: Moment,
-    bounds: LetterBounds,
+    bounds: DeadLetterLimits,
     keys: BTreeMap<Bytes, Entry>,
     /// Armings that were withdrawn or followed by another, and when.
     withdrawn: HashMap<ArmingId, u64>,
@@ -79,7 +79,7 @@ pub(crate) struct Oracle {
     died_again: u64,
     paused: bool,
     /// Claims that were fenced by the last call.
-    fenced: Vec<Held>,
+    fenced: Vec<LeaseRef>,
     sleeper: Sleeper,
 }
 
@@ -143,7 +143,7 @@ impl Entry {
 }
 
 impl Oracle {
-    pub(crate) fn new(bounds: LetterBounds) -> Self {
+    pub(crate) fn new(bounds: DeadLetterLimits) -> Self {
         let keys = KEYS.iter().map(|key| (Bytes::from_static(key), Entry::default())).collect();
         Self {
             moment: Moment::default(),
@@ -191,7 +191,7 @@ impl Oracle {
                 Ok(())
             }
             (Call::Repair(what), Answer::Repaired(repaired)) => {
-                promise!(*what == Scan::Slots || *repaired == 0, "P1: {repaired} entries were lost");
+                promise!(*what == RepairTarget::Slots || *repaired == 0, "P1: {repaired} entries were lost");
                 Ok(())
             }
             (Call::CloseSlot(_), Answer::Closed) => Ok(()),

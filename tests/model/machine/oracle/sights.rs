@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use keylapse_wire::record::{Record, State};
-use keylapse_wire::{Look, QUARANTINE_AT};
+use keylapse_wire::{QUARANTINE_AT, TimerSnapshot};
 
 use super::{Entry, Life, Oracle, promise};
 use crate::model::machine::clients::KEYS;
@@ -35,7 +35,7 @@ impl Oracle {
 }
 
 impl Entry {
-    fn agrees(&self, look: Option<&Look>) -> Verdict {
+    fn agrees(&self, look: Option<&TimerSnapshot>) -> Verdict {
         let (life, look) = match (&self.life, look) {
             (Some(life), Some(look)) => (life, look),
             (None, None) => return Ok(()),
@@ -49,7 +49,7 @@ impl Entry {
 }
 
 impl Life {
-    fn agrees(&self, look: &Look) -> Verdict {
+    fn agrees(&self, look: &TimerSnapshot) -> Verdict {
         let record = Record::decode(look.record.clone()).map_err(|_| "a broken record")?;
         let state = look.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
         let state = state.unwrap_or(State::waiting(1));

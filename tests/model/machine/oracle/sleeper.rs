@@ -1,7 +1,7 @@
 //! A listener that sleeps until the head it knows of.
 
-use keylapse::inside::hearing::event::Event;
-use keylapse_wire::{Heads, Held, Index};
+use keylapse::inside::receiving::event::Event;
+use keylapse_wire::{Heads, Index, LeaseRef};
 
 use super::{Oracle, promise};
 use crate::model::machine::driver::{Sight, Verdict};
@@ -17,13 +17,13 @@ pub(super) struct Sleeper {
 impl Oracle {
     /// Judges what was told after a call.
     pub(crate) fn hears(&mut self, events: &[Event], sight: &Sight) -> Verdict {
-        let mut fences = Vec::<&Held>::new();
+        let mut fences = Vec::<&LeaseRef>::new();
         for event in events {
             match event {
                 Event::Wake { index, at, .. } => self.sleeper.wake(*index, *at),
                 Event::Fence { held, .. } => fences.push(held),
                 // Who leads is a matter of pace: no promise hangs on it.
-                Event::Left { .. } => {}
+                Event::Unclaimed { .. } => {}
                 other => return Err(format!("nobody expects {other:?}")),
             }
         }

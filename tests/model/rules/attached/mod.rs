@@ -18,18 +18,19 @@ use bytes::Bytes;
 use keylapse::ErrorKind;
 use keylapse::attach::Treatment;
 
-use keylapse::timers::{ArmingId, TriggerKey};
+use keylapse::timers::{ArmingId, MarkerKey};
 use keylapse_connection::id::{SlotId, Token};
-use keylapse_wire::policy::{Capture, Counting, Fields, Policy, TopicPolicy};
+use keylapse_wire::policy::{CopySpec, FieldSelection, Policy, TopicPolicy, WriteBackValue};
 use keylapse_wire::record::{Record, State};
 use keylapse_wire::scripts;
 use keylapse_wire::time::ServerTime;
 use keylapse_wire::{
-    AckReply, Claim, Claimed, End, Group, Held, Index, LetterBounds, Settle, SettleReply, TopicEntry,
+    AckReply, AttemptEnd, Claim, Claimed, DeadLetterLimits, Index, LeaseRef, QuarantineGroup, Settle,
+    SettleReply, TopicEntry,
 };
 use keylapse_wire::{
-    Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
-    Noted, Position, TakeChecks, Watch,
+    AnnouncedExpiry, CheckAction, CheckResult, DeadlineReading, DueChecks, Duty, ExpiryIdentity, KeyAbsence,
+    KeyDeadline, KeySnapshot, NodeId, Position, RecordedExpiry, TakeChecks, TrackResult, TrackedKey,
 };
 use redis::cmd;
 
@@ -51,7 +52,7 @@ pub(crate) fn with(change: impl FnOnce(&mut TopicPolicy)) -> Policy {
 const FIRST: u64 = 4_000_000_000_000;
 /// A page of the history takes so long, in ms.
 const SPAN: u64 = 300_000;
-const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: DeadLetterLimits = DeadLetterLimits { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 /// Number of the last canary, and count since.
 pub(crate) fn place((canary, count): (u64, u32)) -> Position {
@@ -59,13 +60,13 @@ pub(crate) fn place((canary, count): (u64, u32)) -> Position {
 }
 
 /// Asked for and gone, on the only server.
-fn found_gone(at: Position, stamp: ServerTime) -> FoundGone {
-    FoundGone { at, stamp, asked: ServerTime::default() }
+fn found_gone(at: Position, stamp: ServerTime) -> KeyAbsence {
+    KeyAbsence { at, stamp, requested_at: ServerTime::default() }
 }
 
 /// An expiry at this place, for who hears everything since this canary.
-pub(crate) fn since(since: u64, at: (u64, u32)) -> Identity {
-    Identity::Anchored { at: place(at), since }
+pub(crate) fn since(since: u64, at: (u64, u32)) -> ExpiryIdentity {
+    ExpiryIdentity::Anchored { at: place(at), since }
 }
 
 /// An attached topic on a server, and the clock of its scripts at [`FIRST`].
@@ -107,7 +108,7 @@ impl Scene {
             name: self.at.topic.clone(),
             pattern: "{id}".into(),
             partitions: 1,
-            triggers: false,
+            marker_keys: false,
             attached: true,
         };
         self.store.register(&entry, std::slice::from_ref(&self.at)).await.expect("a partition");
@@ -137,24 +138,24 @@ impl Scene {
         self.ask(cmd("HGET").arg(self.at.key(what)).arg(field)).await
     }
 
-    pub(crate) fn note_of(&self, key: &str) -> Note {
+    pub(crate) fn note_of(&self, key: &str) -> AnnouncedExpiry {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        Note { key, identity: Identity::Unknown(NodeId::NONE), arming: ArmingId::random() }
+        AnnouncedExpiry { key, identity: ExpiryIdentity::Unknown(NodeId::NONE), arming: ArmingId::random() }
     }
 
-    pub(crate) async fn notes(&self, how: &Policy, notes: &[Note]) -> Vec<Noted> {
-        self.store.note(&self.at, how, notes).await.expect("an answer")
+    pub(crate) async fn notes(&self, how: &Policy, notes: &[AnnouncedExpiry]) -> Vec<RecordedExpiry> {
+        self.store.record_expiries(&self.at, how, notes).await.expect("an answer")
     }
 
     /// What becomes of an expiry at this place, given from the first canary on, that is heard by who was
     /// anchored by the canary before it.
-    async fn note(&self, key: &str, canary: u64, count: u32) -> Noted {
+    async fn note(&self, key: &str, canary: u64, count: u32) -> RecordedExpiry {
         self.note_as(&on(), key, canary, count).await
     }
 
-    async fn note_as(&self, how: &Policy, key: &str, canary: u64, count: u32) -> Noted {
+    async fn note_as(&self, how: &Policy, key: &str, canary: u64, count: u32) -> RecordedExpiry {
         let identity = since(FIRST + canary, (FIRST + canary, count));
-        self.notes(how, &[Note { identity, ..self.note_of(key) }]).await[0]
+        self.notes(how, &[AnnouncedExpiry { identity, ..self.note_of(key) }]).await[0]
     }
 
     pub(crate) async fn enrol(
@@ -164,7 +165,7 @@ impl Scene {
         at: (u64, u32),
         stamp: ServerTime,
         copy: &[u8],
-    ) -> Enrolled {
+    ) -> TrackResult {
         self.enrol_as(&on(), key, deadline, at, stamp, copy).await
     }
 
@@ -176,23 +177,37 @@ impl Scene {
         at: (u64, u32),
         stamp: ServerTime,
         copy: &[u8],
-    ) -> Enrolled {
+    ) -> TrackResult {
         let (key, copy) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(copy));
-        let read = Enrolment { key, deadline, at: place(at), stamp, asked: ServerTime::default(), copy };
-        self.store.enrol(&self.at, how, &[read]).await.expect("an answer").1[0]
+        let read = DeadlineReading {
+            key,
+            deadline,
+            at: place(at),
+            stamp,
+            requested_at: ServerTime::default(),
+            copy,
+        };
+        self.store.track_keys(&self.at, how, &[read]).await.expect("an answer").1[0]
     }
 
     /// Enrols a key that lives for a second, read at this place and so many µs later.
-    async fn read(&self, key: &str, canary: u64, count: u32, micros: u64) -> Enrolled {
+    async fn read(&self, key: &str, canary: u64, count: u32, micros: u64) -> TrackResult {
         self.read_until(key, FIRST + 1000, canary, count, micros).await
     }
 
-    async fn read_until(&self, key: &str, deadline: u64, canary: u64, count: u32, micros: u64) -> Enrolled {
+    async fn read_until(
+        &self,
+        key: &str,
+        deadline: u64,
+        canary: u64,
+        count: u32,
+        micros: u64,
+    ) -> TrackResult {
         self.enrol(key, deadline, (FIRST + canary, count), stamp(micros), b"").await
     }
 
     /// The watch of a key, as somebody gets it who looks at it.
-    pub(crate) async fn watch(&self, key: &str) -> Watch {
+    pub(crate) async fn watch(&self, key: &str) -> TrackedKey {
         self.looks(1000, 0)
             .await
             .watches
@@ -201,31 +216,37 @@ impl Scene {
             .expect("a look that is due")
     }
 
-    pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
-        let judgement = Judged { watch: watch.clone(), at: place(at), stamp, before: None, deed };
-        self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").1[0]
+    pub(crate) async fn judge(
+        &self,
+        watch: &TrackedKey,
+        at: (u64, u32),
+        stamp: ServerTime,
+        deed: CheckAction,
+    ) -> bool {
+        let judgement = CheckResult { watch: watch.clone(), at: place(at), stamp, before: None, deed };
+        self.store.apply_checks(&self.at, &on(), &[judgement]).await.expect("an answer").1[0]
     }
 
     async fn hold(&self, slot: &[u8; 8], patient: bool) -> Duty {
         let slot = SlotId::from_bytes(slot).expect("a slot");
-        self.store.hold_scanner(&self.at, slot, 1000, patient).await.expect("an answer")
+        self.store.take_duty(&self.at, slot, 1000, patient).await.expect("an answer")
     }
 
-    async fn settle(&self, held: Held, end: End) -> SettleReply {
+    async fn settle(&self, held: LeaseRef, end: AttemptEnd) -> SettleReply {
         let settled = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
         settled.expect("an answer").each[0]
     }
 
-    async fn ack(&self, held: Held) -> AckReply {
+    async fn ack(&self, held: LeaseRef) -> AckReply {
         self.store.ack(&self.at, false, &[held]).await.expect("an answer")
     }
 
     /// What is there to be looked at, as one asks who gives it back after so long.
     async fn looks(&self, limit: usize, hold_ms: u64) -> DueChecks {
-        self.store.checks(&self.at, take(limit, hold_ms)).await.expect("an answer")
+        self.store.take_checks(&self.at, take(limit, hold_ms)).await.expect("an answer")
     }
 
-    async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
+    async fn claim(&self) -> Vec<(ArmingId, LeaseRef, u32)> {
         let slot = SlotId::from_bytes(b"the-slot").expect("a slot");
         let token = Token::random();
         let claim = Claim {
@@ -238,13 +259,13 @@ impl Scene {
             lookahead_ms: 0,
             lease_ms: 1_000_000,
             letters: LETTERS,
-            group: Group::ALONE,
+            group: QuarantineGroup::ALONE,
         };
         let Claimed { timers, .. } = self.store.claim(&self.at, claim).await.expect("an answer");
         let taken = timers.into_iter().map(|timer| {
             let record = Record::decode(timer.record).expect("a record");
             let attempt = timer.state.map_or(1, |state| State::decode(state).expect("a state").attempt);
-            (record.arming, Held { key: timer.key, token }, attempt)
+            (record.arming, LeaseRef { key: timer.key, token }, attempt)
         });
         taken.collect()
     }
@@ -254,13 +275,13 @@ fn stamp(micros: u64) -> ServerTime {
     ServerTime::new(0, FIRST * 1000 + micros)
 }
 
-fn fire() -> Deed {
-    Deed::Fire { arming: ArmingId::random(), flags: 3 }
+fn fire() -> CheckAction {
+    CheckAction::Fire { arming: ArmingId::random(), flags: 3 }
 }
 
 /// A failure, to be tried again in a second.
-fn retry() -> End {
-    End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
+fn retry() -> AttemptEnd {
+    AttemptEnd::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
 }
 
 /// What the record in `rec` carries.

@@ -19,31 +19,31 @@ const RANGES: u64 = 8;
 
 impl Scene {
     /// What becomes of an expiry that is heard by who was anchored by this canary, both given from the first on.
-    async fn note_since(&self, since: u64, canary: u64, count: u32) -> Noted {
+    async fn note_since(&self, since: u64, canary: u64, count: u32) -> RecordedExpiry {
         let identity = super::since(FIRST + since, (FIRST + canary, count));
-        self.notes(&on(), &[Note { identity, ..self.note_of("a") }]).await[0]
+        self.notes(&on(), &[AnnouncedExpiry { identity, ..self.note_of("a") }]).await[0]
     }
 }
 
 async fn a_note_speaks_for_all_that_its_listener_has_heard(scene: &mut Scene) {
     let table = [
         // Two listeners hear everything since the first canary, one is late.
-        (0, 0, 1, Noted::Lapse),
-        (0, 2000, 1, Noted::Lapse),
-        (0, 1000, 1, Noted::Known),
-        (0, 2000, 1, Noted::Known),
+        (0, 0, 1, RecordedExpiry::Lapse),
+        (0, 2000, 1, RecordedExpiry::Lapse),
+        (0, 1000, 1, RecordedExpiry::Known),
+        (0, 2000, 1, RecordedExpiry::Known),
         // A third begins behind an expiry that the late one alone has heard.
-        (4000, 4000, 2, Noted::Lapse),
-        (4000, 4000, 1, Noted::Known),
-        (0, 2000, 2, Noted::Lapse),
-        (0, 3000, 1, Noted::Lapse),
-        (0, 4000, 1, Noted::Known),
-        (0, 4000, 3, Noted::Lapse),
-        (4000, 4000, 3, Noted::Known),
+        (4000, 4000, 2, RecordedExpiry::Lapse),
+        (4000, 4000, 1, RecordedExpiry::Known),
+        (0, 2000, 2, RecordedExpiry::Lapse),
+        (0, 3000, 1, RecordedExpiry::Lapse),
+        (0, 4000, 1, RecordedExpiry::Known),
+        (0, 4000, 3, RecordedExpiry::Lapse),
+        (4000, 4000, 3, RecordedExpiry::Known),
         // Whoever comes later speaks for nothing before.
-        (6000, 6000, 1, Noted::Lapse),
-        (5000, 5000, 1, Noted::Lapse),
-        (5000, 6000, 1, Noted::Known),
+        (6000, 6000, 1, RecordedExpiry::Lapse),
+        (5000, 5000, 1, RecordedExpiry::Lapse),
+        (5000, 6000, 1, RecordedExpiry::Known),
     ];
     for (row, (since, canary, count, expected)) in table.into_iter().enumerate() {
         assert_eq!(scene.note_since(since, canary, count).await, expected, "row {row}");
@@ -71,7 +71,7 @@ async fn three_thousand_notes_of_one_key_cost_the_same_at_the_end_as_at_the_begi
         calls.iter_mut().for_each(|(name, calls)| *calls -= before.get(name).copied().unwrap_or_default());
         calls.retain(|name, calls| *calls > 0 && name != "info");
         if round > 30 {
-            lengths.insert(scene.get("history", "a").await.len());
+            lengths.insert(scene.get("expiry_history", "a").await.len());
             costs.push(calls);
         }
     }
@@ -79,23 +79,31 @@ async fn three_thousand_notes_of_one_key_cost_the_same_at_the_end_as_at_the_begi
     assert_eq!(lengths.len(), 1, "bytes: {lengths:?}");
     // The pages turn in between.
     assert_eq!(costs[..100], costs[costs.len() - 100..]);
-    assert_eq!(scene.length("history").await + scene.length("history_old").await, 1, "it lies on one page");
+    assert_eq!(
+        scene.length("expiry_history").await + scene.length("expiry_history_old").await,
+        1,
+        "it lies on one page"
+    );
 }
 
 /// And costs what lies between them, for a listener that is late by as many gaps of all the others.
 async fn of_nine_ranges_the_two_oldest_become_one(scene: &mut Scene) {
     for range in 0..RANGES {
         let canary = range * 10_000;
-        assert_eq!(scene.note_since(canary, canary, 1).await, Noted::Lapse);
+        assert_eq!(scene.note_since(canary, canary, 1).await, RecordedExpiry::Lapse);
     }
     let last = (RANGES - 1) * 10_000;
-    assert_eq!(scene.note_since(0, 1000, 1).await, Noted::Lapse, "up to eight nothing is taken for noted");
-    assert_eq!(scene.note_since(last + 10_000, last + 10_000, 1).await, Noted::Lapse);
-    assert_eq!(scene.note_since(0, 2000, 1).await, Noted::Known, "it is between the two oldest");
-    assert_eq!(scene.note_since(0, 10_000, 1).await, Noted::Known);
-    assert_eq!(scene.note_since(0, 10_000, 2).await, Noted::Lapse, "what is behind them is not");
-    assert_eq!(scene.note_since(0, 15_000, 1).await, Noted::Lapse);
-    assert_eq!(scene.note_since(last, last, 2).await, Noted::Lapse);
+    assert_eq!(
+        scene.note_since(0, 1000, 1).await,
+        RecordedExpiry::Lapse,
+        "up to eight nothing is taken for noted"
+    );
+    assert_eq!(scene.note_since(last + 10_000, last + 10_000, 1).await, RecordedExpiry::Lapse);
+    assert_eq!(scene.note_since(0, 2000, 1).await, RecordedExpiry::Known, "it is between the two oldest");
+    assert_eq!(scene.note_since(0, 10_000, 1).await, RecordedExpiry::Known);
+    assert_eq!(scene.note_since(0, 10_000, 2).await, RecordedExpiry::Lapse, "what is behind them is not");
+    assert_eq!(scene.note_since(0, 15_000, 1).await, RecordedExpiry::Lapse);
+    assert_eq!(scene.note_since(last, last, 2).await, RecordedExpiry::Lapse);
 }
 
 /// A listener as it may be: it hears on, has a gap, or dies and is another.
@@ -150,7 +158,7 @@ async fn random_listeners_make_one_lapse_of_each_expiry(scene: &mut Scene) {
                 (Published::Canary(number), _) => _ = hearer.since.get_or_insert(number),
                 (Published::Expired((canary, count)), Some(since)) => {
                     let identity = super::since(FIRST + since, (FIRST + canary, count));
-                    notes.push(Note { identity, ..scene.note_of(&key.to_string()) });
+                    notes.push(AnnouncedExpiry { identity, ..scene.note_of(&key.to_string()) });
                     of.push((key, (canary, count)));
                 }
                 (Published::Expired(_), None) => {}
@@ -160,9 +168,9 @@ async fn random_listeners_make_one_lapse_of_each_expiry(scene: &mut Scene) {
             continue;
         }
         for ((key, at), reply) in of.into_iter().zip(scene.notes(&on(), &notes).await) {
-            let expected = if noted[key].insert(at) { Noted::Lapse } else { Noted::Known };
+            let expected = if noted[key].insert(at) { RecordedExpiry::Lapse } else { RecordedExpiry::Known };
             assert_eq!(reply, expected, "{at:?} of key {key}");
-            if expected == Noted::Lapse { lapses += 1 } else { known += 1 }
+            if expected == RecordedExpiry::Lapse { lapses += 1 } else { known += 1 }
         }
     }
     assert!(lapses > 2000 && known > 2000, "{lapses} {known}");

@@ -24,12 +24,15 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     let names = ["gone", "lasting", "text", "empty", "hash", "list"];
     let keys: Vec<_> = names.iter().map(|name| Bytes::from(format!("app:{name}"))).collect();
     let read = async |cap, dumps| {
-        let found =
-            scene.store.read(&keys, &Capture { cap, dumps, ..Capture::default() }).await.expect("an answer");
-        assert_eq!((found[0].life, found[1].life), (Life::Gone, Life::Lasting));
+        let found = scene
+            .store
+            .read(&keys, &CopySpec { cap, dumps, ..CopySpec::default() })
+            .await
+            .expect("an answer");
+        assert_eq!((found[0].life, found[1].life), (KeyDeadline::Gone, KeyDeadline::Persistent));
         assert!(found[..2].iter().all(|found| found.copy.is_empty()), "{found:?}");
-        assert!(found[2..].iter().all(|found| found.life == Life::Until(FIRST)), "{found:?}");
-        found.into_iter().skip(2).map(|Found { copy, .. }| copy).collect::<Vec<_>>()
+        assert!(found[2..].iter().all(|found| found.life == KeyDeadline::Until(FIRST)), "{found:?}");
+        found.into_iter().skip(2).map(|KeySnapshot { copy, .. }| copy).collect::<Vec<_>>()
     };
     assert!(read(0, true).await.iter().all(Bytes::is_empty));
     assert_eq!(read(8, false).await, [&b"\x0212345678"[..], b"\x02", b"\x04", b"\x04"]);
@@ -61,13 +64,13 @@ async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
     }
     scene.say(&["CONFIG", "RESETSTAT"]).await;
     let keys = ["app:wide", "app:heavy"].map(Bytes::from);
-    let named = |names: &[&str]| Fields::Named(names.iter().map(|name| (*name).to_owned()).collect());
+    let named = |names: &[&str]| FieldSelection::Named(names.iter().map(|name| (*name).to_owned()).collect());
     let read = async |cap, fields| {
-        let capture = Capture { cap, dumps: true, fields };
+        let capture = CopySpec { cap, dumps: true, fields };
         let found = scene.store.read(&keys, &capture).await.expect("an answer");
         [0, 1].map(|at: usize| found[at].copy.clone())
     };
-    assert_eq!(read(79_999, Fields::All).await, [&b"\x01"[..], b"\x01"]);
+    assert_eq!(read(79_999, FieldSelection::All).await, [&b"\x01"[..], b"\x01"]);
     assert_eq!(read(1000, named(&["a", "b"])).await, [&b"\x05"[..], b"\x01"]);
     let calls = scene.calls().await;
     assert_eq!(calls["hmget"], 1, "but for the fields that are not there");
@@ -77,7 +80,7 @@ async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
     }
     assert_eq!(read(10, named(&["a"])).await, [&b"\x05"[..], b"\x05\0\0\0\x01a\0\0\0\x011"]);
     assert_eq!(read(9, named(&["a"])).await[1], &b"\x0110"[..], "a field counts with its lengths");
-    let all = read(1 << 20, Fields::All).await;
+    let all = read(1 << 20, FieldSelection::All).await;
     assert_eq!((all[0].len(), &all[1][..]), (1 + 10_000 * 9 + many.concat().len(), &b"\x01"[..]));
 }
 
@@ -93,7 +96,7 @@ async fn a_touch_copies_no_value_of_a_key_whose_deadline_is_beyond_the_horizon()
         let name = std::str::from_utf8(key).expect("a name");
         scene.say(&["SET", name, "x", "PXAT", &deadline.to_string()]).await;
     }
-    let touch = ["EVAL", &scripts::TOUCH.text, "2", "app:near", "app:far", "10", "0"];
+    let touch = ["EVAL", &scripts::READ_KEYS.text, "2", "app:near", "app:far", "10", "0"];
     for (horizon, far) in [("0", "\x02x"), (&(FIRST + 1).to_string(), "\x02x"), (&FIRST.to_string(), "")] {
         let answer = scene.say(&[&touch[..], &[horizon, "none"]].concat()).await;
         let found: Vec<String> = redis::from_redis_value(answer).expect("texts");

@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use super::Attached;
-use super::decision::{KeyState, StreamSays, Verdict, decide};
+use super::decision::{KeyState, StreamEvidence, Verdict, decide};
 use super::index::Trace;
 use super::rules::Rule;
 use super::seen::Seen;
@@ -80,9 +80,9 @@ impl Attached {
         world.clock(node) < watch.deadline && self.rules.has(Rule::NotBeforeDeadline)
     }
 
-    fn stream(&self, world: &World, who: usize, look: Look, watch: Watch) -> StreamSays {
+    fn stream(&self, world: &World, who: usize, look: Look, watch: Watch) -> StreamEvidence {
         let stream = &world.listeners[who].streams[look.read.at.node];
-        let Some(anchor) = stream.anchor else { return StreamSays::Broken };
+        let Some(anchor) = stream.anchor else { return StreamEvidence::Broken };
         let from = Place { canary: anchor.number, ..Place::of(look.read.at.node) };
         let enrolled = watch.read.at;
         let later = stream.place.canary > look.read.at.canary;
@@ -91,36 +91,36 @@ impl Attached {
             place > enrolled || (place == enrolled && (later || !self.rules.has(Rule::DeletionProven)))
         };
         if look.expired {
-            StreamSays::Expired
+            StreamEvidence::Expired
         } else if stream.deleted.is_some_and(deleted) {
-            StreamSays::Deleted
+            StreamEvidence::Deleted
         } else if from > enrolled && self.anchored_at(anchor) > watch.deadline {
-            StreamSays::Broken
+            StreamEvidence::Broken
         } else if later || !self.rules.has(Rule::CanaryAfterTouch) {
-            StreamSays::Nothing
+            StreamEvidence::Nothing
         } else {
-            StreamSays::NothingYet
+            StreamEvidence::NothingYet
         }
     }
 
     /// The same of a key that another server had when its deadline was read: nothing was missed on either since
     /// that deadline. Of deletions nothing can be told, as the one that a move makes is one, too.
-    fn streams(&self, world: &World, who: usize, look: Look, watch: Watch) -> StreamSays {
+    fn streams(&self, world: &World, who: usize, look: Look, watch: Watch) -> StreamEvidence {
         let streams = &world.listeners[who].streams;
         let (here, there) = (&streams[look.read.at.node], &streams[watch.read.at.node]);
         let Some((anchor, old)) = here.anchor.zip(there.anchor) else {
-            return if watch.answered { StreamSays::Expired } else { StreamSays::Broken };
+            return if watch.answered { StreamEvidence::Expired } else { StreamEvidence::Broken };
         };
         let from = Place { canary: old.number, ..Place::of(watch.read.at.node) };
         let late = |anchor| self.anchored_at(anchor) > watch.deadline;
         if look.expired || watch.answered {
-            StreamSays::Expired
+            StreamEvidence::Expired
         } else if late(anchor) || from > watch.read.at && late(old) {
-            StreamSays::Broken
+            StreamEvidence::Broken
         } else if here.place.canary > look.read.at.canary {
-            StreamSays::Nothing
+            StreamEvidence::Nothing
         } else {
-            StreamSays::NothingYet
+            StreamEvidence::NothingYet
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Arming, Cancelled, Done, Failure, Lapse, Topic};
+use keylapse::{ArmResult, Cancelled, Done, Failure, Lapse, Topic};
 use keylapse_support::{Then, command};
 
 use super::{Line, stop, topic};
@@ -57,7 +57,7 @@ async fn arm_all_and_cancel_some(line: &Line, topic: &Topic<u32>) {
     let ids: Vec<_> = (0..TIMERS).map(|id| id.to_string()).collect();
     let arms = ids.iter().map(|id| schedule.arm(topic, [id], Duration::ZERO, &1).into_future());
     for armed in join_all(arms).await {
-        assert!(armed.as_ref().is_ok_and(Arming::is_armed), "{armed:?}");
+        assert!(armed.as_ref().is_ok_and(ArmResult::is_armed), "{armed:?}");
     }
     for cancelled in join_all(ids.iter().step_by(4).map(|id| schedule.cancel(topic, [id]))).await {
         assert!(matches!(cancelled, Ok(Cancelled::Cancelled)), "{cancelled:?}");

@@ -40,7 +40,7 @@ impl Line {
     fn client(&self) -> Client {
         let client = Client::new(&self.proxy.app_url()).expect("a client").answer_within(ANSWER_WITHIN);
         // Over TLS each new connection costs many times as much.
-        client.expect("a client").patience(Duration::from_secs(60))
+        client.expect("a client").retry_for(Duration::from_secs(60))
     }
 
     fn schedule(&self) -> Schedule {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use keylapse::timers::{Durably, TriggerKey};
-use keylapse::{Arming, Cancelled, NewArm};
+use keylapse::timers::{Durably, MarkerKey};
+use keylapse::{ArmResult, Cancelled, NewArm};
 use keylapse_support::{Then, command, skipped_on_a_cluster};
 use keylapse_wire::scripts;
 
@@ -18,11 +18,11 @@ async fn an_arm_without_a_reply_arms_once() {
     for (id, then) in ["1", "2"].into_iter().zip(BOTH) {
         line.lose(&scripts::ARM, then);
         let armed = schedule.arm(&topic, [id], Duration::ZERO, &1).await.expect("an answer");
-        assert!(matches!(armed, Arming::Armed(_)), "{armed:?}");
+        assert!(matches!(armed, ArmResult::Armed(_)), "{armed:?}");
     }
     line.lose(&scripts::ARM, Then::Close);
     let absent = schedule.arm(&topic, ["3"], Duration::ZERO, &1).only_if_absent().await.expect("an answer");
-    assert!(matches!(absent, Arming::Armed(_)), "it does not find itself: {absent:?}");
+    assert!(matches!(absent, ArmResult::Armed(_)), "it does not find itself: {absent:?}");
     assert_eq!(line.proxy.lost(), 3);
     let (ids, stats) = line.run_all(&topic, 3).await;
     assert_eq!((ids, stats.handled), (vec!["1 1".into(), "2 1".into(), "3 1".into()], 3));
@@ -36,7 +36,7 @@ async fn many_arms_without_a_reply_arm_once() {
         line.lose(&scripts::ARM, then);
         let arms = (first..first + 300).map(|id| NewArm::new([id.to_string()], Duration::ZERO, 1));
         let armed = schedule.arm_many(&topic, arms).await.expect("answers");
-        assert!(armed.iter().all(|one| one.as_ref().is_ok_and(Arming::is_armed)), "{armed:?}");
+        assert!(armed.iter().all(|one| one.as_ref().is_ok_and(ArmResult::is_armed)), "{armed:?}");
     }
     assert_eq!(line.proxy.lost(), 2);
     let (ran, stats) = line.run_all(&topic, 600).await;
@@ -86,7 +86,7 @@ async fn an_arm_that_is_dropped_half_way_stands_with_its_trigger_key_or_not_at_a
     // What is armed afterwards has the last word.
     dropped("3", later).await;
     let again = schedule.arm(&topic, ["3"], Duration::from_secs(60), &1).await.expect("an answer");
-    assert!(matches!(&again, Arming::Replaced(receipt) if receipt.trigger == TriggerKey::Set), "{again:?}");
+    assert!(matches!(&again, ArmResult::Replaced(receipt) if receipt.marker == MarkerKey::Set), "{again:?}");
     assert!(left("3").await <= 60);
 }
 

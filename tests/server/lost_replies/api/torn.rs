@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{StreamExt, iter};
-use keylapse::{Arming, Backoff, Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{ArmResult, Backoff, Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Proxy, Reach, Server, Then, eventually};
 use keylapse_wire::scripts;
 
@@ -66,7 +66,7 @@ async fn a_schedule_is_told_that_a_line_broke_and_the_next_try_succeeds() {
             let id = format!("{id}-{after}");
             let arm = schedule.arm(&topic, [id], Duration::from_secs(3600), &1).into_future();
             let (armed, _) = torn(&proxy, after, 1, arm).await;
-            assert!(matches!(armed, Ok(Arming::Armed(_))), "after {after} bytes: {armed:?}");
+            assert!(matches!(armed, Ok(ArmResult::Armed(_))), "after {after} bytes: {armed:?}");
         }
     })
     .await;

@@ -1,66 +1,66 @@
-//! The state of the screen. Time, answers and [`keys`](super::keys) change it, and it returns the next request; it does
-//! nothing by itself.
+//! The state of the screen. Time, answers and [`keys`](super::keys) change it, and it returns the next request. It makes no
+//! request itself.
 
 use std::time::Duration;
 
 use keylapse_console::{Entry, EntryState, Filter};
 
-use super::desk::{Answer, Data, Look, Of, Request, Start, TopicRow};
-use super::keys::{Line, Offer};
+use super::keys::{InputLine, OfferedAction};
+use super::worker::{ScreenAnswer, ScreenData, ScreenQuery, ScreenRequest, ScreenSubject, Start, TopicRow};
 
-/// A look that has taken long is not repeated before this many times as long: it may be the load that makes it slow.
+/// The pause after a query is at least this many times its duration, as the query itself may load the server.
 const SHARE: u32 = 4;
 
-/// What does not change while the program runs.
+/// Settings that do not change while the program runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setting {
-    /// The server, without any password.
+    /// The server, without a password.
     pub(super) server: String,
     pub(super) namespace: String,
-    /// Whether something may be done.
+    /// Actions are allowed.
     pub(super) write: bool,
-    /// How often is looked.
+    /// The interval between two queries.
     pub(super) every: Duration,
 }
 
-/// Something to say, until the next key.
+/// A message that is shown until the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Notice {
+pub(super) struct StatusMessage {
     pub(super) text: String,
     pub(super) is_bad: bool,
 }
 
-/// Stands over the screen, and takes all keys.
+/// An input line, question or help over the screen, which receives all keys.
 #[derive(Debug)]
-pub(super) enum Over {
-    Line(Line),
-    /// An action that waits for a yes.
-    Question(Offer),
-    /// Help, from this line on.
+pub(super) enum Overlay {
+    Line(InputLine),
+    /// An action that waits for its confirmation.
+    Question(OfferedAction),
+    /// Help, starting at this line.
     Help(usize),
 }
 
-/// All that there is to draw. Times are since the program's start.
+/// The state that is drawn. Times are since the start of the program.
 #[derive(Debug, Default)]
 pub(super) struct App {
     pub(super) setting: Setting,
     /// The screen that is shown.
-    pub(super) view: View,
-    /// The screens that it was opened from.
-    pub(super) behind: Vec<View>,
-    pub(super) over: Option<Over>,
-    pub(super) notice: Option<Notice>,
-    /// Why the last look has failed.
+    pub(super) view: ScreenState,
+    /// The screens from which it was opened.
+    pub(super) behind: Vec<ScreenState>,
+    pub(super) over: Option<Overlay>,
+    pub(super) notice: Option<StatusMessage>,
+    /// Why the last query failed.
     pub(super) error: Option<String>,
-    /// The server's time when it was told last, in ms since 1970, and when that was.
+    /// The last known time of the server in ms since 1970, and when it was received.
     clock: Option<(u64, Duration)>,
-    /// An act is under way.
+    /// An action is running.
     pub(super) is_acting: bool,
-    /// Of the look that counts.
+    /// The number of the current query. Answers to earlier ones are dropped.
     ticket: u64,
-    /// Since when it is under way.
+    /// When the running query was started.
     pub(super) asked: Option<Duration>,
-    /// When the next one is due.
+    /// When the next query is due.
     next_look: Duration,
     pub(super) now: Duration,
     pub(super) is_over: bool,
@@ -71,49 +71,49 @@ impl App {
         Self { setting, ..Self::default() }
     }
 
-    /// Is told the time, and says what is due then.
-    pub(super) fn on_time(&mut self, now: Duration) -> Option<Request> {
+    /// Sets the time, and returns the query that is due.
+    pub(super) fn on_time(&mut self, now: Duration) -> Option<ScreenRequest> {
         self.now = now;
         (self.asked.is_none() && self.next_look <= now).then(|| self.look())
     }
 
-    /// When it has to be told the time again: for the next look, and for the next second of an age on the screen.
+    /// Returns when the time must be set again: for the next query, or for the next second of an age on the screen.
     pub(super) fn wakes(&self) -> Duration {
         let age = self.now.saturating_sub(self.view.seen.or(self.asked).unwrap_or(self.now));
         let second = self.now + Duration::from_secs(1) - Duration::from_nanos(age.subsec_nanos().into());
         if self.asked.is_some() { second } else { second.min(self.next_look) }
     }
 
-    /// The server's time, in ms since 1970, as far as that is known.
+    /// Returns the server's time in ms since 1970, if it is known.
     pub(super) fn server_ms(&self) -> Option<u64> {
         let (ms, told) = self.clock?;
         Some(ms.saturating_add(u64::try_from(self.now.saturating_sub(told).as_millis()).ok()?))
     }
 
-    /// Looks at once, whatever is under way.
-    pub(super) fn look(&mut self) -> Request {
+    /// Returns a query, which supersedes a running one.
+    pub(super) fn look(&mut self) -> ScreenRequest {
         self.ticket += 1;
         self.asked = Some(self.now);
-        Request::Look { ticket: self.ticket, look: self.view.look.clone() }
+        ScreenRequest::Look { ticket: self.ticket, look: self.view.look.clone() }
     }
 
-    pub(super) fn on_answer(&mut self, now: Duration, answer: Answer) -> Option<Request> {
+    pub(super) fn on_answer(&mut self, now: Duration, answer: ScreenAnswer) -> Option<ScreenRequest> {
         self.now = now;
         match answer {
-            Answer::Look { ticket, answer } => {
+            ScreenAnswer::Look { ticket, answer } => {
                 self.on_data(ticket, answer);
                 None
             }
-            // What is so now is on the next look.
-            Answer::Act(notice) => {
+            // The next query shows the effect of the action.
+            ScreenAnswer::Act(notice) => {
                 (self.is_acting, self.notice) = (false, Some(notice));
                 Some(self.look())
             }
         }
     }
 
-    /// Takes the answer to a look, unless it is to one that does not count any more.
-    pub(super) fn on_data(&mut self, ticket: u64, answer: Result<Data, String>) {
+    /// Applies the answer to a query, unless another query has superseded it.
+    pub(super) fn on_data(&mut self, ticket: u64, answer: Result<ScreenData, String>) {
         if ticket != self.ticket {
             return;
         }
@@ -127,17 +127,17 @@ impl App {
                 self.view.take(data, now);
                 self.error = None;
             }
-            // What is on the screen stays there, with its age.
+            // The screen keeps the earlier data and shows their age.
             Err(error) => self.error = Some(error),
         }
     }
 
     pub(super) fn say(&mut self, text: impl Into<String>, is_bad: bool) {
-        self.notice = Some(Notice { text: text.into(), is_bad });
+        self.notice = Some(StatusMessage { text: text.into(), is_bad });
     }
 
-    /// Back to the screen before; from the first one to all that it can show.
-    pub(super) fn back(&mut self) -> Option<Request> {
+    /// Returns to the previous screen. On the first one it removes the filter.
+    pub(super) fn back(&mut self) -> Option<ScreenRequest> {
         match self.behind.pop() {
             Some(view) => self.view = view,
             None if self.view.look.filter.is_empty() => return None,
@@ -147,36 +147,39 @@ impl App {
     }
 }
 
-/// One screen: what it is of, what is known of that, and which line is chosen.
+/// One screen: its query, the data, and the selected line.
 #[derive(Debug, Default)]
-pub(super) struct View {
-    pub(super) look: Look,
-    /// The answer to the last look.
-    pub(super) data: Data,
-    /// When it arrived, since the start.
+pub(super) struct ScreenState {
+    pub(super) look: ScreenQuery,
+    /// The answer to the last query.
+    pub(super) data: ScreenData,
+    /// When the answer arrived, since the start of the program.
     pub(super) seen: Option<Duration>,
-    /// The chosen line.
+    /// The selected line.
     pub(super) at: usize,
-    /// Where the pages before this one began.
+    /// The starts of the previous pages.
     pub(super) before: Vec<Start>,
-    /// An attached topic can have enrolled keys.
+    /// The topic is attached, so it can have tracked keys.
     attached: bool,
 }
 
-impl View {
-    pub(super) fn of(of: Of, topic: &str) -> Self {
-        Self { look: Look { of, topic: topic.to_owned(), ..Look::default() }, ..Self::default() }
+impl ScreenState {
+    pub(super) fn of(of: ScreenSubject, topic: &str) -> Self {
+        Self {
+            look: ScreenQuery { of, topic: topic.to_owned(), ..ScreenQuery::default() },
+            ..Self::default()
+        }
     }
 
-    pub(super) fn entries(topic: &TopicRow, of: Of) -> Self {
+    pub(super) fn entries(topic: &TopicRow, of: ScreenSubject) -> Self {
         Self { attached: topic.attached, ..Self::of(of, &topic.name) }
     }
 
-    /// Takes what was found out. The chosen line stays with what it shows.
-    fn take(&mut self, data: Data, now: Duration) {
+    /// Applies the answer. The selection stays on the same entry.
+    fn take(&mut self, data: ScreenData, now: Duration) {
         let chosen = self.name_of(self.at);
         (self.data, self.seen) = (data, Some(now));
-        if let (Of::Entries(_), Some(topic)) = (&self.look.of, self.data.topics.first()) {
+        if let (ScreenSubject::Entries(_), Some(topic)) = (&self.look.of, self.data.topics.first()) {
             self.attached = topic.attached;
         }
         let same =
@@ -184,68 +187,72 @@ impl View {
         self.choose(same.unwrap_or(self.at));
     }
 
-    /// What tells a line from all others.
+    /// Returns a name that identifies a line among all others.
     fn name_of(&self, at: usize) -> Option<Vec<u8>> {
-        let Data { topics, listeners, entries, .. } = &self.data;
+        let ScreenData { topics, listeners, entries, .. } = &self.data;
         match self.look.of {
-            Of::Topics => topics.get(at).map(|topic| topic.name.clone().into_bytes()),
-            Of::Listeners => listeners.get(at).map(|report| report.id.clone().into_bytes()),
-            Of::Entries(state) => entries.get(at).map(|entry| {
+            ScreenSubject::Topics => topics.get(at).map(|topic| topic.name.clone().into_bytes()),
+            ScreenSubject::Listeners => listeners.get(at).map(|report| report.id.clone().into_bytes()),
+            ScreenSubject::Entries(state) => entries.get(at).map(|entry| {
                 let died = if state == EntryState::Dead { entry.at_ms } else { 0 };
                 let id = entry.id.map_or_else(String::new, |id| id.to_string());
                 [id.as_bytes(), &died.to_be_bytes(), &entry.key].concat()
             }),
-            Of::Timer(_) => None,
+            ScreenSubject::Timer(_) => None,
         }
     }
 
-    /// Chooses this line, or the last.
+    /// Selects this line, or the last one.
     pub(super) fn choose(&mut self, at: usize) {
         self.at = at.min(self.len().saturating_sub(1));
     }
 
-    /// Lines that can be chosen.
+    /// Returns the number of lines that can be selected.
     pub(super) fn len(&self) -> usize {
         match self.look.of {
-            Of::Topics => self.data.topics.len(),
-            Of::Listeners => self.data.listeners.len(),
-            Of::Entries(_) => self.data.entries.len(),
-            Of::Timer(_) => self.data.why.as_ref().map_or(0, |why| why.timeline.len()),
+            ScreenSubject::Topics => self.data.topics.len(),
+            ScreenSubject::Listeners => self.data.listeners.len(),
+            ScreenSubject::Entries(_) => self.data.entries.len(),
+            ScreenSubject::Timer(_) => self.data.why.as_ref().map_or(0, |why| why.timeline.len()),
         }
     }
 
     pub(super) fn topic(&self) -> Option<&TopicRow> {
-        self.data.topics.get(if self.look.of == Of::Topics { self.at } else { 0 })
+        self.data.topics.get(if self.look.of == ScreenSubject::Topics { self.at } else { 0 })
     }
 
-    /// The entry that actions concern: the chosen one, or the one that the whole screen is about.
+    /// Returns the entry that actions concern: the selected one, or that of the whole screen.
     pub(super) fn entry(&self) -> Option<&Entry> {
         match &self.data.why {
-            Some(why) => why.timer.as_ref().or(why.letters.first()),
+            Some(why) => why.timer.as_ref().or(why.dead_letters.first()),
             None => self.data.entries.get(self.at),
         }
     }
 
-    /// Returns whether the last look has found this letter.
+    /// Returns whether the last answer has this dead letter.
     pub(super) fn shows(&self, letter: &Entry) -> bool {
-        let letters = self.data.why.as_ref().map_or(&self.data.entries, |why| &why.letters);
+        let letters = self.data.why.as_ref().map_or(&self.data.entries, |why| &why.dead_letters);
         letters.contains(letter)
     }
 
-    /// The screens that Tab goes through, this one among them; none from a timer.
-    pub(super) fn tabs(&self) -> Vec<Of> {
-        let can_enrol = self.attached || self.look.of == Of::Entries(EntryState::Enrolled);
+    /// Returns the screens that Tab goes through, with this one. A timer's screen has none.
+    pub(super) fn tabs(&self) -> Vec<ScreenSubject> {
+        let can_enrol = self.attached || self.look.of == ScreenSubject::Entries(EntryState::Tracked);
         let states = if can_enrol { 5 } else { 4 };
         match self.look.of {
-            Of::Topics | Of::Listeners => vec![Of::Topics, Of::Listeners],
-            Of::Entries(_) => EntryState::ALL[..states].iter().copied().map(Of::Entries).collect(),
-            Of::Timer(_) => Vec::new(),
+            ScreenSubject::Topics | ScreenSubject::Listeners => {
+                vec![ScreenSubject::Topics, ScreenSubject::Listeners]
+            }
+            ScreenSubject::Entries(_) => {
+                EntryState::ALL[..states].iter().copied().map(ScreenSubject::Entries).collect()
+            }
+            ScreenSubject::Timer(_) => Vec::new(),
         }
     }
 
-    /// Shows what passes this filter; or says what is wrong with it.
+    /// Sets the filter, or returns why it is invalid.
     pub(super) fn set_filter(&mut self, text: &str) -> Result<(), String> {
-        if let Of::Entries(_) = self.look.of {
+        if let ScreenSubject::Entries(_) = self.look.of {
             Filter::parse(text.split_whitespace()).map_err(|error| error.to_string())?;
         }
         text.clone_into(&mut self.look.filter);
@@ -253,14 +260,14 @@ impl View {
         Ok(())
     }
 
-    /// Shows the first page of this.
-    pub(super) fn turn(&mut self, to: Of) {
+    /// Shows the first page of this subject.
+    pub(super) fn turn(&mut self, to: ScreenSubject) {
         self.before.clear();
         (self.look.of, self.look.start) = (to, Start::default());
         self.forget();
     }
 
-    /// Shows the page behind this one, or the one before; whether there is one.
+    /// Shows the next or the previous page. Returns whether there is one.
     pub(super) fn turn_page(&mut self, is_forth: bool) -> bool {
         let start = if is_forth { self.data.next.take() } else { self.before.pop() };
         let Some(start) = start else { return false };
@@ -272,11 +279,11 @@ impl View {
         true
     }
 
-    /// What was shown is of something else now. How the topic is stays on the screen.
+    /// Drops the data of the previous subject. The state of the topic stays on the screen.
     fn forget(&mut self) {
         (self.at, self.seen) = (0, None);
         let mut topics = std::mem::take(&mut self.data).topics;
-        topics.retain(|_| self.look.of != Of::Topics);
+        topics.retain(|_| self.look.of != ScreenSubject::Topics);
         self.data.topics = topics;
     }
 }

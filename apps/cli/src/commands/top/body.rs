@@ -1,74 +1,74 @@
-//! The middle of each screen: topics, listeners, the entries of a topic, or the story of a key.
+//! The middle of each screen: topics, listeners, the entries of a topic, or the timeline of a key.
 
 use keylapse::fleet::ListenerReport;
-use keylapse_console::words::{brief, percent, rate, relative};
-use keylapse_console::{Entry, EntryState, Moment, Overview, TopicStanding, Why, text};
+use keylapse_console::format::{brief, percent, rate, relative};
+use keylapse_console::{Entry, EntryState, KeyExplanation, Overview, TimelineEvent, TopicState, text};
 use ratatui::layout::Size;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::app::{App, View};
-use super::desk::{Data, Of, TopicRow};
+use super::app::{App, ScreenState};
 use super::grid::Kind::{Number, Text, Word};
 use super::grid::{ALARM, Grid, LONGEST, NEVER, QUIET, WISH, named, width};
+use super::worker::{ScreenData, ScreenSubject, TopicRow};
 use crate::output::{count, counted, lateness, moment, or_none, short, size, stalled};
 
 /// Bytes of a key that are shown.
 const KEY: usize = 200;
-/// From this height on, there is room for three lines about a topic.
+/// The least height with room for three lines about a topic.
 const TALL: u16 = 12;
 
 pub(super) fn lines(app: &App, mut room: Size) -> Vec<Line<'static>> {
     let (view, data) = (&app.view, &app.view.data);
     let mut lines = Vec::new();
-    if let (Of::Entries(_), Some(topic)) = (&view.look.of, view.topic()) {
+    if let (ScreenSubject::Entries(_), Some(topic)) = (&view.look.of, view.topic()) {
         lines.extend(facts(topic, room.width.into()));
-        // Where there is little room, one line says the most important.
+        // A low screen has room for the most important line only.
         let shown = if room.height >= TALL { 3 } else { 1 };
         lines.truncate(shown.into());
         room.height = room.height.saturating_sub(shown);
     }
     lines.extend(match (&view.look.of, &data.why) {
-        (Of::Timer(key), Some(why)) => known(key, why, view.at, room),
+        (ScreenSubject::Timer(key), Some(why)) => known(key, why, view.at, room),
         _ if view.len() == 0 => nothing(app, room),
-        (Of::Listeners, _) => listeners(&data.listeners).lines(view.at, room),
-        (Of::Entries(state), _) => entries(data, *state).lines(view.at, room),
+        (ScreenSubject::Listeners, _) => listeners(&data.listeners).lines(view.at, room),
+        (ScreenSubject::Entries(state), _) => entries(data, *state).lines(view.at, room),
         _ => topics(&data.topics).lines(view.at, room),
     });
     lines
 }
 
-/// What stands in the place of lines where there are none.
+/// Returns the text of a screen without entries.
 fn nothing(app: &App, room: Size) -> Vec<Line<'static>> {
     let (view, columns) = (&app.view, usize::from(room.width).saturating_sub(1));
     let mut lines = Vec::new();
-    if let Of::Timer(key) = &view.look.of {
+    if let ScreenSubject::Timer(key) = &view.look.of {
         lines = field("key", &shown(key), columns, 3);
     }
     let filter = &view.look.filter;
     let text = match &view.look.of {
-        _ if view.seen.is_none() => "Looking…".to_owned(),
-        Of::Topics if filter.is_empty() => {
+        _ if view.seen.is_none() => "Loading…".to_owned(),
+        ScreenSubject::Topics if filter.is_empty() => {
             let namespace = short(&app.setting.namespace, 60);
             format!(
                 "No topic is registered in namespace {namespace} yet: programs register theirs when they first use them."
             )
         }
-        Of::Topics => format!("No topic's name contains {}.", short(filter, 60)),
-        Of::Entries(state) => none_of(state.called(), filter, view),
-        _ => "No listener has reported within 15 s: nobody runs timers.".to_owned(),
+        ScreenSubject::Topics => format!("No topic's name contains {}.", short(filter, 60)),
+        ScreenSubject::Entries(state) => none_of(state.label(), filter, view),
+        _ => "No listener has reported within 15 s, so no timer runs.".to_owned(),
     };
     lines.extend(named("   ", Style::new(), &text, columns, room.height.into()));
     lines
 }
 
-fn none_of(what: &str, filter: &str, view: &View) -> String {
+fn none_of(what: &str, filter: &str, view: &ScreenState) -> String {
     if filter.is_empty() {
         return format!("No {what}s.");
     }
     if view.data.next.is_some() {
         let looked_at = counted(view.data.all as u64, what);
-        return format!("{looked_at} looked at, and none matches; n looks at those behind.");
+        return format!("None of {looked_at} matches; n checks the next ones.");
     }
     format!("No {what}s that match {}.", short(filter, KEY))
 }
@@ -95,10 +95,10 @@ fn topics(topics: &[TopicRow]) -> Grid<'_, TopicRow> {
         .column((Number, 13, "LISTENERS"), |topic| topic.listeners.to_string())
 }
 
-fn style(standing: TopicStanding) -> Style {
+fn style(standing: TopicState) -> Style {
     match standing {
-        TopicStanding::Fine => Style::new(),
-        TopicStanding::Paused => WISH,
+        TopicState::Fine => Style::new(),
+        TopicState::Paused => WISH,
         _ => ALARM,
     }
 }
@@ -116,30 +116,30 @@ fn listeners(reports: &[ListenerReport]) -> Grid<'_, ListenerReport> {
         .column((Text(12), 0, "HOST"), |report| short(&report.host, 60))
         .column((Number, 2, "PROCESS"), |report| report.pid.to_string())
         .column((Word, 5, "VERSION"), |report| short(&report.version, 20))
-        .column((Number, 1, "RUNNING"), ListenerReport::places)
-        .column((Text(16), 3, "HEARS"), hears)
+        .column((Number, 1, "RUNNING"), ListenerReport::capacity)
+        .column((Text(16), 3, "EVENTS"), hears)
         .column((Text(12), 4, "TOPICS"), topics)
 }
 
-/// Returns why a listener may miss something, or claims nothing.
+/// Returns why a listener may miss events, or claims nothing.
 fn fault(report: &ListenerReport) -> Option<String> {
     let gaps: Vec<_> = report.nodes.iter().filter_map(|node| node.gap.as_deref()).collect();
-    let gap = || format!("it may miss something: {}", short(&gaps.join(", "), 400));
+    let gap = || format!("it may miss events: {}", short(&gaps.join(", "), 400));
     report.handlers_stalled_ms.map(stalled).or_else(|| (!gaps.is_empty()).then(gap))
 }
 
-fn entries(data: &Data, state: EntryState) -> Grid<'_, Entry> {
-    use EntryState::{Dead, Enrolled, Quarantined, Running};
+fn entries(data: &ScreenData, state: EntryState) -> Grid<'_, Entry> {
+    use EntryState::{Dead, Quarantined, Running, Tracked};
     let (when, reason, attempts, lost) = match state {
         Running => ("LEASE ENDS", NEVER, (3, "ATTEMPT"), 6),
         Quarantined => ("DUE", NEVER, (3, "ATTEMPT"), 2),
         Dead => ("DIED", 2, (4, "ATTEMPTS"), 6),
-        Enrolled => ("EXPIRES", NEVER, (NEVER, ""), NEVER),
+        Tracked => ("EXPIRES", NEVER, (NEVER, ""), NEVER),
         _ => ("DUE", NEVER, (3, "ATTEMPT"), 6),
     };
-    // An enrolled key is looked at earlier than it expires.
-    let at = |entry: &Entry| entry.deadline_ms.filter(|_| state == Enrolled).unwrap_or(entry.at_ms);
-    let of_timers = |rank| if state == Enrolled { NEVER } else { rank };
+    // A tracked key is checked before it expires, so its deadline is shown instead.
+    let at = |entry: &Entry| entry.deadline_ms.filter(|_| state == Tracked).unwrap_or(entry.at_ms);
+    let of_timers = |rank| if state == Tracked { NEVER } else { rank };
     let now_ms = data.now_ms.unwrap_or_default();
     Grid::of(&data.entries, |_| false)
         .column((Text(24), 0, "KEY"), |entry| shown(&entry.key))
@@ -160,14 +160,14 @@ fn error_of(entry: &Entry) -> &str {
     entry.last_error().unwrap_or_default()
 }
 
-/// A key as it is shown.
+/// Returns a key as it is printed, up to `KEY` bytes.
 fn shown(key: &[u8]) -> String {
     let head = &key[..key.len().min(KEY)];
     let cut = if head.len() < key.len() { "…" } else { "" };
     format!("{}{cut}", text::escape(head))
 }
 
-/// How a topic is, in one line and another: as many facts as there is room for, the most important first.
+/// Returns the state of a topic in two lines and a blank one: as many facts as fit, the most important first.
 fn facts(topic: &TopicRow, columns: usize) -> [Line<'static>; 3] {
     let (held, recent) = (&topic.held, &topic.recent);
     let undelivered = match held.undelivered {
@@ -192,14 +192,14 @@ fn facts(topic: &TopicRow, columns: usize) -> [Line<'static>; 3] {
         Some(short(&topic.pattern, 200)),
     ];
     let standing = Span::styled(format!("   {}", topic.standing.as_str()), style(topic.standing));
-    let first = beside(first, columns.saturating_sub(standing.width()));
-    let second = beside(second.into_iter().flatten(), columns.saturating_sub(1));
+    let first = joined(first, columns.saturating_sub(standing.width()));
+    let second = joined(second.into_iter().flatten(), columns.saturating_sub(1));
     let second = Line::styled(format!(" {second}"), QUIET);
     [Line::from(vec![standing, Span::raw(first)]), second, Line::default()]
 }
 
-/// Facts beside each other, as long as there is room.
-fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
+/// Joins facts until the line is full.
+fn joined(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
     let mut text = String::new();
     for fact in facts {
         if width(&text) + width(&fact) + 2 > columns {
@@ -210,33 +210,33 @@ fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
     text
 }
 
-/// The most important fact about the chosen line.
+/// Returns the most important fact about the selected line.
 pub(super) fn remark(app: &App) -> Option<(String, Style)> {
     let view = &app.view;
     let error = view.entry().map(error_of).filter(|error| !error.is_empty());
     match (&view.look.of, error) {
-        (Of::Timer(_), _) => None,
-        (Of::Listeners, _) => Some((fault(view.data.listeners.get(view.at)?)?, ALARM)),
+        (ScreenSubject::Timer(_), _) => None,
+        (ScreenSubject::Listeners, _) => Some((fault(view.data.listeners.get(view.at)?)?, ALARM)),
         (_, Some(error)) => Some((short(error, 400), Style::new())),
         (_, None) => {
             let topic = view.topic().filter(|topic| !topic.said.is_empty())?;
             let standing = topic.standing;
-            let style = if standing == TopicStanding::Fine { ALARM } else { style(standing) };
+            let style = if standing == TopicState::Fine { ALARM } else { style(standing) };
             Some((format!("{}: {}", topic.name, short(&topic.said, 400)), style))
         }
     }
 }
 
-/// How a key's timer stands, and what has happened to it.
-fn known(key: &[u8], why: &Why, at: usize, room: Size) -> Vec<Line<'static>> {
+/// Returns the state of a key's timer, and its timeline.
+fn known(key: &[u8], why: &KeyExplanation, at: usize, room: Size) -> Vec<Line<'static>> {
     let (columns, height) = (usize::from(room.width).saturating_sub(1), usize::from(room.height));
     let mut lines = field("key", &shown(key), columns, 3);
     lines.extend(field("state", &state(why), columns, 1));
     lines.extend(field("next", &why.next, columns, 2));
-    lines.extend(why.not_now.iter().flat_map(|reason| field("not now", reason, columns, 2)));
+    lines.extend(why.blocked_by.iter().flat_map(|reason| field("not now", reason, columns, 2)));
     lines.extend(why.served_by.iter().flat_map(|who| field("served by", who, columns, 1)));
     lines.push(Line::default());
-    // What is above the story goes first where there is little room, and the chosen moment is always to be seen.
+    // A low screen drops the lines above the timeline first, so that the selected moment stays visible.
     let below = height.saturating_sub(lines.len()).max(height / 2);
     lines.truncate(height - below);
     let story = story(why, columns);
@@ -249,13 +249,13 @@ fn field(name: &str, value: &str, columns: usize, most: usize) -> Vec<Line<'stat
     named(&format!("   {name:<10}"), QUIET, value, columns, most)
 }
 
-fn state(why: &Why) -> String {
-    match (&why.timer, why.letters.first()) {
+fn state(why: &KeyExplanation) -> String {
+    match (&why.timer, why.dead_letters.first()) {
         (Some(timer), _) => {
             let (state, payload) = (timer.state.as_str(), size(timer.payload_bytes));
             format!("{state}, attempt {}, payload {payload}", timer.attempt)
         }
-        _ if why.enrolled.is_some() => "enrolled: it is known when the key expires".to_owned(),
+        _ if why.tracked_key.is_some() => "tracked: the deadline of the key is known".to_owned(),
         (None, Some(letter)) => {
             format!("dead: {}, after {}", reason_of(letter), counted(letter.attempt.into(), "attempt"))
         }
@@ -263,10 +263,10 @@ fn state(why: &Why) -> String {
     }
 }
 
-/// The timeline, the last moment first, with a line for now between future and past.
-fn story(why: &Why, columns: usize) -> Vec<Line<'static>> {
+/// Returns the timeline, the latest moment first, with a line for now between future and past.
+fn story(why: &KeyExplanation, columns: usize) -> Vec<Line<'static>> {
     let (timeline, now_ms) = (&why.timeline, why.now_ms);
-    let lines = |Moment { at_ms, what, .. }: &Moment| {
+    let lines = |TimelineEvent { at_ms, event: what, .. }: &TimelineEvent| {
         let at_moment = if columns >= 80 { format!("{}  ", moment(*at_ms)) } else { String::new() };
         named(&format!("   {:<13}{at_moment}", relative(*at_ms, now_ms)), QUIET, what, columns, 4)
     };
@@ -277,7 +277,7 @@ fn story(why: &Why, columns: usize) -> Vec<Line<'static>> {
     }
     story.extend(past.iter().rev().flat_map(lines));
     if story.is_empty() {
-        story.push(Line::styled("   Nothing has happened that is still known.", QUIET));
+        story.push(Line::styled("   No events are recorded.", QUIET));
     }
     story
 }

@@ -1,4 +1,4 @@
-//! Texts and tables in the room that there is, and the few styles of both.
+//! Fits texts and tables to the size of the screen, and defines their styles.
 
 use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier, Style};
@@ -6,24 +6,24 @@ use ratatui::text::{Line, Span};
 
 use crate::output::short;
 
-/// Characters of a text that are ever looked at: keys of 64 KiB exist.
+/// Characters of a text that are read: keys of 64 KiB exist.
 pub(super) const LONGEST: usize = 1000;
 
-// Each style repeats what words beside it say, so that nothing is lost without colours.
+// Each style repeats information that is also in words, so that nothing is lost without colours.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-// Red is an alarm and nothing else, yellow is what somebody has wished for or is being asked.
+// Red is only for alarms. Yellow is for states that the operator has asked for, and for questions.
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 pub(super) const WISH: Style = Style::new().fg(Color::Yellow);
 
-/// Columns that a text takes.
+/// Returns the columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text that moves no cursor and takes at most so many columns; what is left out is said by `…`.
+/// Returns a text that cannot move the cursor, cut to this many columns with `…` at the end.
 pub(super) fn clip(text: &str, columns: usize) -> String {
     let text = short(text, LONGEST);
     match columns {
@@ -33,7 +33,7 @@ pub(super) fn clip(text: &str, columns: usize) -> String {
     }
 }
 
-/// A text in lines of at most so many columns; what does not go into so many lines is left out.
+/// Wraps a text into at most `most` lines of this many columns, and cuts the rest.
 pub(super) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
     let text = short(text, LONGEST);
     let (mut lines, mut line) = (Vec::new(), String::new());
@@ -41,7 +41,7 @@ pub(super) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
         if !line.is_empty() && width(&line) + 1 + width(word) > columns {
             lines.push(std::mem::take(&mut line));
         }
-        // A word that is longer than a line goes on in the next.
+        // A word that is longer than a line continues in the next one.
         while width(word) > columns {
             let (head, rest) = word.split_at(fitting(word, columns));
             lines.push(head.to_owned());
@@ -58,7 +58,7 @@ pub(super) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// How many bytes of a text take no more than so many columns; at least one character.
+/// Returns how many bytes of a text fit into this many columns; at least one character.
 fn fitting(text: &str, columns: usize) -> usize {
     let mut taken = 0;
     for (at, c) in text.char_indices() {
@@ -70,7 +70,7 @@ fn fitting(text: &str, columns: usize) -> usize {
     text.len()
 }
 
-/// A text behind a name, in lines that go on below it.
+/// Returns a text after a name, in lines that are indented below it.
 pub(super) fn named(name: &str, style: Style, text: &str, columns: usize, most: usize) -> Vec<Line<'static>> {
     let indent = " ".repeat(width(name));
     let lines = wrap(text, columns.saturating_sub(indent.len()), most).into_iter().enumerate();
@@ -78,43 +78,43 @@ pub(super) fn named(name: &str, style: Style, text: &str, columns: usize, most: 
     lines.map(|(at, text)| Line::from(vec![Span::styled(before(at), style), Span::raw(text)])).collect()
 }
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
-/// Before the first: which line is chosen, and which is an alarm.
+/// The space before the first column, for the marks of the selected line and of alarms.
 const GUTTER: &str = "   ";
 /// The rank of a column that is not shown.
 pub(super) const NEVER: u8 = u8::MAX;
 
-/// Kind, rank and heading of a column. Columns of the lowest rank stay longest; 0 always does.
-pub(super) type Head = (Kind, u8, &'static str);
+/// Kind, rank and heading of a column. Columns of a high rank are left out first, and rank 0 never is.
+pub(super) type ColumnHead = (Kind, u8, &'static str);
 
 /// The kinds of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Numbers, which end below each other. `-` and `0` are quiet.
+    /// Numbers, which are aligned on the right. `-` and `0` are dimmed.
     Number,
-    /// Words of a known length.
+    /// Words, which are never cut.
     Word,
-    /// Text of any length, which may be cut to this width.
+    /// Text, which can be cut to this width.
     Text(usize),
 }
 
-/// A table whose columns stand aligned. Where there is no room for all of them, those that matter least are left out.
+/// A table with aligned columns. If not all of them fit, the least important are left out.
 pub(super) struct Grid<'a, R> {
     rows: &'a [R],
     is_alarm: fn(&R) -> bool,
-    columns: Vec<Column>,
+    columns: Vec<GridColumn>,
 }
 
-struct Column {
+struct GridColumn {
     kind: Kind,
     rank: u8,
-    /// The heading, and a cell of each row.
+    /// The heading, and one cell of each row.
     cells: Vec<Span<'static>>,
-    /// How wide these are, and how narrow the column may become.
+    /// The width of the widest cell, and the least width of the column.
     natural: usize,
     least: usize,
-    /// 0 leaves the column out.
+    /// The width on the screen; 0 leaves the column out.
     width: usize,
 }
 
@@ -123,18 +123,19 @@ impl<'a, R> Grid<'a, R> {
         Self { rows, is_alarm, columns: Vec::new() }
     }
 
-    /// Adds a column, which shows this of each row.
-    pub(super) fn column<S: Into<Span<'static>>>(mut self, head: Head, cell: impl Fn(&R) -> S) -> Self {
+    /// Adds a column, whose cells this function returns.
+    pub(super) fn column<S: Into<Span<'static>>>(mut self, head: ColumnHead, cell: impl Fn(&R) -> S) -> Self {
         let (kind, rank, heading) = head;
         let mut cells = vec![Span::raw(heading)];
         cells.extend(self.rows.iter().map(|row| cell(row).into()));
         let natural = cells.iter().map(Span::width).max().unwrap_or(0);
         let least = if let Kind::Text(least) = kind { least.min(natural) } else { natural };
-        self.columns.push(Column { kind, rank, cells, natural, least, width: 0 });
+        self.columns.push(GridColumn { kind, rank, cells, natural, least, width: 0 });
         self
     }
 
-    /// The rows around the chosen one. Screens are turned whole, so that lines stand still while one goes through them.
+    /// Returns the page of rows with the selected one. Pages do not scroll, so lines keep their place while the selection
+    /// moves.
     pub(super) fn lines(mut self, chosen: usize, room: Size) -> Vec<Line<'static>> {
         self.fit(usize::from(room.width).saturating_sub(GUTTER.len()));
         let page = usize::from(room.height).saturating_sub(1).max(1);
@@ -153,7 +154,7 @@ impl<'a, R> Grid<'a, R> {
         lines
     }
 
-    /// Gives the columns their widths, as far as there is room.
+    /// Sets the widths of the columns that fit.
     fn fit(&mut self, room: usize) {
         let mut ranked: Vec<_> = self.columns.iter_mut().filter(|column| column.rank < NEVER).collect();
         ranked.sort_by_key(|column| column.rank);
@@ -165,7 +166,7 @@ impl<'a, R> Grid<'a, R> {
                 column.width = column.least;
             }
         }
-        // What is left goes to those that were to be cut, the most important first.
+        // Columns that can be cut get the remaining space, the most important first.
         for column in ranked.into_iter().filter(|column| column.width > 0) {
             let more = left.min(column.natural - column.least);
             left -= more;
@@ -175,8 +176,8 @@ impl<'a, R> Grid<'a, R> {
     }
 }
 
-impl Column {
-    /// A cell as wide as the column, and the gap behind it.
+impl GridColumn {
+    /// Returns a cell as wide as the column, and the gap after it.
     fn shown(&self, at: usize) -> [Span<'static>; 2] {
         let Span { content, style } = &self.cells[at];
         let text = clip(content, self.width);

@@ -1,16 +1,16 @@
-//! `keylapse top`: the topics on a screen that stays up to date.
+//! `keylapse top`: shows topics on a screen that stays up to date.
 //!
-//! [`app`] is the state and [`keys`] changes it; [`draw`] shows it, with the parts [`body`] and [`grid`]; [`desk`] asks the
-//! server. Only the loop here has the terminal, the time and tasks.
+//! [`app`] is the state, [`keys`] changes it, and [`draw`] shows it, with [`body`] and [`grid`]. [`worker`] makes requests
+//! to the server. Only the loop here has the terminal, the time and tasks.
 
 mod app;
 mod body;
-mod desk;
 mod draw;
 mod grid;
 mod keys;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::io::{IsTerminal, stdout};
 use std::mem::ManuallyDrop;
@@ -24,20 +24,20 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::{AbortHandle, JoinSet};
 
 use self::app::{App, Setting};
-use self::desk::{Answer, Desk, Request};
+use self::worker::{ScreenAnswer, ScreenRequest, ScreenWorker};
 use crate::args::Connect;
-use crate::exit::{Exit, Failed};
+use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
-/// More often would be a load, and nothing that an eye could follow.
+/// The shortest interval. A shorter one would load the server, and nobody could read the screen.
 const LEAST: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// Allow R, C, D and P, which run, replay, cancel, drop and pause; each asks first.
+    /// Allow actions: run, replay, cancel, drop and pause. Each asks first.
     #[arg(long)]
     write: bool,
-    /// How often to look; 500ms or more.
+    /// Update the screen at this interval, of at least 500ms.
     #[arg(long, value_name = "SPAN", default_value = "2s", value_parser = parse_every)]
     every: Duration,
 }
@@ -45,28 +45,28 @@ pub(crate) struct Args {
 fn parse_every(text: &str) -> Result<Duration, String> {
     match parse_span(text) {
         Ok(every) if every >= LEAST => Ok(every),
-        Ok(_) => Err("500ms is the least".to_owned()),
+        Ok(_) => Err("the shortest interval is 500ms".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-pub(crate) async fn run(connect: &Connect, args: &Args, out: &Output) -> Result<Exit, Failed> {
+pub(crate) async fn run(connect: &Connect, args: &Args, out: &Output) -> Result<Exit, CliError> {
     if out.is_json() || !stdout().is_terminal() {
-        return Err(Failed::Usage("top needs a terminal; use status --json".to_owned()));
+        return Err(CliError::Usage("top needs a terminal; use status --json".to_owned()));
     }
     if std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb") {
-        let advice = "top needs a terminal whose cursor can be moved, and TERM says dumb; use status";
-        return Err(Failed::Usage(advice.to_owned()));
+        let advice = "top needs a terminal whose cursor can be moved, and TERM is dumb; use status";
+        return Err(CliError::Usage(advice.to_owned()));
     }
-    // Where the server cannot be reached at first, a plain message says so, and what to do.
+    // A server that cannot be reached at the start is a plain error, outside of the screen.
     let console = connect.console().await?;
     let (server, namespace) = (server(&connect.url), console.namespace().to_owned());
     let app = App::new(Setting { server, namespace, write: args.write, every: args.every });
-    show(app, Desk::new(console), out.has_colours()).await?;
-    Ok(Exit::Fine)
+    show(app, ScreenWorker::new(console), out.has_colours()).await?;
+    Ok(Exit::Success)
 }
 
-/// A server's URL without what may be a password; and without its scheme, where that says nothing.
+/// Returns the URL of a server without user and password, and without the scheme if it is `redis` or `valkey`.
 fn server(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     // A password may hold any of `@/?#`, so the last @ of all counts. A path to a socket has none before it.
@@ -81,10 +81,10 @@ fn server(url: &str) -> String {
     }
 }
 
-/// A terminal that is as it was before once this value is gone, whatever happens.
+/// A terminal that is restored when this value is dropped.
 ///
-/// Neither `ratatui::restore` nor the end of a `Terminal` will do: both write their complaint to a terminal that may be
-/// gone, and panic then.
+/// `ratatui::restore` and the drop of a `Terminal` do not serve: both print errors to a terminal that may be gone, and then
+/// panic.
 struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Drop for Screen {
@@ -94,8 +94,8 @@ impl Drop for Screen {
     }
 }
 
-/// Shows the screen until somebody quits, the terminal is gone or the program is to end.
-async fn show(mut app: App, desk: Desk, colours: bool) -> std::io::Result<()> {
+/// Shows the screen until the operator quits, the terminal is gone, or a signal ends the program.
+async fn show(mut app: App, desk: ScreenWorker, colours: bool) -> std::io::Result<()> {
     let end = crate::signals::to_end();
     tokio::pin!(end);
     let mut screen = Screen(ManuallyDrop::new(ratatui::try_init()?));
@@ -104,20 +104,20 @@ async fn show(mut app: App, desk: Desk, colours: bool) -> std::io::Result<()> {
     while !app.is_over {
         tasks.start(app.on_time(started.elapsed()));
         if screen.0.draw(|frame| draw::draw(&app, colours, frame)).is_err() {
-            // The terminal is gone, and whoever sat there with it.
+            // The terminal is gone.
             break;
         }
         let wakes = started + app.wakes();
         let request = tokio::select! {
             event = events.recv() => match event {
                 Some(Event::Key(key)) => app.on_key(key),
-                // It is drawn anew, as large as it is now.
+                // After another event, such as a resize, the screen is drawn again.
                 Some(_) => None,
                 None => break,
             },
             Some(answer) = tasks.all.join_next() => match answer {
                 Ok(answer) => app.on_answer(started.elapsed(), answer),
-                // It has said why already, on the terminal that the hook had given back.
+                // The panic hook has restored the terminal and printed the panic.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => None,
             },
@@ -127,35 +127,35 @@ async fn show(mut app: App, desk: Desk, colours: bool) -> std::io::Result<()> {
         tasks.start(request);
     }
     drop(screen);
-    // What was agreed to is not left half done: the client's patience ends it.
+    // Confirmed actions are completed. The client's `retry_for` bounds them.
     tasks.look.iter().for_each(AbortHandle::abort);
     while tasks.all.join_next().await.is_some() {}
     Ok(())
 }
 
-/// The tasks that are under way. They do not hold up keys.
+/// The running requests, which do not delay the handling of keys.
 struct Tasks {
-    desk: Arc<Desk>,
-    all: JoinSet<Answer>,
+    desk: Arc<ScreenWorker>,
+    all: JoinSet<ScreenAnswer>,
     look: Option<AbortHandle>,
 }
 
 impl Tasks {
-    fn start(&mut self, request: Option<Request>) {
+    fn start(&mut self, request: Option<ScreenRequest>) {
         let Some(request) = request else { return };
-        let (desk, is_look) = (Arc::clone(&self.desk), matches!(request, Request::Look { .. }));
+        let (desk, is_look) = (Arc::clone(&self.desk), matches!(request, ScreenRequest::Look { .. }));
         let task = self.all.spawn(async move { desk.answer(request).await });
         if is_look {
-            // Nobody waits for the one before any more.
+            // The previous query is superseded.
             self.look.replace(task).iter().for_each(AbortHandle::abort);
         }
     }
 }
 
-/// What comes from the terminal; it ends when that is gone.
+/// Returns the events of the terminal, until it is gone.
 ///
-/// A thread reads it, rather than crossterm's stream: that needs a feature that ratatui does not pass on, and has a
-/// thread of its own all the same. This one waits in a system call until the program ends.
+/// A thread reads them. The stream of crossterm needs a feature that ratatui does not pass on, and has a thread, too. This
+/// thread waits in a system call until the program ends.
 fn events() -> Receiver<Event> {
     let (to, events) = channel(64);
     std::thread::spawn(move || {

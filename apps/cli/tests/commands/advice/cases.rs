@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{FutureExt, LocalBoxFuture};
 use keylapse::{Schedule, Topic};
 use keylapse_support::{Authority, Builder, Fsync, Reach, Server, eventually, write};
-use keylapse_testing::{Cluster, SentinelGroup};
+use keylapse_testing::{LocalCluster, SentinelGroup};
 
 use super::Shown;
 use crate::commands::scene::PATIENCE;
@@ -176,7 +176,7 @@ async fn database_behind_sentinels() -> Option<Shown> {
 }
 
 async fn node() -> Option<Shown> {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     let node = cluster.primaries().await.expect("primaries").remove(0);
     Some(Shown::at(format!("redis://127.0.0.1:{}/", node.port()), cluster))
 }
@@ -217,7 +217,7 @@ async fn keys(count: u32, options: &'static [&'static str]) -> Option<Shown> {
 }
 
 async fn few_partitions() -> Option<Shown> {
-    let cluster = Cluster::start().await.expect("a cluster");
+    let cluster = LocalCluster::start().await.expect("a cluster");
     let schedule = Schedule::connect(&cluster.url()).await.expect("a schedule");
     let few = Topic::<u64>::new("app:few:{id}").expect("a topic");
     assert!(schedule.arm(&few, "1", Duration::from_secs(3600), &1).await.expect("an arming").is_armed());

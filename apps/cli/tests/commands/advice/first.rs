@@ -1,7 +1,7 @@
 //! A reason that keeps everything else from being looked at is the only finding. Other commands give the same reason.
 
 use keylapse_support::{Server, eventually};
-use keylapse_testing::{Cluster, SentinelGroup};
+use keylapse_testing::{LocalCluster, SentinelGroup};
 use serde_json::Value;
 
 use super::findings;
@@ -29,8 +29,8 @@ async fn a_server_that_cannot_be_used_has_one_finding() {
     is_alone(&format!("redis://keylapse:wrong@{at}/"), "K102", "refused the user or password");
     is_alone(&format!("redis://{at}/99"), "K120", "fewer databases");
     is_alone(&format!("rediss://{at}/"), "K120", "no TLS is spoken at this port");
-    is_alone(&format!("redis+cluster://{at}/"), "K120", "is no part of a cluster");
-    is_alone(&format!("redis+sentinel://{at}/shop"), "K120", "is no sentinel");
+    is_alone(&format!("redis+cluster://{at}/"), "K120", "is not part of a cluster");
+    is_alone(&format!("redis+sentinel://{at}/shop"), "K120", "is not a sentinel");
     server.cmd(&["CONFIG", "SET", "requirepass", "secret"]).await;
     is_alone(&format!("redis://{at}/"), "K121", "check user and password");
 }
@@ -39,7 +39,7 @@ async fn a_server_that_cannot_be_used_has_one_finding() {
 async fn a_sentinel_is_no_server_whatever_the_url_says() {
     let group = SentinelGroup::start().await.expect("sentinels");
     let (at, name) = (format!("127.0.0.1:{}", group.sentinels()[0].port()), group.name());
-    let right = format!("say redis+sentinel://{at}/{name}");
+    let right = format!("use redis+sentinel://{at}/{name}");
     is_alone(&format!("redis://{at}/"), "K120", &right);
     is_alone(&format!("redis+cluster://{at}/"), "K120", "redis+sentinel://");
     // The primary that it names is looked at.
@@ -59,7 +59,7 @@ async fn a_sentinel_is_no_server_whatever_the_url_says() {
 /// A node that has lost the others, as whose slots nobody serves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_down_has_one_finding() {
-    let cluster = Cluster::builder().replicas_each(0).start().await.expect("a cluster");
+    let cluster = LocalCluster::builder().replicas_per_primary(0).start().await.expect("a cluster");
     let primaries = cluster.primaries().await.expect("primaries");
     primaries[0].kill();
     let url = format!("redis+cluster://127.0.0.1:{}/", primaries[1].port());

@@ -1,4 +1,4 @@
-//! All entries that match: counted first, then done to as many as were agreed to.
+//! Bulk actions from pages. The matching entries are counted, and the action runs if the confirmed number still matches.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Form};
-use keylapse_console::words::short;
+use keylapse_console::format::short;
 use keylapse_console::{Action, BulkEnd, BulkReport, counted, show_count, text};
 use serde::Deserialize;
 
-use crate::act::{MOST, Many, Place};
-use crate::asking::{self, parse_when};
-use crate::pages::frame::{Frame, Visit, answer, link};
+use crate::act::{BulkJob, BulkPermit, MAX_BULK_ENTRIES};
+use crate::pages::error_page::ErrorPage;
+use crate::pages::frame::{Frame, PageRequest, answer, link};
 use crate::pages::notice;
 use crate::pages::topic::{filter_of, state_of};
-use crate::pages::trouble::Trouble;
-use crate::serve::Closing;
+use crate::parse::{self, parse_when};
+use crate::serve::ServerShutdown;
 
-/// Counting ends after so long.
+/// Time limit of counting.
 const COUNTING: Duration = Duration::from_secs(3);
 
-/// What is to be done, and to which entries.
+/// The action, and the entries that it is for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::pages) struct Wanted {
+pub(in crate::pages) struct BulkForm {
     name: String,
     state: String,
     filter: String,
     verb: String,
-    /// Of a reschedule: when.
+    /// The new deadline, for a reschedule.
     to: String,
-    /// How many were counted.
+    /// The number of entries that the caller confirmed.
     expect: u64,
 }
 
@@ -40,57 +40,60 @@ pub(in crate::pages) struct Wanted {
 #[template(path = "bulk.html")]
 struct Page {
     frame: Frame,
-    wanted: Wanted,
+    wanted: BulkForm,
     action: Action,
     words: String,
     shown: String,
     matched: u64,
-    /// There may be more than those that were counted.
+    /// `true` if more entries match than one action is for.
     is_cut: bool,
-    /// Counting took too long: nothing can be agreed to.
+    /// `true` if counting took too long, so that there is nothing to confirm.
     is_endless: bool,
     needs_time: bool,
-    /// What has happened meanwhile.
+    /// Why an action was not done completely.
     remark: String,
     errors: Vec<String>,
     command: String,
     back: String,
 }
 
-/// Says how many there are, and asks.
-pub(in crate::pages) async fn ask(visit: Visit, Query(wanted): Query<Wanted>) -> Result<Response, Trouble> {
+/// Counts the matching entries, and asks for confirmation.
+pub(in crate::pages) async fn ask(
+    visit: PageRequest,
+    Query(wanted): Query<BulkForm>,
+) -> Result<Response, ErrorPage> {
     if visit.who.role != crate::access::Role::Act {
-        return Err(visit.refuse("this token may only look"));
+        return Err(visit.refuse("this token may only read: log in with one that may act"));
     }
     let many = read(&visit, &wanted).await?;
     let counted = count(&visit, &many).await?;
     Ok(confirm(&visit, wanted, &many, &counted, String::new()))
 }
 
-/// Does it, if there are still as many.
+/// Runs the action, if the confirmed number of entries still matches.
 pub(in crate::pages) async fn bulk(
-    visit: Visit,
-    closing: Option<Extension<Closing>>,
-    Form(wanted): Form<Wanted>,
-) -> Result<Response, Trouble> {
+    visit: PageRequest,
+    closing: Option<Extension<ServerShutdown>>,
+    Form(wanted): Form<BulkForm>,
+) -> Result<Response, ErrorPage> {
     let many = read(&visit, &wanted).await?;
     if is_reschedule(many.action) && wanted.to.trim().is_empty() {
-        return Err(visit.refuse("say when: a span, such as 15m, or a time"));
+        return Err(visit.refuse("the new deadline is missing: write a span, such as 15m, or a time"));
     }
     let counted = count(&visit, &many).await?;
-    if counted.matched != wanted.expect || counted.end != BulkEnd::Whole {
+    if counted.matched != wanted.expect || counted.end != BulkEnd::Completed {
         let (found, expected) = (show_count(counted.matched), show_count(wanted.expect));
         let remark = format!("{found} found, {expected} expected: nothing was done");
         let page = confirm(&visit, wanted, &many, &counted, remark);
         return Ok((StatusCode::CONFLICT, page).into_response());
     }
-    let busy = || visit.refuse("enough such actions are under way: try again in some seconds");
-    let place = Place::take(&visit.shared).ok_or_else(busy)?;
-    let agreed = Many { limit: counted.matched, ..many.clone() };
+    let busy = || visit.refuse("too many bulk actions are running: try again in a few seconds");
+    let place = BulkPermit::take(&visit.shared).ok_or_else(busy)?;
+    let agreed = BulkJob { limit: counted.matched, ..many.clone() };
     let acted = agreed.act(place, &visit.shared, visit.who.clone(), closing.map(|closing| closing.0));
     let report = acted.await.map_err(|error| visit.trouble(&error))?;
     visit.shared.samples.changed(many.topic.name()).await;
-    if report.failed > 0 || report.end != BulkEnd::Whole {
+    if report.failed > 0 || report.end != BulkEnd::Completed {
         return Ok(ended_early(&visit, wanted, &many, &report));
     }
     let said = notice::fields(&report);
@@ -99,12 +102,12 @@ pub(in crate::pages) async fn bulk(
     Ok(Redirect::to(&link(&visit.shared, "/topic", &fields)).into_response())
 }
 
-/// By the same way as it is done, but for the last step.
-async fn count(visit: &Visit, many: &Many) -> Result<BulkReport, Trouble> {
+/// Counts the matching entries with a dry run.
+async fn count(visit: &PageRequest, many: &BulkJob) -> Result<BulkReport, ErrorPage> {
     many.count(COUNTING).await.map_err(|error| visit.trouble(&error))
 }
 
-async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
+async fn read(visit: &PageRequest, wanted: &BulkForm) -> Result<BulkJob, ErrorPage> {
     visit.may(&wanted.name)?;
     let mut action =
         Action::try_from(wanted.verb.clone()).map_err(|error| visit.refuse(error.to_string()))?;
@@ -116,12 +119,12 @@ async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
         }
     }
     let topic = visit.ask(visit.shared.console.topic(&wanted.name)).await?;
-    Ok(Many { topic, state, filter, action, limit: MOST, rate: 0, after: None })
+    Ok(BulkJob { topic, state, filter, action, limit: MAX_BULK_ENTRIES, rate: 0, after: None })
 }
 
-impl Many {
+impl BulkJob {
     fn words(&self, matched: u64) -> String {
-        let all = format!("{} of {}", counted(matched, self.state.called()), self.topic.name());
+        let all = format!("{} of {}", counted(matched, self.state.label()), self.topic.name());
         if self.filter.is_empty() {
             all
         } else {
@@ -129,9 +132,9 @@ impl Many {
         }
     }
 
-    /// The same for a terminal.
-    fn command(&self, wanted: &Wanted) -> String {
-        let conditions = asking::conditions(&wanted.filter).unwrap_or_default();
+    /// Returns the command for a terminal that does the same.
+    fn command(&self, wanted: &BulkForm) -> String {
+        let conditions = parse::conditions(&wanted.filter).unwrap_or_default();
         let conditions: String = conditions.iter().map(|one| format!(" {}", text::quoted(one))).collect();
         let name = text::quoted(self.topic.name());
         match self.action {
@@ -151,19 +154,25 @@ fn is_reschedule(action: Action) -> bool {
     matches!(action, Action::Reschedule(_))
 }
 
-fn fields(wanted: &Wanted) -> [(&'static str, &str); 3] {
+fn fields(wanted: &BulkForm) -> [(&'static str, &str); 3] {
     [("name", &wanted.name), ("state", &wanted.state), ("filter", &wanted.filter)]
 }
 
-fn confirm(visit: &Visit, wanted: Wanted, many: &Many, counted: &BulkReport, remark: String) -> Response {
+fn confirm(
+    visit: &PageRequest,
+    wanted: BulkForm,
+    many: &BulkJob,
+    counted: &BulkReport,
+    remark: String,
+) -> Response {
     let page = Page {
         frame: visit.frame("topics").still(),
         action: many.action,
         words: many.words(counted.matched),
         shown: show_count(counted.matched),
         matched: counted.matched,
-        is_cut: counted.matched >= MOST && counted.cursor.is_some(),
-        is_endless: counted.end != BulkEnd::Whole,
+        is_cut: counted.matched >= MAX_BULK_ENTRIES && counted.cursor.is_some(),
+        is_endless: counted.end != BulkEnd::Completed,
         needs_time: is_reschedule(many.action),
         remark,
         errors: Vec::new(),
@@ -174,14 +183,14 @@ fn confirm(visit: &Visit, wanted: Wanted, many: &Many, counted: &BulkReport, rem
     answer(&page)
 }
 
-/// Not all of it was done: what was and what was not, in place of the page that follows.
-fn ended_early(visit: &Visit, wanted: Wanted, many: &Many, report: &BulkReport) -> Response {
+/// Shows the result of an action that was not done completely.
+fn ended_early(visit: &PageRequest, wanted: BulkForm, many: &BulkJob, report: &BulkReport) -> Response {
     let why = match report.end {
-        BulkEnd::Stopped => "It took too long, and was ended",
-        BulkEnd::Lost => "The server was lost on the way",
-        _ => "Some were refused",
+        BulkEnd::Stopped => "The action took too long and was stopped",
+        BulkEnd::ServerLost => "The connection to Redis was lost",
+        _ => "Some entries failed",
     };
-    let remark = format!("{why}: what was done stays done. {report}");
+    let remark = format!("{why}. Changes made until then remain. {report}");
     let errors = report.errors.iter().map(|error| short(error, 300)).collect();
     let page = Page {
         frame: visit.frame("topics").still(),

@@ -1,4 +1,4 @@
-//! What is done: each is a form that is posted, is written into the log, and leads back to where it came from.
+//! Actions from pages. Each is a posted form, is logged, and redirects to the page that it came from.
 
 mod bulk;
 
@@ -7,18 +7,18 @@ pub(super) use self::bulk::{ask, bulk};
 use axum::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use keylapse::Result as Answered;
-use keylapse_console::{Action, Done, Entry, KnownTopic, text};
+use keylapse_console::{Action, ActionResult, Entry, TopicHandle, text};
 use serde::Deserialize;
 
-use super::frame::{Visit, link};
-use crate::act::Act;
-use crate::asking::{check_destination, check_reason, parse_when};
-use crate::pages::trouble::Trouble;
+use super::frame::{PageRequest, link};
+use crate::act::AuditedAction;
+use crate::pages::error_page::ErrorPage;
+use crate::parse::{check_destination, check_reason, parse_when};
 
-/// To a page that says what became of it.
-async fn back(visit: &Visit, path: &str, fields: &[(&str, &str)], done: &Done) -> Response {
+/// Redirects to a page that shows the result.
+async fn back(visit: &PageRequest, path: &str, fields: &[(&str, &str)], done: &ActionResult) -> Response {
     visit.shared.samples.changed(&done.topic).await;
-    let fields = [fields, &[("did", done.outcome)]].concat();
+    let fields = [fields, &[("outcome", done.outcome)]].concat();
     Redirect::to(&link(&visit.shared, path, &fields)).into_response()
 }
 
@@ -27,17 +27,20 @@ pub(in crate::pages) struct OfTimer {
     topic: String,
     key: String,
     verb: String,
-    /// Of a reschedule: when.
+    /// The new deadline, for a reschedule.
     #[serde(default)]
     to: String,
-    /// Of a letter: which one of the key's.
+    /// Identifies a dead letter of the key, together with `died_ms`.
     #[serde(default)]
     id: String,
     #[serde(default)]
     died_ms: u64,
 }
 
-pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<OfTimer>) -> Result<Response, Trouble> {
+pub(in crate::pages) async fn timer(
+    visit: PageRequest,
+    Form(wanted): Form<OfTimer>,
+) -> Result<Response, ErrorPage> {
     visit.may(&wanted.topic)?;
     let action = Action::try_from(wanted.verb.clone()).map_err(|error| visit.refuse(error.to_string()))?;
     let key = text::unescape(&wanted.key).map_err(|error| visit.trouble(&error))?;
@@ -48,7 +51,7 @@ pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<OfTimer>) -
         action => action,
     };
     let topic = visit.ask(visit.shared.console.topic(&wanted.topic)).await?;
-    let (act, meant) = (Act::upon(action.as_str(), &topic, &key), wanted.clone());
+    let (act, meant) = (AuditedAction::upon(action.as_str(), &topic, &key), wanted.clone());
     let deed = async move {
         let letter = if action.is_for_letters() { letter(&topic, &key, &meant).await? } else { None };
         topic.act(action, &key, letter.as_ref()).await
@@ -57,8 +60,8 @@ pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<OfTimer>) -
     Ok(back(&visit, "/timer", &[("topic", &wanted.topic), ("key", &wanted.key)], &done).await)
 }
 
-/// The letter that was shown, if it is still there.
-async fn letter(topic: &KnownTopic, key: &[u8], wanted: &OfTimer) -> Answered<Option<Entry>> {
+/// Returns the dead letter that the page showed; `None` if it is gone.
+async fn letter(topic: &TopicHandle, key: &[u8], wanted: &OfTimer) -> Answered<Option<Entry>> {
     let is_it = |entry: &Entry| {
         entry.at_ms == wanted.died_ms && entry.id.map(|id| id.to_string()).unwrap_or_default() == wanted.id
     };
@@ -66,7 +69,7 @@ async fn letter(topic: &KnownTopic, key: &[u8], wanted: &OfTimer) -> Answered<Op
 }
 
 #[derive(Debug, Deserialize)]
-pub(in crate::pages) struct OfTopic {
+pub(in crate::pages) struct TopicForm {
     topic: String,
     verb: String,
     #[serde(default)]
@@ -75,18 +78,21 @@ pub(in crate::pages) struct OfTopic {
     destination: String,
 }
 
-pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<OfTopic>) -> Result<Response, Trouble> {
+pub(in crate::pages) async fn topic(
+    visit: PageRequest,
+    Form(wanted): Form<TopicForm>,
+) -> Result<Response, ErrorPage> {
     visit.may(&wanted.topic)?;
     let verb = match wanted.verb.as_str() {
         "pause" => "pause",
         "resume" => "resume",
         "try-now" => return try_now(&visit, wanted).await,
-        _ => return Err(visit.refuse("verb is pause, resume or try-now")),
+        _ => return Err(visit.refuse("unknown verb: write pause, resume or try-now")),
     };
     check_reason(wanted.reason.trim()).map_err(|why| visit.refuse(why))?;
     let name = wanted.topic.clone();
     let topic = visit.ask(visit.shared.console.topic(&name)).await?;
-    let act = Act { verb, topic: topic.clone(), what: wanted.reason.clone() };
+    let act = AuditedAction { verb, topic: topic.clone(), what: wanted.reason.clone() };
     let deed = async move {
         match verb {
             "pause" => topic.pause(wanted.reason.trim()).await,
@@ -97,9 +103,9 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<OfTopic>) -
     Ok(back(&visit, "/topic", &[("name", &name)], &done).await)
 }
 
-/// A host that holds work back is called.
-async fn try_now(visit: &Visit, wanted: OfTopic) -> Result<Response, Trouble> {
-    let OfTopic { topic: name, destination, .. } = wanted;
+/// Has listeners call a destination now.
+async fn try_now(visit: &PageRequest, wanted: TopicForm) -> Result<Response, ErrorPage> {
+    let TopicForm { topic: name, destination, .. } = wanted;
     let shared = &visit.shared;
     let look = async {
         let topic = shared.console.topic(&name).await?;
@@ -107,8 +113,8 @@ async fn try_now(visit: &Visit, wanted: OfTopic) -> Result<Response, Trouble> {
     };
     let (status, topic) = visit.ask(look).await?;
     check_destination(&status, &destination).map_err(|why| visit.refuse(why))?;
-    let (act, console) = (Act::try_now(&topic, &destination), shared.console.clone());
+    let (act, console) = (AuditedAction::try_now(&topic, &destination), shared.console.clone());
     let deed = async move { console.try_now(topic.name(), &destination).await };
     let done = visit.act(act, deed).await?;
-    Ok(back(visit, "/hosts", &[("topic", &name)], &done).await)
+    Ok(back(visit, "/destinations", &[("topic", &name)], &done).await)
 }

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use crate::servers::cluster::view::View;
-use crate::servers::cluster::{Cluster, view};
-use crate::servers::instance::{Kind, Plan, Settings};
-use crate::servers::{Node, bounded, failed, until};
+use crate::servers::cluster::view::ClusterView;
+use crate::servers::cluster::{LocalCluster, view};
+use crate::servers::instance::{Kind, ServerSpec, Settings};
+use crate::servers::{LocalNode, bounded, failed, poll_until};
 use keylapse::Result;
 
 /// Settings for a cluster that is about to be started; see [`Cluster::builder`].
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ClusterBuilder {
+pub struct LocalClusterBuilder {
     pub(super) primaries: usize,
-    pub(super) replicas_each: usize,
+    pub(super) replicas_per_primary: usize,
     node_timeout: Duration,
     nodes: Settings,
     pub(super) host: Option<String>,
 }
 
-impl ClusterBuilder {
+impl LocalClusterBuilder {
     pub(super) fn new() -> Self {
         Self {
             primaries: 3,
-            replicas_each: 1,
+            replicas_per_primary: 1,
             node_timeout: Duration::from_secs(2),
             nodes: Settings::default(),
             host: None,
@@ -40,8 +40,8 @@ impl ClusterBuilder {
     }
 
     /// How many replicas each of them has. Default: 1.
-    pub fn replicas_each(mut self, count: usize) -> Self {
-        self.replicas_each = count;
+    pub fn replicas_per_primary(mut self, count: usize) -> Self {
+        self.replicas_per_primary = count;
         self
     }
 
@@ -96,12 +96,12 @@ impl ClusterBuilder {
     /// # Errors
     /// When no server is installed, one does not start, or they do not come together within half a
     /// minute; the message holds what they said.
-    pub async fn start(self) -> Result<Cluster> {
+    pub async fn start(self) -> Result<LocalCluster> {
         let nodes = cluster(&self).await?;
-        Ok(Cluster::new(nodes, self))
+        Ok(LocalCluster::new(nodes, self))
     }
 
-    pub(super) fn plan(&self) -> Result<Plan> {
+    pub(super) fn node_spec(&self) -> Result<ServerSpec> {
         let mut own = vec![
             "cluster-enabled yes".to_owned(),
             // A test says who is whose replica.
@@ -112,29 +112,29 @@ impl ClusterBuilder {
             own.push(format!("cluster-announce-hostname {host}"));
             own.push("cluster-preferred-endpoint-type hostname".to_owned());
         }
-        self.nodes.plan(Kind::ClusterNode, own)
+        self.nodes.server_spec(Kind::ClusterNode, own)
     }
 }
 
 const SLOTS: usize = 16_384;
-const READY: Duration = Duration::from_secs(30);
+const CLUSTER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Nodes that serve all slots; the primaries come first.
-pub(super) async fn cluster(builder: &ClusterBuilder) -> Result<Vec<Node>> {
+pub(super) async fn cluster(builder: &LocalClusterBuilder) -> Result<Vec<LocalNode>> {
     let primaries = builder.primaries;
-    let each = builder.replicas_each.saturating_add(1);
+    let each = builder.replicas_per_primary.saturating_add(1);
     let count = bounded("nodes", primaries.saturating_mul(each))?;
-    let plan = builder.plan()?;
-    let nodes = try_join_all((0..count).map(|_| Node::start_in_cluster_mode(plan.clone()))).await?;
+    let plan = builder.node_spec()?;
+    let nodes = try_join_all((0..count).map(|_| LocalNode::start_in_cluster_mode(plan.clone()))).await?;
     // Each has an epoch of its own from the start, or they would settle that first. It is given one
     // before it knows others.
     try_join_all(nodes.iter().enumerate().map(|(at, node)| give_slots(at, primaries, node))).await?;
     try_join_all(nodes.iter().enumerate().map(|(at, node)| introduce(node, &nodes[at + 1..]))).await?;
-    until(READY, "nodes to meet", async || all_know_all(&nodes).await).await?;
+    poll_until(CLUSTER_START_TIMEOUT, "nodes to meet", async || all_know_all(&nodes).await).await?;
 
     let replicas = nodes.iter().enumerate().skip(primaries);
     try_join_all(replicas.map(|(at, replica)| follow(replica, &nodes[at % primaries]))).await?;
-    until(READY, "the cluster", async || {
+    poll_until(CLUSTER_START_TIMEOUT, "the cluster", async || {
         all_know_all(&nodes).await?;
         view::check(&nodes).await
     })
@@ -143,36 +143,39 @@ pub(super) async fn cluster(builder: &ClusterBuilder) -> Result<Vec<Node>> {
 }
 
 /// Gives a node its epoch, and a primary its slots.
-async fn give_slots(at: usize, primaries: usize, node: &Node) -> Result<()> {
+async fn give_slots(at: usize, primaries: usize, node: &LocalNode) -> Result<()> {
     let mut commands = vec![format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)];
     if at < primaries {
         let [first, end] = [at, at + 1].map(|at| at * SLOTS / primaries);
         commands.push(format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
     }
-    node.tell(&commands).await
+    node.execute_all(&commands).await
 }
 
 /// Each pair meets by itself: rumours are slower.
-async fn introduce(node: &Node, others: &[Node]) -> Result<()> {
+async fn introduce(node: &LocalNode, others: &[LocalNode]) -> Result<()> {
     let commands: Vec<_> = others.iter().map(meet).collect();
-    if commands.is_empty() { Ok(()) } else { node.tell(&commands).await }
+    if commands.is_empty() { Ok(()) } else { node.execute_all(&commands).await }
 }
 
 /// The command that makes others known.
-pub(super) fn meet(node: &Node) -> String {
-    format!("CLUSTER MEET 127.0.0.1 {} {}", node.door(), node.bus_port())
+pub(super) fn meet(node: &LocalNode) -> String {
+    format!("CLUSTER MEET 127.0.0.1 {} {}", node.connect_port(), node.bus_port())
 }
 
 /// Makes one the replica of another, as soon as it knows that one.
-pub(super) async fn follow(replica: &Node, primary: &Node) -> Result<()> {
+pub(super) async fn follow(replica: &LocalNode, primary: &LocalNode) -> Result<()> {
     let command = [format!("CLUSTER REPLICATE {}", primary.id().unwrap_or_default())];
-    until(READY, "a replica to know its primary", async || replica.tell(&command).await).await
+    poll_until(CLUSTER_START_TIMEOUT, "a replica to know its primary", async || {
+        replica.execute_all(&command).await
+    })
+    .await
 }
 
 /// Whether those that run have all been introduced to each other.
-pub(super) async fn all_know_all(nodes: &[Node]) -> Result<()> {
-    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
-    for view in try_join_all(running.iter().map(|node| View::of(node))).await? {
+pub(super) async fn all_know_all(nodes: &[LocalNode]) -> Result<()> {
+    let running: Vec<&LocalNode> = nodes.iter().filter(|node| node.is_running()).collect();
+    for view in try_join_all(running.iter().map(|node| ClusterView::of(node))).await? {
         if let Some(stranger) = running.iter().find(|node| !view.knows(node.id().unwrap_or_default())) {
             return Err(failed(format!("a node knows only {view:?}, and not {stranger:?}")));
         }

@@ -2,21 +2,21 @@
 
 use std::ops::RangeInclusive;
 
-use crate::servers::cluster::view::{View, check_epochs};
-use crate::servers::cluster::{Cluster, PATIENCE};
-use crate::servers::{Node, failed, until};
+use crate::servers::cluster::view::{ClusterView, check_epochs};
+use crate::servers::cluster::{CLUSTER_TIMEOUT, LocalCluster};
+use crate::servers::{LocalNode, failed, poll_until};
 use keylapse::{Error, ErrorKind, Result};
 
 /// How many keys one MIGRATE takes.
-const BATCH: &str = "100";
-const MIGRATE_MILLIS: &str = "5000";
+const MIGRATE_BATCH: &str = "100";
+const MIGRATE_TIMEOUT_MILLIS: &str = "5000";
 
-impl Cluster {
+impl LocalCluster {
     /// Moves a slot with its keys, step by step: `SETSLOT` and `MIGRATE`.
     ///
     /// # Errors
     /// As for [`begin_move`](Self::begin_move), and when a server refuses another step.
-    pub async fn move_slot(&self, slot: u16, to: &Node) -> Result<()> {
+    pub async fn move_slot(&self, slot: u16, to: &LocalNode) -> Result<()> {
         let slot = self.begin_move(slot, to).await?;
         slot.move_keys().await?;
         slot.end().await
@@ -29,15 +29,15 @@ impl Cluster {
     /// # Errors
     /// When nobody serves the slot, a server refuses it, or primaries do not come to know each other's epochs within
     /// half a minute.
-    pub async fn begin_move(&self, slot: u16, to: &Node) -> Result<SlotMove> {
-        until(PATIENCE, "the epochs of primaries to be known", async || {
+    pub async fn begin_move(&self, slot: u16, to: &LocalNode) -> Result<SlotMove> {
+        poll_until(CLUSTER_TIMEOUT, "the epochs of primaries to be known", async || {
             let views: Vec<_> = self.views().await?.into_iter().map(|(_, view)| view).collect();
             check_epochs(&views)
         })
         .await?;
         let from = self.owner_of_slot(slot).await?;
-        to.tell(&[set_slot(slot, "IMPORTING", &from)]).await?;
-        from.tell(&[set_slot(slot, "MIGRATING", to)]).await?;
+        to.execute_all(&[set_slot(slot, "IMPORTING", &from)]).await?;
+        from.execute_all(&[set_slot(slot, "MIGRATING", to)]).await?;
         let others = self.primaries().await?.into_iter().filter(|node| *node != from && node != to);
         Ok(SlotMove { slot, others: others.collect(), from, to: to.clone() })
     }
@@ -55,7 +55,7 @@ impl Cluster {
     /// # Errors
     /// Of kind [`Unsupported`](ErrorKind::Unsupported) where the servers have no such command. When one
     /// refuses, or it is not done within half a minute.
-    pub async fn move_slots_atomically(&self, slots: RangeInclusive<u16>, to: &Node) -> Result<()> {
+    pub async fn move_slots_atomically(&self, slots: RangeInclusive<u16>, to: &LocalNode) -> Result<()> {
         let Some(command) = self.atomic_move().await? else {
             let message = "the servers do not move slots as one: Valkey 9, Redis 8.4 and newer do";
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -65,12 +65,15 @@ impl Cluster {
             AtomicMove::OfSource => {
                 let id = to.id().unwrap_or_default();
                 let from = self.owner_of_slot(first).await?;
-                from.tell(&[format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}")]).await?;
+                from.execute_all(&[format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}")])
+                    .await?;
             }
-            AtomicMove::OfTarget => to.tell(&[format!("CLUSTER MIGRATION IMPORT {first} {last}")]).await?,
+            AtomicMove::OfTarget => {
+                to.execute_all(&[format!("CLUSTER MIGRATION IMPORT {first} {last}")]).await?
+            }
         }
-        until(PATIENCE, "the slots to have moved", async || {
-            let view = View::of(to).await?;
+        poll_until(CLUSTER_TIMEOUT, "the slots to have moved", async || {
+            let view = ClusterView::of(to).await?;
             let mine = view.myself()?;
             if slots.clone().all(|slot| mine.has(slot)) {
                 Ok(())
@@ -108,14 +111,14 @@ enum AtomicMove {
 #[must_use = "it stays on its way until `end` or `cancel`"]
 pub struct SlotMove {
     slot: u16,
-    from: Node,
-    to: Node,
-    others: Vec<Node>,
+    from: LocalNode,
+    to: LocalNode,
+    others: Vec<LocalNode>,
 }
 
 impl SlotMove {
     /// Who has the slot until the move ends.
-    pub fn source(&self) -> &Node {
+    pub fn source(&self) -> &LocalNode {
         &self.from
     }
 
@@ -132,7 +135,7 @@ impl SlotMove {
     /// # Errors
     /// When a server refuses it.
     pub async fn move_keys(&self) -> Result<usize> {
-        let question = format!("CLUSTER GETKEYSINSLOT {} {BATCH}", self.slot);
+        let question = format!("CLUSTER GETKEYSINSLOT {} {MIGRATE_BATCH}", self.slot);
         let mut moved = 0;
         loop {
             let keys: Vec<Vec<u8>> = self.from.ask(&question).await?;
@@ -152,7 +155,7 @@ impl SlotMove {
         let command = [set_slot(self.slot, "NODE", &self.to)];
         // The new owner first: were the source the first, nobody would have the slot for a moment.
         for node in [&self.to, &self.from].into_iter().chain(&self.others) {
-            node.tell(&command).await?;
+            node.execute_all(&command).await?;
         }
         Ok(())
     }
@@ -163,13 +166,13 @@ impl SlotMove {
     /// When a server refuses it.
     pub async fn cancel(self) -> Result<()> {
         let command = [format!("CLUSTER SETSLOT {} STABLE", self.slot)];
-        self.from.tell(&command).await?;
-        self.to.tell(&command).await
+        self.from.execute_all(&command).await?;
+        self.to.execute_all(&command).await
     }
 
     async fn migrate(&self, keys: &[impl AsRef<[u8]>]) -> Result<bool> {
-        let port = self.to.door().to_string();
-        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_MILLIS];
+        let port = self.to.connect_port().to_string();
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_TIMEOUT_MILLIS];
         if let Some(password) = self.to.password() {
             words.extend(["AUTH", password]);
         }
@@ -180,6 +183,6 @@ impl SlotMove {
     }
 }
 
-fn set_slot(slot: u16, state: &str, node: &Node) -> String {
+fn set_slot(slot: u16, state: &str, node: &LocalNode) -> String {
     format!("CLUSTER SETSLOT {slot} {state} {}", node.id().unwrap_or_default())
 }

@@ -12,12 +12,12 @@ use std::ops::RangeInclusive;
 
 use futures::future::try_join_all;
 
-use crate::servers::{Node, failed};
+use crate::servers::{LocalNode, failed};
 use keylapse::Result;
 
 /// All nodes, as one of them sees them.
 #[derive(Debug)]
-pub(super) struct View(Vec<Entry>);
+pub(super) struct ClusterView(Vec<Entry>);
 
 /// A line of it: `id address flags primary ping pong epoch link slots…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(super) struct Entry {
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
-impl View {
-    pub(super) async fn of(node: &Node) -> Result<Self> {
+impl ClusterView {
+    pub(super) async fn of(node: &LocalNode) -> Result<Self> {
         let text: String = node.ask("CLUSTER NODES").await?;
         let entries: Option<_> = text.lines().map(Entry::read).collect();
         entries.map(Self).ok_or_else(|| failed(format!("CLUSTER NODES cannot be read: {text}")))
@@ -104,30 +104,30 @@ fn range(word: &str) -> Option<RangeInclusive<u16>> {
 
 /// Each running node serves, all believe the same of who has which slots, and replicas are linked to
 /// running primaries. Else an error that says what is not so.
-pub(super) async fn check(nodes: &[Node]) -> Result<()> {
-    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+pub(super) async fn check(nodes: &[LocalNode]) -> Result<()> {
+    let running: Vec<&LocalNode> = nodes.iter().filter(|node| node.is_running()).collect();
     try_join_all(running.iter().map(|node| serves(node))).await?;
-    let views = try_join_all(running.iter().map(|node| View::of(node))).await?;
+    let views = try_join_all(running.iter().map(|node| ClusterView::of(node))).await?;
     match views.windows(2).find(|pair| pair[0].owners() != pair[1].owners()) {
         Some(pair) => Err(failed(format!("nodes disagree on the owners of slots: {pair:?}"))),
         None => Ok(()),
     }
 }
 
-async fn serves(node: &Node) -> Result<()> {
+async fn serves(node: &LocalNode) -> Result<()> {
     let info: String = node.ask("CLUSTER INFO").await?;
     if !info.contains("cluster_state:ok") {
         return Err(failed(format!("the node on port {} says {info}", node.port())));
     }
-    node.is_up().await
+    node.check_replication().await
 }
 
 /// The epoch of nodes that have never had a slot.
-const WITHOUT_SLOTS: u64 = 0;
+const EPOCH_WITHOUT_SLOTS: u64 = 0;
 
 /// Each primary that was asked knows the epochs of all others, and no two are the same. Else an error that says what
 /// is not so.
-pub(super) fn check_epochs(views: &[View]) -> Result<()> {
+pub(super) fn check_epochs(views: &[ClusterView]) -> Result<()> {
     let mut primaries = Vec::new();
     for view in views {
         let myself = view.myself()?;
@@ -137,7 +137,7 @@ pub(super) fn check_epochs(views: &[View]) -> Result<()> {
     }
     let mut epochs: Vec<u64> = primaries.iter().map(|(_, says)| says.epoch).collect();
     epochs.sort_unstable();
-    if let Some(pair) = epochs.windows(2).find(|pair| pair[0] == pair[1] && pair[0] != WITHOUT_SLOTS) {
+    if let Some(pair) = epochs.windows(2).find(|pair| pair[0] == pair[1] && pair[0] != EPOCH_WITHOUT_SLOTS) {
         return Err(failed(format!("two primaries have epoch {}: {views:?}", pair[0])));
     }
     for (view, myself) in &primaries {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use crate::servers::instance::{Kind, Plan, Settings};
+use crate::servers::instance::{Kind, ServerSpec, Settings};
 use crate::servers::sentinel::SentinelGroup;
-use crate::servers::{Node, bounded, server, until};
+use crate::servers::{LocalNode, bounded, poll_until, server};
 use keylapse::Result;
 
 /// Settings for a group that is about to be started; see [`SentinelGroup::builder`].
@@ -19,7 +19,7 @@ pub struct SentinelGroupBuilder {
     pub(super) name: String,
     down_after: Duration,
     failover_timeout: Duration,
-    pub(super) keeps_pace: bool,
+    pub(super) production_timing: bool,
     servers: Settings,
     sentinel_config: Vec<String>,
     sentinel_password: Option<String>,
@@ -33,7 +33,7 @@ impl SentinelGroupBuilder {
             name: "mymaster".to_owned(),
             down_after: Duration::from_secs(1),
             failover_timeout: Duration::from_secs(3),
-            keeps_pace: false,
+            production_timing: false,
             servers: Settings::default(),
             sentinel_config: Vec::new(),
             sentinel_password: None,
@@ -77,8 +77,8 @@ impl SentinelGroupBuilder {
     ///
     /// Default: they do so every 0.2 s, 1 s, 0.5 s, and for 2 s; a sentinel that is started again has the
     /// pace of production.
-    pub fn real_pace(mut self) -> Self {
-        self.keeps_pace = true;
+    pub fn production_timing(mut self) -> Self {
+        self.production_timing = true;
         self.down_after(Duration::from_secs(3))
     }
 
@@ -129,7 +129,7 @@ impl SentinelGroupBuilder {
     }
 
     /// For sentinels of the master on this port.
-    pub(super) fn sentinel_plan(&self, master: u16) -> Result<Plan> {
+    pub(super) fn sentinel_spec(&self, master: u16) -> Result<ServerSpec> {
         let (name, quorum) = (&self.name, self.sentinels / 2 + 1);
         let mut config = vec![
             format!("sentinel monitor {name} 127.0.0.1 {master} {quorum}"),
@@ -147,7 +147,7 @@ impl SentinelGroupBuilder {
         }
         config.extend(self.sentinel_config.iter().cloned());
         let password = self.sentinel_password.clone();
-        Ok(Plan {
+        Ok(ServerSpec {
             binary: server::or_found(self.servers.binary.as_ref())?,
             config,
             password,
@@ -156,25 +156,27 @@ impl SentinelGroupBuilder {
     }
 }
 
-const READY: Duration = Duration::from_secs(30);
+const SENTINEL_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
     let servers = bounded("servers", builder.replicas.saturating_add(1))?;
     bounded("sentinels", builder.sentinels)?;
-    let plan = builder.servers.plan(Kind::Server, Vec::new())?;
-    let servers = try_join_all((0..servers).map(|_| Node::start(plan.clone()))).await?;
+    let plan = builder.servers.server_spec(Kind::Server, Vec::new())?;
+    let servers = try_join_all((0..servers).map(|_| LocalNode::start(plan.clone()))).await?;
     let (master, replicas) = (&servers[0], &servers[1..]);
     // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
-    let follow = [format!("REPLICAOF 127.0.0.1 {}", master.door()), "CONFIG REWRITE".to_owned()];
-    try_join_all(replicas.iter().map(|replica| replica.tell(&follow))).await?;
-    until(READY, "replicas to be linked", async || try_join_all(servers.iter().map(Node::is_up)).await)
-        .await?;
+    let follow = [format!("REPLICAOF 127.0.0.1 {}", master.connect_port()), "CONFIG REWRITE".to_owned()];
+    try_join_all(replicas.iter().map(|replica| replica.execute_all(&follow))).await?;
+    poll_until(SENTINEL_START_TIMEOUT, "replicas to be linked", async || {
+        try_join_all(servers.iter().map(LocalNode::check_replication)).await
+    })
+    .await?;
 
-    let plan = builder.sentinel_plan(master.door())?;
+    let plan = builder.sentinel_spec(master.connect_port())?;
     let hurry = ["SENTINEL DEBUG PING-PERIOD 200 INFO-PERIOD 1000 PUBLISH-PERIOD 500".to_owned()];
-    let sentinels = try_join_all((0..builder.sentinels).map(|_| Node::start(plan.clone()))).await?;
-    if !builder.keeps_pace {
-        try_join_all(sentinels.iter().map(|sentinel| sentinel.tell(&hurry))).await?;
+    let sentinels = try_join_all((0..builder.sentinels).map(|_| LocalNode::start(plan.clone()))).await?;
+    if !builder.production_timing {
+        try_join_all(sentinels.iter().map(|sentinel| sentinel.execute_all(&hurry))).await?;
     }
     let group = SentinelGroup { servers, sentinels, name: builder.name };
     group.wait_until_ok().await?;

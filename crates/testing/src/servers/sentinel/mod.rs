@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use crate::servers::{Node, failed, until};
+use crate::servers::{LocalNode, failed, poll_until};
 use keylapse::Result;
 
 pub use builder::SentinelGroupBuilder;
 
 /// How long waiting methods wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A master, two replicas and three sentinels of a test's own, on free ports of 127.0.0.1, expired
 /// events on. They end with this value.
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// is a sentinel if it is told to.
 #[derive(Debug)]
 pub struct SentinelGroup {
-    servers: Vec<Node>,
-    sentinels: Vec<Node>,
+    servers: Vec<LocalNode>,
+    sentinels: Vec<LocalNode>,
     name: String,
 }
 
@@ -42,12 +42,12 @@ impl SentinelGroup {
     }
 
     /// All servers, also those that have ended; the first was the master at first.
-    pub fn servers(&self) -> &[Node] {
+    pub fn servers(&self) -> &[LocalNode] {
         &self.servers
     }
 
     /// All sentinels, also those that have ended.
-    pub fn sentinels(&self) -> &[Node] {
+    pub fn sentinels(&self) -> &[LocalNode] {
         &self.sentinels
     }
 
@@ -58,8 +58,9 @@ impl SentinelGroup {
 
     /// Where to connect: all sentinels, without a password; over TLS if they are configured with a `tls-cert-file`.
     pub fn url(&self) -> String {
-        let all: Vec<_> = self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.door())).collect();
-        let scheme = self.sentinels.first().map_or("redis", Node::scheme);
+        let all: Vec<_> =
+            self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.connect_port())).collect();
+        let scheme = self.sentinels.first().map_or("redis", LocalNode::scheme);
         format!("{scheme}+sentinel://{}/{}", all.join(","), self.name)
     }
 
@@ -67,13 +68,13 @@ impl SentinelGroup {
     ///
     /// # Errors
     /// When they disagree, or do not answer.
-    pub async fn master(&self) -> Result<Node> {
+    pub async fn master(&self) -> Result<LocalNode> {
         let ports = self.ports_of_master().await?;
         let port = ports.first().ok_or_else(|| failed("no sentinel runs"))?;
         if ports.iter().any(|other| other != port) {
             return Err(failed(format!("the sentinels name masters on the ports {ports:?}")));
         }
-        let master = self.servers.iter().find(|server| server.door() == *port);
+        let master = self.servers.iter().find(|server| server.connect_port() == *port);
         master.cloned().ok_or_else(|| failed(format!("the sentinels name a stranger on port {port}")))
     }
 
@@ -82,11 +83,11 @@ impl SentinelGroup {
     ///
     /// # Errors
     /// When they refuse it, or it is not done within half a minute.
-    pub async fn failover(&self) -> Result<Node> {
+    pub async fn failover(&self) -> Result<LocalNode> {
         let old = self.master().await?;
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
         let sentinel = sentinel.ok_or_else(|| failed("no sentinel runs"))?;
-        sentinel.tell(&[format!("SENTINEL FAILOVER {}", self.name)]).await?;
+        sentinel.execute_all(&[format!("SENTINEL FAILOVER {}", self.name)]).await?;
         self.wait_for_master_other_than(&old).await
     }
 
@@ -94,8 +95,8 @@ impl SentinelGroup {
     ///
     /// # Errors
     /// When that is not so within half a minute.
-    pub async fn wait_for_master_other_than(&self, old: &Node) -> Result<Node> {
-        until(PATIENCE, "another master", async || {
+    pub async fn wait_for_master_other_than(&self, old: &LocalNode) -> Result<LocalNode> {
+        poll_until(SENTINEL_TIMEOUT, "another master", async || {
             let master = self.master().await?;
             if master == *old || !master.is_master().await? {
                 return Err(failed(format!("they name {master:?}")));
@@ -111,19 +112,19 @@ impl SentinelGroup {
     /// # Errors
     /// When that is not so within half a minute; the message says what is missing.
     pub async fn wait_until_ok(&self) -> Result<()> {
-        until(PATIENCE, "the sentinels and their servers", async || self.check().await).await
+        poll_until(SENTINEL_TIMEOUT, "the sentinels and their servers", async || self.check().await).await
     }
 }
 
 impl Drop for SentinelGroup {
     fn drop(&mut self) {
         // Those that tests still hold end, too: the sentinels first, or they would call for help.
-        self.sentinels.iter().chain(&self.servers).for_each(Node::kill);
+        self.sentinels.iter().chain(&self.servers).for_each(LocalNode::kill);
     }
 }
 
 /// What a sentinel knows of a server, by the names of its fields.
-type Fields = HashMap<String, String>;
+type SentinelFields = HashMap<String, String>;
 
 impl SentinelGroup {
     /// Whom each running sentinel names.
@@ -145,10 +146,11 @@ impl SentinelGroup {
         Ok(())
     }
 
-    async fn sees_all(&self, sentinel: &Node) -> Result<()> {
-        let master: Fields = sentinel.ask(&format!("SENTINEL MASTER {}", self.name)).await?;
-        let replicas: Vec<Fields> = sentinel.ask(&format!("SENTINEL REPLICAS {}", self.name)).await?;
-        let sentinels: Vec<Fields> = sentinel.ask(&format!("SENTINEL SENTINELS {}", self.name)).await?;
+    async fn sees_all(&self, sentinel: &LocalNode) -> Result<()> {
+        let master: SentinelFields = sentinel.ask(&format!("SENTINEL MASTER {}", self.name)).await?;
+        let replicas: Vec<SentinelFields> = sentinel.ask(&format!("SENTINEL REPLICAS {}", self.name)).await?;
+        let sentinels: Vec<SentinelFields> =
+            sentinel.ask(&format!("SENTINEL SENTINELS {}", self.name)).await?;
         let seen = [replicas, sentinels].map(|all| all.iter().filter(|one| is_well(one)).count());
         let expected = [running(&self.servers).count() - 1, running(&self.sentinels).count() - 1];
         if master.get("flags").is_none_or(|flags| flags != "master") || seen != expected {
@@ -162,20 +164,20 @@ impl SentinelGroup {
 }
 
 /// A server that is not the master is a replica of it, and has all it has.
-async fn follows(server: &Node, master: &Node) -> Result<()> {
-    server.is_up().await?;
-    if server == master || server.master_of().await? == Some(master.door()) {
+async fn follows(server: &LocalNode, master: &LocalNode) -> Result<()> {
+    server.check_replication().await?;
+    if server == master || server.master_of().await? == Some(master.connect_port()) {
         return Ok(());
     }
     Err(failed(format!("{server:?} does not follow {master:?}")))
 }
 
-fn running(nodes: &[Node]) -> impl Iterator<Item = &Node> {
+fn running(nodes: &[LocalNode]) -> impl Iterator<Item = &LocalNode> {
     nodes.iter().filter(|node| node.is_running())
 }
 
 /// Whether nothing is the matter with it. A sentinel's own `master_down` is what it thinks of another.
-fn is_well(fields: &Fields) -> bool {
+fn is_well(fields: &SentinelFields) -> bool {
     let ill = ["s_down", "o_down", "disconnected"];
     fields.get("flags").is_some_and(|flags| !flags.split(',').any(|flag| ill.contains(&flag)))
 }

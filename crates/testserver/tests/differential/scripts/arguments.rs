@@ -204,18 +204,18 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.push(flags(random, ["011"]));
             out.extend(several(random, |random| vec![key(random), when(world, random)]));
         }
-        "look" => out.push(key(random)),
-        "left" => out.extend(words([*random.one(&["", "", "slot1", "slot2"])])),
+        "get_timer" => out.push(key(random)),
+        "wake_followers" => out.extend(words([*random.one(&["", "", "slot1", "slot2"])])),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
         "replay" => {
             let died = world.ms().to_be_bytes();
             out.extend([flag(random), [&id(random)[..], &died, &key(random)].concat(), id(random)]);
             out.push(if random.below(2) == 0 { Vec::new() } else { id(random) });
         }
-        "drop" => out.push([&id(random)[..], &world.ms().to_be_bytes(), &key(random)].concat()),
+        "delete_dead_letter" => out.push([&id(random)[..], &world.ms().to_be_bytes(), &key(random)].concat()),
         "repair" => {
             out.extend(words([
-                *random.one(&["rec", "run", "next", "slots", "tombstones", "x"]),
+                *random.one(&["timers", "timer_states", "queued", "claimers", "tombstones", "x"]),
                 "0",
                 "100",
                 "30000",
@@ -225,12 +225,14 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.push(flags(random, ["01"]));
             out.extend(several(random, |random| imported(world, random)));
         }
-        "tail" => out.extend(words([*random.one(&["60000", "1000", "0", "1e9", "x"])])),
-        "journal" => {
+        "renew_watch" => out.extend(words([*random.one(&["60000", "1000", "0", "1e9", "x"])])),
+        "set_journal_limits" => {
             out.extend(words([*random.one(&["2", "2", "100", "0", "x"]), *random.one(&["600000", "1000"])]));
         }
-        "policy" => out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])])),
-        "scanner" => {
+        "sync_policy" => {
+            out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])]))
+        }
+        "take_duty" => {
             out.extend(words([
                 *random.one(&["slot1", "slot2", "slot3"]),
                 *random.one(&["hold", "release"]),
@@ -238,12 +240,12 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             ]));
             out.push(flag(random));
         }
-        "report" => {
+        "save_report" => {
             out = vec![random.one(&["a", "b"]).as_bytes().to_vec()];
             out.extend(words([*random.one(&["{\"id\":\"x\"}", ""]), *random.one(&["60000", "1"]), "0"]));
         }
-        "reports" => out = words([*random.one(&["0", "0", "x"]), *random.one(&["100", "1", "0"])]),
-        "checks" => {
+        "list_reports" => out = words([*random.one(&["0", "0", "x"]), *random.one(&["100", "1", "0"])]),
+        "take_checks" => {
             out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["slot1", "slot2"])]));
         }
         _ => return attached(name, world, random),
@@ -255,9 +257,10 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
 fn moving(name: &str, random: &mut Random) -> Words {
     let by = |random: &mut Random| random.one(&["id000001", "id000001", "id000002"]).as_bytes().to_vec();
     match name {
-        "reshape" => {
-            let how =
-                *random.one(&["ask", "pause", "resume", "close", "share", "open", "tidy", "tidy", "tidy"]);
+        "repartition_step" => {
+            let how = *random.one(&[
+                "ask", "pause", "resume", "close", "share", "open", "clean_up", "clean_up", "clean_up",
+            ]);
             let mut all = words(["1", *random.one(&["2", "2", "3"]), "wake", how]);
             all.extend(words([*random.one(&["3", "2", "1"]), *random.one(&["0", "1", "2"])]));
             all.extend([by(random), by(random)]);
@@ -265,16 +268,16 @@ fn moving(name: &str, random: &mut Random) -> Words {
             all
         }
         // In what order other things are gone through is each server's own affair.
-        "list" => words(["tombstones", "0", *random.one(&["1000", "1000", "1"])]),
-        "take" => {
+        "list_names" => words(["tombstones", "0", *random.one(&["1000", "1000", "1"])]),
+        "move_read" => {
             let mut all = words([
-                *random.one(&["timers", "timers", "letters", "tombstones", "x"]),
+                *random.one(&["timers", "timers", "dead_letters", "tombstones", "x"]),
                 *random.one(&["1", "50", "100000"]),
             ]);
             all.extend(several(random, |random| vec![key(random)]));
             all
         }
-        "put" => {
+        "move_write" => {
             let mut all = vec![by(random)];
             all.extend(several(random, |random| {
                 let place = random.one(&["1", "2", "3", "4", "5", "6"]).as_bytes().to_vec();
@@ -283,7 +286,7 @@ fn moving(name: &str, random: &mut Random) -> Words {
             all
         }
         _ => {
-            let mut all = vec![by(random), random.one(&["timers", "letters"]).as_bytes().to_vec()];
+            let mut all = vec![by(random), random.one(&["timers", "dead_letters"]).as_bytes().to_vec()];
             all.extend(several(random, |random| vec![key(random)]));
             all
         }
@@ -296,8 +299,8 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
     out.push(random.one(&["0", "1"]).as_bytes().to_vec());
     let stamp = |random: &mut Random| (world.now_micros - random.below(1000) as u64).to_string().into_bytes();
     match name {
-        "returned" => out.extend([key(random), world.ms().to_string().into_bytes()]),
-        "note" => {
+        "write_back_expired" => out.extend([key(random), world.ms().to_string().into_bytes()]),
+        "record_expiries" => {
             out.push(random.one(&["fire", "ignore"]).as_bytes().to_vec());
             out.extend(several(random, |random| {
                 let (at, since) = (place(world, random), place(world, random).remove(0));
@@ -308,7 +311,7 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
                 [vec![key(random)], at, vec![since, gone, id(random)]].concat()
             }));
         }
-        "enrol" => {
+        "track_keys" => {
             out.extend(words([*random.one(&["1000", "1"]), *random.one(&["0", "250"])]));
             out.extend(several(random, |random| {
                 let deadline = match random.below(4) {
@@ -322,7 +325,7 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
                 one
             }));
         }
-        "judge" => out.extend(several(random, |random| {
+        "apply_checks" => out.extend(several(random, |random| {
             let (key, head) = match world.heads.is_empty() {
                 true => (key(random), Vec::new()),
                 false => random.one(&world.heads).clone(),
@@ -347,7 +350,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
         "overview" => words([*random.one(&["0", "60000", "x"]), "3600000"]),
         "page" => page(world, random),
         "init" => words(["1", "2", *random.one(&["managed", "attached", "", "managed"])]),
-        "close" => {
+        "close_partition" => {
             let how = *random.one(&["ask", "close", "detach", "open", "open", "open", "force", "first"]);
             let kind = *random.one(&["managed", "attached"]);
             words(["1", *random.one(&["2", "2", "2", "1"]), how, kind, *random.one(&["", "", "id000001"])])
@@ -357,15 +360,17 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
             all.extend(several(random, |random| vec![key(random)]));
             all
         }
-        "reshape" | "list" | "take" | "put" | "shed" => moving(name, random),
-        "touch" => {
+        "repartition_step" | "list_names" | "move_read" | "move_write" | "move_delete" => {
+            moving(name, random)
+        }
+        "read_keys" => {
             let mut all =
                 words([*random.one(&["0", "4", "1000"]), "0", *random.one(&["0", "4102444800000"])]);
             let fields: [&[&str]; 3] = [&["none"], &["all"], &["named", "a", "f"]];
             all.extend(random.one(&fields).iter().map(|word| word.as_bytes().to_vec()));
             all
         }
-        "trigger" => (0..3)
+        "set_marker" => (0..3)
             .flat_map(|_| {
                 let at = *random.one(&["4102444800000", "4102444800001", "1000"]);
                 words([at, *random.one(&["1", "9999", "0", "20000", "x"]), *random.one(&["0", "1"])])
@@ -378,7 +383,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
             "id",
             "message",
         ]),
-        "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),
+        "delete_marker" => words([*random.one(&["4102444800000", "4102444800001"])]),
         "write_back" => {
             words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"])
         }

@@ -68,14 +68,14 @@ impl Script {
         let mut keys: Vec<Vec<u8>> = match self.name.as_str() {
             "canary" => vec![b"k:canary".to_vec()],
             "peek" => ["due", "quarantine"].map(|name| format!("k:{{a/0}}:{name}").into_bytes()).into(),
-            "touch" | "trigger" => world.app_keys(),
+            "read_keys" | "set_marker" => world.app_keys(),
             "forward" => {
                 let into = *random.one(&["jobs", "events", "app:1"]);
                 [into.to_owned(), format!("k:{{{into}}}:forwarded:{}", random.below(3))]
                     .map(String::into_bytes)
                     .into()
             }
-            "untrigger" | "write_back" => vec![random.one(&world.app_keys()).clone()],
+            "delete_marker" | "write_back" => vec![random.one(&world.app_keys()).clone()],
             _ => self.key_names.iter().map(|name| format!("k:{{a/0}}:{name}").into_bytes()).collect(),
         };
         if random.once_in(80) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse_testing::{Cluster, Node};
+use keylapse_testing::{LocalCluster, LocalNode};
 
 use super::super::{Group, Stage};
 use crate::clock::now;
@@ -10,7 +10,7 @@ use crate::job::{ORDER, SHARDS, shard, sharded_key};
 use crate::ledger::Entry;
 
 /// The slots of all partitions, and then some that trigger keys and orders lie in, of which the first live now.
-async fn slots(cluster: &Cluster, count: usize, order: u64) -> BTreeSet<u16> {
+async fn slots(cluster: &LocalCluster, count: usize, order: u64) -> BTreeSet<u16> {
     let partitions = (0..SHARDS).map(|place| shard(place).key("due").to_owned());
     let keys = (0..).flat_map(|number| [sharded_key(0, number), format!("{ORDER}{}", order + number)]);
     let mut slots = BTreeSet::new();
@@ -23,7 +23,7 @@ async fn slots(cluster: &Cluster, count: usize, order: u64) -> BTreeSet<u16> {
     slots
 }
 
-async fn another(cluster: &Cluster, slot: u16) -> Node {
+async fn another(cluster: &LocalCluster, slot: u16) -> LocalNode {
     let owner = cluster.owner_of_slot(slot).await.expect("somebody has it");
     let primaries = cluster.primaries().await.expect("some answer");
     let others: Vec<_> = primaries.into_iter().filter(|node| *node != owner).collect();

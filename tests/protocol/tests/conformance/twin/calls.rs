@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use keylapse::dead_letters::{DeadReason, Replayed};
-use keylapse::{Arming, Cancelled};
+use keylapse::{ArmResult, Cancelled};
 use keylapse_connection::id::{CancelId, ReplayId, Token};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 use keylapse_wire::record::{Record, State};
 use keylapse_wire::time::WireWhen;
 use keylapse_wire::{
-    self, Claim, Claimed, Group, Held, NewTimer, Op, OpCall, OpFlags, OpReply, Replay, Settle, SettleReply,
+    self, Claim, Claimed, LeaseRef, NewTimer, Op, OpCall, OpFlags, OpReply, QuarantineGroup, ReplayCall,
+    Settle, SettleReply,
 };
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
@@ -37,11 +38,11 @@ impl Twin {
                 };
                 let flags = OpFlags { only_if_absent: absent, repeat, ..OpFlags::default() };
                 told(match self.produce(flags, Op::Arm(timer)).await {
-                    OpReply::Armed(Arming::Armed(_)) => Told::Armed,
-                    OpReply::Armed(Arming::Replaced(_)) => Told::Replaced,
-                    OpReply::Armed(Arming::AfterRunning(_)) => Told::AfterRunning,
-                    OpReply::Armed(Arming::Exists) => Told::Exists,
-                    OpReply::Armed(Arming::Superseded) => Told::Superseded,
+                    OpReply::Armed(ArmResult::Armed(_)) => Told::Armed,
+                    OpReply::Armed(ArmResult::Replaced(_)) => Told::Replaced,
+                    OpReply::Armed(ArmResult::AfterRunning(_)) => Told::AfterRunning,
+                    OpReply::Armed(ArmResult::Exists) => Told::Exists,
+                    OpReply::Armed(ArmResult::Superseded) => Told::Superseded,
                     other => panic!("nobody expects {other:?}"),
                 })
             }
@@ -68,7 +69,7 @@ impl Twin {
     ) -> Option<Answer> {
         let id = ReplayId::from_bytes(&id(b'R', number, replay)).expect("it has 8 bytes");
         let letter = self.letters[number][usize::from(place)].clone();
-        let call = Replay { letter, id, anew: None, repeat };
+        let call = ReplayCall { letter, id, anew: None, repeat };
         told(match self.store.replay(&self.at, &call).await.expect("it answers") {
             Replayed::Replayed => Told::Replayed,
             Replayed::Exists => Told::Occupied,
@@ -95,7 +96,7 @@ impl Twin {
             lookahead_ms: if alone { 0 } else { LOOKAHEAD },
             lease_ms: FAR,
             letters: LETTERS,
-            group: Group {
+            group: QuarantineGroup {
                 running: beside.filter(|one| one.quarantined.is_some()).count(),
                 sizes: [9, 9, 1],
             },
@@ -112,7 +113,7 @@ impl Twin {
         after: &World,
     ) -> Option<Answer> {
         let attempt = before.workers[worker].attempts[number]?;
-        let held = Held { key: key(number), token: self.tokens[usize::from(attempt.token)] };
+        let held = LeaseRef { key: key(number), token: self.tokens[usize::from(attempt.token)] };
         let history = Bytes::new();
         let (snoozes, now) = (0, u32::from(attempt.attempt));
         let end = match end {
@@ -120,13 +121,13 @@ impl Twin {
                 let reply = self.store.ack(&self.at, false, &[held]).await.expect("it can be acked");
                 return Some(Answer::Settled(reply.gone.is_empty()));
             }
-            End::Retry => keylapse_wire::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
-            End::Snooze => keylapse_wire::End::Snooze { delay: FAR, attempt: now, snoozes, history },
-            End::Again(id) => keylapse_wire::End::Again { delay: FAR, arming: arming(number, id) },
-            End::Dead => keylapse_wire::End::Dead { reason: DeadReason::Permanent, history },
-            End::Release => keylapse_wire::End::Release,
+            End::Retry => keylapse_wire::AttemptEnd::Retry { delay: FAR, attempt: now + 1, snoozes, history },
+            End::Snooze => keylapse_wire::AttemptEnd::Snooze { delay: FAR, attempt: now, snoozes, history },
+            End::Again(id) => keylapse_wire::AttemptEnd::Again { delay: FAR, arming: arming(number, id) },
+            End::Dead => keylapse_wire::AttemptEnd::Dead { reason: DeadReason::Permanent, history },
+            End::Release => keylapse_wire::AttemptEnd::Release,
         };
-        let released = end == keylapse_wire::End::Release;
+        let released = end == keylapse_wire::AttemptEnd::Release;
         let replies = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
         let done = replies.expect("it can be settled").each[0] != SettleReply::Gone;
         if released && done && after.timers[number].score == Phase::Past {

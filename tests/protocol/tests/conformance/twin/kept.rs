@@ -12,8 +12,8 @@ impl Twin {
     pub(super) async fn compare(&self, world: &World) -> Result<(), Difference> {
         let keys = [0, 1].map(key);
         let (first, second, letters) = tokio::join!(
-            self.store.look(&self.at, &keys[0]),
-            self.store.look(&self.at, &keys[1]),
+            self.store.get_timer(&self.at, &keys[0]),
+            self.store.get_timer(&self.at, &keys[1]),
             self.store.letter_counts(&self.at)
         );
         for (number, look) in [first, second].into_iter().enumerate() {

@@ -11,7 +11,7 @@ use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Tim
 use keylapse_support::Server;
 use keylapse_wire::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse_wire::time::WireWhen;
-use keylapse_wire::{Held, LetterBounds, Op, OpFlags, OpReply, Store};
+use keylapse_wire::{DeadLetterLimits, LeaseRef, Op, OpFlags, OpReply, Store};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
@@ -20,7 +20,7 @@ use redis::cmd;
 const FAR: u64 = 1_000_000_000;
 const NEAR: u64 = 500_000;
 const LOOKAHEAD: i64 = 1_000_000;
-const LETTERS: LetterBounds = LetterBounds { count: 1000, age_ms: FAR, pause_when_full: false };
+const LETTERS: DeadLetterLimits = DeadLetterLimits { count: 1000, age_ms: FAR, pause_when_full: false };
 
 /// What differs, in words.
 type Difference = String;
@@ -196,7 +196,7 @@ impl Twin {
         };
         match before.run.filter(|run| run.claimed) {
             Some(run) => {
-                let held = Held { key: key(number), token: self.tokens[usize::from(run.token)] };
+                let held = LeaseRef { key: key(number), token: self.tokens[usize::from(run.token)] };
                 let lost = self.store.renew(&self.at, left, &[held]).await.expect("it can be renewed");
                 assert!(lost.is_empty(), "the model's holder holds nothing in the store");
             }

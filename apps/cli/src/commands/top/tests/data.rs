@@ -1,22 +1,24 @@
-//! What the screens are tested with.
+//! Data for the tests of the screens.
 
 use std::time::SystemTime;
 
 use keylapse::dead_letters::{DeadReason, FailedAttempt};
 use keylapse::fleet::{ListenerReport, NodeReport, TopicReport};
-use keylapse_console::{Entry, EntryState, Moment, Overview, Recent, TopicStanding, Why};
+use keylapse_console::{
+    AttemptSummary, Entry, EntryState, KeyExplanation, Overview, TimelineEvent, TopicState,
+};
 
-use crate::commands::top::desk::{Data, TopicRow};
+use crate::commands::top::worker::{ScreenData, TopicRow};
 
 /// 2026-11-25T09:30:00Z.
 pub(super) const NOW: u64 = 1_795_599_000_000;
 
-/// A key and an error that would turn the screen upside down.
+/// A key and an error that would garble the screen without escaping.
 pub(super) const HOSTILE: &[u8] = b"order:unpaid:\x1b[2J\x1b[31m\n\xff\xfe";
 pub(super) const HOSTILE_ERROR: &str = "boom\u{1b}]0;owned\u{7}\r\n\u{202e}txt.exe 日本語 and so much more that it goes \
                                         beyond the end of any line";
 
-/// An overview with these figures.
+/// Returns an overview with these figures.
 fn held(figures: impl FnOnce(&mut Overview)) -> Overview {
     let mut held = Overview::default();
     figures(&mut held);
@@ -24,7 +26,7 @@ fn held(figures: impl FnOnce(&mut Overview)) -> Overview {
 }
 
 pub(super) fn busy() -> TopicRow {
-    let mut recent = Recent::default();
+    let mut recent = AttemptSummary::default();
     (recent.handled, recent.failed) = (979, 21);
     (recent.late_p50_us, recent.late_p99_us) = (Some(500), Some(20_000));
     let held = held(|held| {
@@ -45,10 +47,10 @@ pub(super) fn busy() -> TopicRow {
     }
 }
 
-pub(super) fn topics() -> Data {
+pub(super) fn topics() -> ScreenData {
     let unserved = TopicRow {
         name: "mail.reminder".to_owned(),
-        standing: TopicStanding::Unserved,
+        standing: TopicState::Unserved,
         said: "no listener serves it".to_owned(),
         held: held(|held| {
             (held.timers, held.overdue, held.undelivered) = (40, 40, 40);
@@ -58,7 +60,7 @@ pub(super) fn topics() -> Data {
     };
     let paused = TopicRow {
         name: "invoice.due".to_owned(),
-        standing: TopicStanding::Paused,
+        standing: TopicState::Paused,
         said: "paused: the bank is closed\u{1b}[0m until Monday".to_owned(),
         held: held(|held| held.timers = 5),
         limit: 8,
@@ -69,19 +71,19 @@ pub(super) fn topics() -> Data {
     let attached = TopicRow {
         name: "session.expired.of.customers.abroad".to_owned(),
         attached: true,
-        held: held(|held| held.enrolled = 1_000_000),
+        held: held(|held| held.tracked = 1_000_000),
         limit: 16,
         listeners: 1,
         ..TopicRow::default()
     };
     let unreadable = TopicRow {
         name: "user.trial".to_owned(),
-        standing: TopicStanding::Unreadable,
+        standing: TopicState::Unreadable,
         said: "it cannot be read: WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
         ..TopicRow::default()
     };
     let topics = vec![paused, unserved, busy(), attached, unreadable];
-    Data { topics, all: 5, now_ms: Some(NOW), ..Data::default() }
+    ScreenData { topics, all: 5, now_ms: Some(NOW), ..ScreenData::default() }
 }
 
 pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> Entry {
@@ -91,7 +93,7 @@ pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> Entry {
     entry
 }
 
-/// The same after this many attempts, the last of which failed so.
+/// Returns the entry after this many attempts, the last of which failed with this error.
 fn failed(entry: Entry, attempt: u32, error: &str) -> Entry {
     let (kind, error) = ("error".to_owned(), error.to_owned());
     let failure = FailedAttempt { attempt, at: SystemTime::UNIX_EPOCH, kind, error };
@@ -100,12 +102,12 @@ fn failed(entry: Entry, attempt: u32, error: &str) -> Entry {
     failed
 }
 
-fn page(entries: Vec<Entry>) -> Data {
+fn page(entries: Vec<Entry>) -> ScreenData {
     let (topics, all) = (vec![busy()], entries.len());
-    Data { topics, all, entries, now_ms: Some(NOW), ..Data::default() }
+    ScreenData { topics, all, entries, now_ms: Some(NOW), ..ScreenData::default() }
 }
 
-pub(super) fn waiting() -> Data {
+pub(super) fn waiting() -> ScreenData {
     let ahead = |number: u64| {
         let key = format!("order:unpaid:{number}");
         entry(key.as_bytes(), EntryState::Waiting, NOW + number * 61_000)
@@ -115,7 +117,7 @@ pub(super) fn waiting() -> Data {
     page([late, retried].into_iter().chain((1..30).map(ahead)).collect())
 }
 
-pub(super) fn dead() -> Data {
+pub(super) fn dead() -> ScreenData {
     let letter = |key: &[u8], at, reason, error: &str| {
         let mut letter = failed(entry(key, EntryState::Dead, at), 5, error);
         letter.reason = Some(reason);
@@ -129,29 +131,29 @@ pub(super) fn dead() -> Data {
     ])
 }
 
-pub(super) fn none() -> Data {
+pub(super) fn none() -> ScreenData {
     page(Vec::new())
 }
 
-/// A moment of a timeline.
-fn moment(at_ms: u64, what: &str) -> Moment {
-    let mut moment = Moment::default();
-    (moment.at_ms, moment.what) = (at_ms, what.to_owned());
+/// Returns a moment of a timeline.
+fn moment(at_ms: u64, what: &str) -> TimelineEvent {
+    let mut moment = TimelineEvent::default();
+    (moment.at_ms, moment.event) = (at_ms, what.to_owned());
     moment
 }
 
-/// A look that has found this of a key, or these listeners.
-pub(super) fn of_key(why: Why) -> Data {
-    Data { now_ms: Some(NOW), why: Some(Box::new(why)), ..Data::default() }
+/// Returns the answer to a query about a key.
+pub(super) fn of_key(why: KeyExplanation) -> ScreenData {
+    ScreenData { now_ms: Some(NOW), why: Some(Box::new(why)), ..ScreenData::default() }
 }
 
-pub(super) fn of_listeners(listeners: Vec<ListenerReport>) -> Data {
-    Data { listeners, ..Data::default() }
+pub(super) fn of_listeners(listeners: Vec<ListenerReport>) -> ScreenData {
+    ScreenData { listeners, ..ScreenData::default() }
 }
 
-pub(super) fn timer() -> Why {
-    let mut why = Why::default();
-    why.letters = vec![dead().entries.remove(0)];
+pub(super) fn timer() -> KeyExplanation {
+    let mut why = KeyExplanation::default();
+    why.dead_letters = vec![dead().entries.remove(0)];
     why.timeline = vec![
         moment(NOW - 90_062_000, "first deadline"),
         moment(NOW - 90_061_000, "attempt 1 failed: timeout: no answer within 30s"),
@@ -159,19 +161,19 @@ pub(super) fn timer() -> Why {
         moment(NOW - 90_000_000, "died: exhausted, after 2 attempts"),
     ];
     why.next = "nothing, unless it is replayed; it died 1d1h ago".to_owned();
-    why.not_now = vec!["it is a dead letter".to_owned()];
+    why.blocked_by = vec!["it is a dead letter".to_owned()];
     why.served_by = vec!["worker-1 (process 4711), 7 of 64 attempts running".to_owned()];
     why.now_ms = NOW;
     why
 }
 
-pub(super) fn retried() -> Why {
+pub(super) fn retried() -> KeyExplanation {
     let mut why = timer();
-    (why.timer, why.letters) = (Some(waiting().entries.remove(1)), Vec::new());
+    (why.timer, why.dead_letters) = (Some(waiting().entries.remove(1)), Vec::new());
     why.timeline.pop();
     why.timeline.push(moment(NOW + 500_000, "attempt 3 is due"));
     why.next = "attempt 3 in 8m20s".to_owned();
-    why.not_now = vec!["it is not due yet".to_owned()];
+    why.blocked_by = vec!["it is not due yet".to_owned()];
     why
 }
 

@@ -1,20 +1,20 @@
-//! Whole screens, as people see them.
+//! Snapshots of whole screens.
 
 use insta::assert_snapshot;
 use ratatui::style::Color;
 
 use super::{answer, app, at, data, drawn, press, screen, with_entries, with_topics};
 use crate::commands::top::app::App;
-use crate::commands::top::desk::{Data, Request};
+use crate::commands::top::worker::{ScreenData, ScreenRequest};
 
-/// A screen at three sizes.
+/// Takes snapshots of a screen at three sizes.
 fn at_all_sizes(name: &str, app: &App) {
     for (width, height) in [(100, 24), (60, 15), (40, 10)] {
         assert_snapshot!(format!("{name}_{width}x{height}"), screen(app, width, height));
     }
 }
 
-fn with_timer(write: bool, timer: keylapse_console::Why) -> App {
+fn with_timer(write: bool, timer: keylapse_console::KeyExplanation) -> App {
     let mut app = with_entries(write, "jjd", data::dead());
     let asked = press(&mut app, "\n");
     answer(&mut app, asked, data::of_key(timer));
@@ -63,7 +63,7 @@ fn help() {
     press(&mut app, "?");
     at_all_sizes("help", &app);
     press(&mut app, "jjj");
-    assert!(!screen(&app, 40, 10).contains("another line"), "it goes on below");
+    assert!(!screen(&app, 40, 10).contains("another line"), "it has scrolled");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn nothing() {
     let mut app = app(false);
     let asked = app.on_time(at(0));
     assert_snapshot!("before_the_first_answer", screen(&app, 60, 15));
-    answer(&mut app, asked, Data::default());
+    answer(&mut app, asked, ScreenData::default());
     assert_snapshot!("no_topics", screen(&app, 60, 15));
     assert_snapshot!("no_letters", screen(&with_entries(false, "jjd", data::none()), 60, 15));
     let mut app = with_topics(false);
@@ -90,7 +90,7 @@ fn nothing() {
 #[test]
 fn a_server_that_is_lost() {
     let mut app = with_topics(false);
-    let Some(Request::Look { ticket, .. }) = app.on_time(at(3)) else { panic!("no look") };
+    let Some(ScreenRequest::Look { ticket, .. }) = app.on_time(at(3)) else { panic!("no look") };
     let error = "the server at 127.0.0.1:6379 cannot be reached: Connection refused (os error 111)";
     app.on_data(ticket, Err(error.to_owned()));
     let asked = app.on_time(at(75));

@@ -1,4 +1,4 @@
-//! Tests without a server: what keys and answers make of the state, and whole screens.
+//! Tests without a server: the effects of keys and answers on the state, and whole screens.
 
 mod data;
 mod drawings;
@@ -12,8 +12,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::app::{App, Setting};
-use super::desk::{Data, Request};
 use super::draw::draw;
+use super::worker::{ScreenData, ScreenRequest};
 
 fn app(write: bool) -> App {
     let (server, namespace) = ("127.0.0.1:6379".to_owned(), "keylapse".to_owned());
@@ -24,8 +24,8 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Presses keys: each character by itself, `\n` is Enter, `\t` Tab, `\u{1b}` Esc. What the last one has asked for.
-fn press(app: &mut App, keys: &str) -> Option<Request> {
+/// Presses keys: each character by itself, `\n` is Enter, `\t` Tab, `\u{1b}` Esc. Returns the request of the last one.
+fn press(app: &mut App, keys: &str) -> Option<ScreenRequest> {
     let code = |key| match key {
         '\n' => KeyCode::Enter,
         '\t' => KeyCode::Tab,
@@ -35,14 +35,14 @@ fn press(app: &mut App, keys: &str) -> Option<Request> {
     keys.chars().map(|key| app.on_key(KeyEvent::new(code(key), KeyModifiers::NONE))).last().flatten()
 }
 
-/// Answers the look that is under way.
+/// Answers the running query.
 #[allow(clippy::needless_pass_by_value)] // reads better where it is called
-fn answer(app: &mut App, asked: Option<Request>, data: Data) {
-    let Some(Request::Look { ticket, .. }) = asked else { panic!("nothing was asked for: {asked:?}") };
+fn answer(app: &mut App, asked: Option<ScreenRequest>, data: ScreenData) {
+    let Some(ScreenRequest::Look { ticket, .. }) = asked else { panic!("nothing was asked for: {asked:?}") };
     app.on_data(ticket, Ok(data));
 }
 
-/// The first screen, with these topics.
+/// Returns the first screen, with the topics of `data`.
 fn with_topics(write: bool) -> App {
     let mut app = app(write);
     let asked = app.on_time(at(1));
@@ -50,15 +50,15 @@ fn with_topics(write: bool) -> App {
     app
 }
 
-/// One topic's entries, as a screen shows them that was opened by these keys.
-fn with_entries(write: bool, keys: &str, page: Data) -> App {
+/// Returns the screen that these keys open, with this page of entries.
+fn with_entries(write: bool, keys: &str, page: ScreenData) -> App {
     let mut app = with_topics(write);
     let asked = press(&mut app, keys);
     answer(&mut app, asked, page);
     app
 }
 
-/// The whole screen, as text.
+/// Returns the whole screen as text.
 fn screen(app: &App, width: u16, height: u16) -> String {
     drawn(app, false, width, height).to_string()
 }

@@ -1,10 +1,10 @@
-//! What is not done.
+//! Actions that are refused.
 
 use keylapse_console::EntryState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{answer, data, press, screen, with_entries, with_topics};
-use crate::commands::top::desk::{Data, Request};
+use crate::commands::top::worker::{ScreenData, ScreenRequest};
 
 #[test]
 fn read_only_offers_nothing_and_says_so() {
@@ -16,7 +16,7 @@ fn read_only_offers_nothing_and_says_so() {
         for key in ["R", "D", "C", "P"] {
             assert_eq!(press(&mut app, key), None);
             assert!(app.over.is_none());
-            assert!(screen(&app, 100, 24).contains("this is read-only: `keylapse top --write` can act"));
+            assert!(screen(&app, 100, 24).contains("read-only: `keylapse top --write` allows actions"));
             assert_eq!(press(&mut app, "y"), None);
         }
         assert_eq!(app.offers(), []);
@@ -39,20 +39,20 @@ fn anything_but_y_declines() {
 fn actions_are_offered_only_where_they_can_work() {
     let offered = |state| {
         let entries = vec![data::entry(b"a", state, data::NOW)];
-        let app = with_entries(true, "jj\n", Data { entries, ..data::none() });
+        let app = with_entries(true, "jj\n", ScreenData { entries, ..data::none() });
         app.offers().into_iter().map(|offer| format!("{} {}", offer.key, offer.name)).collect::<Vec<_>>()
     };
     assert_eq!(offered(EntryState::Waiting), ["R run now", "C cancel", "P pause"]);
     assert_eq!(offered(EntryState::Quarantined), ["R run now", "C cancel", "P pause"]);
     assert_eq!(offered(EntryState::Running), ["C cancel", "P pause"]);
     assert_eq!(offered(EntryState::Dead), ["R replay", "D drop", "P pause"]);
-    assert_eq!(offered(EntryState::Enrolled), ["P pause"]);
+    assert_eq!(offered(EntryState::Tracked), ["P pause"]);
     let mut app = with_topics(true);
     assert_eq!(app.offers()[0].name, "resume", "of a topic that is paused");
     press(&mut app, "G");
     assert_eq!(app.offers(), [], "of one that cannot be read");
     press(&mut app, "P");
-    assert!(screen(&app, 100, 24).contains("P can do nothing"));
+    assert!(screen(&app, 100, 24).contains("P has no effect"));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_question_is_about_what_was_chosen_however_the_screen_changes() {
     let mut fewer = data::dead();
     fewer.entries.remove(0);
     answer(&mut app, asked, fewer);
-    let Some(Request::Act(act)) = press(&mut app, "y") else { panic!("nothing is done") };
+    let Some(ScreenRequest::Act(act)) = press(&mut app, "y") else { panic!("nothing is done") };
     assert!(format!("{act:?}").contains(&format!("{:?}", b"order:unpaid:7")), "{act:?}");
 }
 
