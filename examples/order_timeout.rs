@@ -47,9 +47,9 @@ impl Orders {
         self.lock().insert(order.to_owned(), State::Unpaid);
     }
 
-    /// Settles an unpaid order, and returns whether it was unpaid. In SQL:
-    /// `UPDATE orders SET state = … WHERE id = … AND state = 'unpaid'`. Payment and closing may happen at the same time, and an
-    /// attempt may run twice. In both cases only one call settles the order.
+    /// Settles an unpaid order, and returns whether it was unpaid. In SQL: `UPDATE orders SET state = … WHERE id = … AND
+    /// state = 'unpaid'`. Payment and closing may happen at the same time, and an attempt may run twice. In both cases only
+    /// one call settles the order.
     fn settle(&self, order: &str, state: State) -> bool {
         let settled = match self.lock().get_mut(order) {
             Some(present) if *present == State::Unpaid => {

@@ -8,8 +8,8 @@
 //! The site is unaware of keylapse. With notify-keyspace-events `Ex`, the listener receives no event for a visit. It finds
 //! the later deadline with the next scan, or when it checks the key at the earlier one.
 //!
-//! This program must not use `write_back`. After a failed attempt, `write_back` writes the key back until the retry, and **a
-//! session whose key exists is valid**: a visitor who was logged out would be logged in again. Locks are similar: they would
+//! This program must not use `write_back`. After a failed attempt, `write_back` writes the key back until the retry. **A session
+//! whose key exists is valid**, and a visitor who was logged out would be logged in again. Locks are similar: they would
 //! be held again by nobody. Without `write_back` only keylapse has the retry, which repeats until the logout is stored.
 
 use std::collections::BTreeSet;

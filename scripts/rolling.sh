@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs the build before beside this one: what a rolling deploy over a change of the wire version sees.
 #
-# BEFORE is the last commit that spoke wire version 3. Whoever raises the version sets it to the last
+# BEFORE is the last commit with wire version 4. Whoever raises the version sets it to the last
 # commit of the version that was.
 set -eu
 
-BEFORE=761ac28
+BEFORE=398e5b2e
 
 cd "$(dirname "$0")/.."
 before=target/rolling/before
@@ -17,5 +17,5 @@ rm -rf "$before"
 mkdir -p "$before"
 git archive "$BEFORE" | tar -x -C "$before"
 # A lock file names a package by its name and version, where it comes from a folder.
-sed -i 's/^version = "0.1.0"$/version = "0.0.1"/' "$before/Cargo.toml"
+find "$before" -name Cargo.toml -exec sed -i 's/^version = "0.1.0"$/version = "0.0.1"/; s/version = "=0.1.0"/version = "=0.0.1"/' {} +
 CARGO_TARGET_DIR=$PWD/target/rolling/build cargo test --manifest-path tests/rolling/Cargo.toml "$@"

@@ -41,7 +41,7 @@ pub struct Client {
     pub(crate) store: Store,
     pub(crate) answer_within: Duration,
     pub(crate) namespace: Arc<str>,
-    pub(crate) patience: Duration,
+    pub(crate) retry_for: Duration,
     /// True if listeners send fewer requests; see
     /// [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
     pub(crate) saves_requests: bool,
@@ -86,7 +86,7 @@ impl Client {
             store,
             answer_within: DEFAULT_ANSWER_WITHIN,
             namespace: DEFAULT_NAMESPACE.into(),
-            patience: Duration::from_secs(5),
+            retry_for: Duration::from_secs(5),
             saves_requests: false,
             virtual_time: None,
         }
@@ -131,8 +131,8 @@ impl Client {
 
     /// Sets how long a producer repeats a call that got no answer. Default: 5 s. The maximum is 2 min, and longer
     /// times are cut to it.
-    pub fn retry_for(self, patience: Duration) -> Self {
-        Self { patience: patience.min(MAX_RETRY_FOR), ..self }
+    pub fn retry_for(self, retry_for: Duration) -> Self {
+        Self { retry_for: retry_for.min(MAX_RETRY_FOR), ..self }
     }
 
     /// Rejects custom streams for a cluster or Sentinel: all streams lead to one server.

@@ -1,4 +1,4 @@
-//! What the handlers did, written down by them and judged afterwards.
+//! Records the runs of the handler, and checks them at the end.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,28 +15,28 @@ pub(crate) struct Ledger(Mutex<HashMap<u64, Vec<Run>>>);
 
 /// One run.
 struct Run {
-    /// This machine's clock, which is also the server's, read when the handler started.
+    /// When the handler started, by the clock that this machine and the server share.
     at: SystemTime,
-    /// What the library said of the lateness: at least so much.
-    said: Duration,
-    /// The deadline that the library said, in ms since 1970.
+    /// The minimum lateness, as the library reports it.
+    reported: Duration,
+    /// The deadline that the library reports, in ms since 1970.
     deadline: u64,
     deadline_known: bool,
     value: Option<Bytes>,
     expiry: Expiry,
-    /// It was begun before, by a listener that lost its lease.
+    /// `true` if an earlier run of the attempt lost its lease.
     again: bool,
 }
 
 impl Ledger {
-    /// The handler has started.
+    /// Records a start of the handler.
     pub(crate) fn started(&self, lapse: &Lapse<Expired<Bytes>>) {
         let at = SystemTime::now();
         let expired = lapse.payload();
         let Some(order) = Orders::number(lapse.key()) else { return };
         let run = Run {
             at,
-            said: lapse.lateness(),
+            reported: lapse.lateness(),
             deadline: ms(lapse.deadline()),
             deadline_known: expired.deadline_known(),
             value: expired.value().cloned(),
@@ -46,7 +46,7 @@ impl Ledger {
         self.lock().entry(order).or_default().push(run);
     }
 
-    /// How many orders have fired.
+    /// Returns the number of orders that have fired.
     pub(crate) fn fired(&self) -> u64 {
         self.lock().len() as u64
     }
@@ -61,7 +61,7 @@ impl Ledger {
             }
         }
         tally.late.sort_unstable();
-        tally.said.sort_unstable();
+        tally.reported.sort_unstable();
         tally
     }
 
@@ -78,22 +78,22 @@ pub(crate) struct Tally {
     pub(crate) lost: u64,
     /// Runs before the order's deadline.
     pub(crate) early: u64,
-    /// Runs beyond one for an order, of which the library had said that they may be.
+    /// Further runs of an order that the library reported as possible repeats.
     pub(crate) explained: u64,
-    /// Other runs beyond one.
+    /// Other further runs of an order.
     pub(crate) unexplained: u64,
     /// First runs with the value that was written.
     pub(crate) with_value: u64,
     /// First runs with another value.
     pub(crate) wrong_value: u64,
-    /// First runs of orders that had not been enrolled.
+    /// First runs of orders that were not tracked.
     pub(crate) unknown: u64,
     /// First runs with another deadline than the writer's.
     pub(crate) wrong_deadline: u64,
     pub(crate) recovered: u64,
-    /// Of first runs, sorted: by the clock, and as the library said.
+    /// Lateness of first runs, sorted: by the clock, and as the library reports it.
     pub(crate) late: Vec<Duration>,
-    pub(crate) said: Vec<Duration>,
+    pub(crate) reported: Vec<Duration>,
 }
 
 impl Tally {
@@ -103,8 +103,8 @@ impl Tally {
         self.fired += 1;
         self.early += runs.iter().filter(|run| run.at < deadline).count() as u64;
         for run in &runs[1..] {
-            let told = run.expiry == Expiry::Ambiguous || run.again;
-            *if told { &mut self.explained } else { &mut self.unexplained } += 1;
+            let is_reported = run.expiry == Expiry::Ambiguous || run.again;
+            *if is_reported { &mut self.explained } else { &mut self.unexplained } += 1;
         }
         let right = first.value.as_ref().map(|value| *value == Orders::value(order));
         self.with_value += u64::from(right == Some(true));
@@ -113,16 +113,16 @@ impl Tally {
         self.wrong_deadline += u64::from(first.deadline_known && first.deadline != ms(deadline));
         self.recovered += u64::from(first.expiry == Expiry::Recovered);
         self.late.push(first.at.duration_since(deadline).unwrap_or_default());
-        self.said.push(first.said);
+        self.reported.push(first.reported);
     }
 
-    /// Whether every promise was kept.
+    /// Returns whether every guarantee was kept.
     pub(crate) fn is_clean(&self) -> bool {
         self.lost + self.early + self.unexplained + self.wrong_value + self.wrong_deadline == 0
     }
 }
 
-/// The time that so many percent of these, which are sorted, do not exceed: in ms, or `none`.
+/// Returns a percentile of sorted times in ms; `none` if there are no times.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> String {
     let Some(last) = sorted.len().checked_sub(1) else { return "none".to_owned() };
     format!("{:.1}", sorted[last * percent / 100].as_secs_f64() * 1000.0)

@@ -1,16 +1,15 @@
-//! Orders that another program writes, among a million keys that nobody attaches to; and beside them
-//! what a plain subscriber of expired events hears.
+//! Attaches to orders that another program writes, among a million other keys. For comparison, a plain subscriber receives
+//! expired events.
 //!
 //!     make demo SHOW=attach
 //!     ATTACH_FOREIGN=50000 ATTACH_KEYS=1000 make demo SHOW=attach   # a quarter of a minute
-//!     ATTACH_FLAGS='KExg$' make demo SHOW=attach                    # enrolled as they are written
+//!     ATTACH_FLAGS='KExg$' make demo SHOW=attach                    # tracked as they are written
 //!
-//! Two servers get the same keys. On one runs a keylapse listener that attaches to `app:order:{id}`.
-//! On the other nothing does, as keylapse reads keys when they are due, and so makes the server
-//! announce them at once to everybody: a plain subscriber beside it would be as punctual. Both plain
-//! subscribers are a connection that says SUBSCRIBE.
+//! Two servers get the same keys. A keylapse listener attaches to `app:order:{id}` on the first one. The second one has no
+//! listener, because keylapse reads keys when they are due, and the server then sends their events immediately, to all
+//! subscribers. A plain subscriber on the same server would be as punctual. Each server has one plain subscriber.
 //!
-//! It fails if an order is lost, early or fires twice. `settings.rs` names everything that can be set.
+//! The program fails if an order is lost, early or fires twice. `settings.rs` lists the settings.
 
 mod ledger;
 mod report;
@@ -40,12 +39,12 @@ type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Resu
 
 /// The topic's name.
 const TOPIC: &str = "orders";
-/// How long the last order may take.
+/// Time for the last orders to fire.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// Keys that a step of a scan looks at.
+/// Keys that one step of a scan reads.
 const STEP: u64 = 500;
-/// Values are copied a moment after a key is enrolled.
+/// Time after tracking in which values are copied.
 const COPIES: Duration = Duration::from_millis(500);
 
 #[tokio::main]
@@ -54,7 +53,7 @@ async fn main() -> ExitCode {
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(log.with_filter(targets)).init();
 
-    // However it ends, the servers and their directories end with it.
+    // Dropping `play` stops the servers and deletes their directories, also after ctrl-c.
     let kept = tokio::select! {
         kept = play() => kept,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
@@ -69,7 +68,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Plays it all; whether every promise was kept.
+/// Runs the demo, and returns whether every guarantee was kept.
 async fn play() -> Result<bool> {
     let settings = Settings::from_env()?;
     let stage = Stage::set(settings).await?;
@@ -91,17 +90,17 @@ async fn play() -> Result<bool> {
     drop(stop);
     listening.await??;
 
-    // Nothing of ours is alive any more that could expire between the two counts.
+    // The listener has ended, so no key of keylapse expires between the two counts.
     let expired = stage.ours.read().await?.expired;
     Ok(report::ending(&stage, &stats, &ledger.tally(&orders), &orders, &costs, expired))
 }
 
-/// Two servers that are alike.
+/// Two equal servers.
 struct Stage {
     settings: Settings,
-    /// Where keylapse listens.
+    /// The server with a keylapse listener.
     ours: Station,
-    /// Where it does not.
+    /// The server without one.
     plain: Station,
 }
 
@@ -116,11 +115,11 @@ impl Stage {
         let keys = self.settings.foreign;
         let (ours, plain) = (self.ours.server.conn().await, self.plain.server.conn().await);
         tokio::try_join!(writer::fill_cache(ours, keys), writer::fill_cache(plain, keys))?;
-        report::say(&format!("{keys} keys with an hour to live lie on each of them"));
+        report::print_line(&format!("each server has {keys} other keys with a TTL of an hour"));
         Ok(())
     }
 
-    /// With the rights of the user in redis.conf, as in production.
+    /// Makes the listener, with the permissions of the user in redis.conf, as in production.
     fn listener(&self) -> Result<(Listener, Arc<Ledger>)> {
         let topic = Topic::<Bytes>::raw_named(TOPIC, "app:order:{id}")?;
         let attached =
@@ -135,7 +134,7 @@ impl Stage {
         Ok((listener, ledger))
     }
 
-    /// The measured part, from before the orders are enrolled to the end of the plain subscriber's time.
+    /// Measures from before the orders are tracked until the plain subscriber's time is over.
     async fn measure(
         &self,
         stats: &Stats,
@@ -157,26 +156,26 @@ impl Stage {
             sleep(POLL).await;
         }
         let fired = self.read().await?;
-        report::say(&format!("{} of {} orders have fired", ledger.fired(), orders.count()));
-        // Whatever fires a second time has the time to do so.
+        report::print_line(&format!("{} of {} orders have fired", ledger.fired(), orders.count()));
+        // Waits for orders that fire a second time.
         until(orders.last() + self.settings.plain).await;
         let costs = Costs {
-            enrolment: Reading::beyond(before, enrolled),
-            firing: Reading::beyond(due, fired),
+            enrolment: Reading::excess(before, enrolled),
+            firing: Reading::excess(due, fired),
             scanned,
             enrolled: ready,
         };
         Ok((orders, costs))
     }
 
-    /// Has the orders written and the listener begin, and waits until the orders are enrolled. Where changes
-    /// are heard the orders are written when the first scan is over; else before it, for it to find.
+    /// Writes the orders, starts the listener, and waits until the orders are tracked. With events for changes, the orders
+    /// are written after the first scan; without them, before it.
     async fn enrol(
         &self,
         stats: &Stats,
         begin: oneshot::Sender<()>,
     ) -> Result<([Reading; 2], Orders, Duration)> {
-        let written = if self.settings.hears_changes() { None } else { Some(self.write().await?) };
+        let written = if self.settings.sends_changes() { None } else { Some(self.write().await?) };
         let (began, before) = (Instant::now(), self.read().await?);
         let _ = begin.send(());
         let give_up = began + self.settings.scan() * 3 + PATIENCE;
@@ -195,7 +194,7 @@ impl Stage {
         Ok((before, orders, began.elapsed()))
     }
 
-    /// The same orders for both.
+    /// Writes the orders to both servers.
     async fn write(&self) -> Result<Orders> {
         let orders = Orders::of(&self.settings);
         let (ours, plain) = (self.ours.server.conn().await, self.plain.server.conn().await);
@@ -203,7 +202,7 @@ impl Stage {
         Ok(orders)
     }
 
-    /// Both at once: ours, and the other.
+    /// Reads both servers at the same time, the one with keylapse first.
     async fn read(&self) -> Result<[Reading; 2]> {
         let (ours, plain) = tokio::try_join!(self.ours.read(), self.plain.read())?;
         Ok([ours, plain])
@@ -217,7 +216,9 @@ fn attached(stats: &Stats) -> Result<keylapse::stats::AttachedStats> {
 async fn wait(give_up: Instant, done: impl Fn() -> Result<bool>) -> Result<()> {
     while !done()? {
         if Instant::now() > give_up {
-            return Err("the keys were not scanned in time".into());
+            return Err(
+                "the keys were not scanned in time: lower ATTACH_FOREIGN, or raise ATTACH_SCAN_RATE".into()
+            );
         }
         sleep(POLL).await;
     }

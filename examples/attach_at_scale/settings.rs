@@ -1,26 +1,26 @@
-//! What can be set, by variables of the environment.
+//! Settings, from environment variables.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::Result;
 
-/// One run.
+/// The settings of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Keys that nobody attaches to, each with about an hour to live.
+    /// Number of other keys, each with a TTL of about an hour.
     pub(crate) foreign: u64,
-    /// Orders.
+    /// Number of orders.
     pub(crate) orders: u64,
-    /// The orders are due evenly over this time.
+    /// Time over which the deadlines of the orders are spread evenly.
     pub(crate) span: Duration,
-    /// The plain subscriber is listened to for so long after the last deadline.
+    /// How long the plain subscriber receives events after the last deadline.
     pub(crate) plain: Duration,
     /// `notify-keyspace-events` of both servers.
     pub(crate) flags: String,
-    /// Keys that a scan looks at in a second.
+    /// Keys that a scan reads per second.
     pub(crate) scan_rate: u32,
-    /// The largest value that is kept; 0: none.
+    /// Maximum bytes of a value that is kept; 0 keeps none.
     pub(crate) values: usize,
 }
 
@@ -43,20 +43,20 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether the server tells of changes of keys, so that orders are enrolled as they are written.
-    pub(crate) fn hears_changes(&self) -> bool {
+    /// Returns whether the server sends events for changes of keys, so that orders are tracked as they are written.
+    pub(crate) fn sends_changes(&self) -> bool {
         self.flags.contains('K') && (self.flags.contains('A') || self.flags.contains(['g', '$']))
     }
 
-    /// How long before the first deadline the orders are written: all are to be enrolled by then.
+    /// Returns how long before the first deadline the orders are written, so that all are tracked by then.
     pub(crate) fn lead(&self) -> Duration {
-        if self.hears_changes() {
+        if self.sends_changes() {
             return Duration::from_secs(5);
         }
         self.scan().mul_f64(1.5) + Duration::from_secs(3)
     }
 
-    /// How long a scan of everything takes at this rate.
+    /// Returns how long a scan of all keys takes at this rate.
     pub(crate) fn scan(&self) -> Duration {
         Duration::from_secs_f64((self.foreign + self.orders) as f64 / f64::from(self.scan_rate))
     }
@@ -64,9 +64,7 @@ impl Settings {
 
 fn number<T: FromStr>(name: &str, default: T) -> Result<T> {
     match std::env::var(name) {
-        Ok(text) => {
-            text.parse().map_err(|_| format!("{name}={text} is not a number that can be used").into())
-        }
+        Ok(text) => text.parse().map_err(|_| format!("invalid {name}={text}: write a number").into()),
         Err(_) => Ok(default),
     }
 }

@@ -1,4 +1,4 @@
-//! A server, and a plain subscriber of it: a connection that just SUBSCRIBEs to expired events.
+//! A server with a plain subscriber, a connection that only SUBSCRIBEs to expired events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +13,26 @@ use crate::writer::Orders;
 
 const EXPIRED: &str = "__keyevent@0__:expired";
 
-/// A server and who listens to it.
+/// A server and its plain subscriber.
 pub(crate) struct Station {
     pub(crate) server: Server,
-    /// Subscribed. What is asked on it is answered behind everything that was published before.
+    /// A subscribed connection. A command on it is answered after all messages that were published before.
     subscriber: MultiplexedConnection,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
 }
 
-/// What a plain subscriber has heard.
+/// The events that a plain subscriber has received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
-    /// When each order was first announced.
+pub(crate) struct Received {
+    /// The time of the first event of each order.
     pub(crate) orders: HashMap<u64, SystemTime>,
-    /// keylapse's own keys of a millisecond.
-    pub(crate) canaries: u64,
-    /// Anything else.
+    /// Number of events of heartbeat keys, which keylapse sets with a TTL of 1 ms.
+    pub(crate) heartbeats: u64,
+    /// Number of events of other keys.
     pub(crate) others: u64,
 }
 
-/// What a server says of itself.
+/// Figures of a server's `INFO`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// `used_cpu_user` and `used_cpu_sys`.
@@ -47,25 +47,25 @@ pub(crate) struct Reading {
 
 impl Station {
     pub(crate) async fn open(flags: &str) -> Result<Self> {
-        // A fast loader may be further ahead than a subscriber; nobody is to be cut off for that.
+        // Without a limit, a subscriber that is slower than the loader is not disconnected.
         let server = Server::builder()
             .config("notify-keyspace-events", flags)
             .config("client-output-buffer-limit", "pubsub 0 0 0")
             .try_start()
             .await?;
-        let heard = Arc::<Mutex<Heard>>::default();
-        let subscriber = subscribe(&server, heard.clone()).await?;
-        Ok(Self { server, subscriber, heard })
+        let received = Arc::<Mutex<Received>>::default();
+        let subscriber = subscribe(&server, received.clone()).await?;
+        Ok(Self { server, subscriber, received })
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        lock(&self.heard).clone()
+    pub(crate) fn received(&self) -> Received {
+        lock(&self.received).clone()
     }
 
-    /// What the server says, when all that it had published before was heard.
+    /// Reads the server's `INFO`, after all messages that were published before.
     pub(crate) async fn read(&self) -> Result<Reading> {
         let info: InfoDict = cmd("INFO").query_async(&mut self.subscriber.clone()).await?;
-        let read = |name: &str| info.get::<f64>(name).ok_or_else(|| format!("INFO does not tell {name}"));
+        let read = |name: &str| info.get::<f64>(name).ok_or_else(|| format!("INFO has no field {name}"));
         Ok(Reading {
             cpu: read("used_cpu_user")? + read("used_cpu_sys")?,
             memory: read("used_memory")? as i64,
@@ -75,11 +75,11 @@ impl Station {
     }
 }
 
-async fn subscribe(server: &Server, heard: Arc<Mutex<Heard>>) -> RedisResult<MultiplexedConnection> {
+async fn subscribe(server: &Server, received: Arc<Mutex<Received>>) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(Some(Duration::from_secs(60)))
         .set_push_sender(move |push: PushInfo| -> std::result::Result<(), redis::aio::SendError> {
-            lock(&heard).hear(&push);
+            lock(&received).receive(&push);
             Ok(())
         });
     let client = Client::open(format!("{}?protocol=resp3", server.url()))?;
@@ -88,13 +88,13 @@ async fn subscribe(server: &Server, heard: Arc<Mutex<Heard>>) -> RedisResult<Mul
     Ok(connection)
 }
 
-impl Heard {
-    fn hear(&mut self, push: &PushInfo) {
+impl Received {
+    fn receive(&mut self, push: &PushInfo) {
         let (PushKind::Message, [_, Value::BulkString(key)]) = (&push.kind, &push.data[..]) else { return };
         if let Some(order) = Orders::number(key) {
             self.orders.entry(order).or_insert_with(SystemTime::now);
-        } else if key.starts_with(b"keylapse:{canary/0}:") {
-            self.canaries += 1;
+        } else if key.starts_with(b"keylapse:{heartbeat/0}:") {
+            self.heartbeats += 1;
         } else {
             self.others += 1;
         }
@@ -102,8 +102,8 @@ impl Heard {
 }
 
 impl Reading {
-    /// What was added since, beyond what was added on the other server in the same time.
-    pub(crate) fn beyond(since: [Self; 2], now: [Self; 2]) -> (f64, i64, i64) {
+    /// Returns the growth on the first server, less that on the other server in the same time.
+    pub(crate) fn excess(since: [Self; 2], now: [Self; 2]) -> (f64, i64, i64) {
         let [cpu, memory, dataset] = [
             |reading: Self| reading.cpu,
             |reading: Self| reading.memory as f64,
@@ -114,6 +114,6 @@ impl Reading {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+    received.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The other programs: they know Redis, and nothing of keylapse.
+//! The other programs, which use Redis without keylapse.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 const BATCH: u64 = 10_000;
 
-/// Fills a cache: keys that are of no interest, with about an hour to live.
+/// Writes the other keys, with a TTL of about an hour.
 pub(crate) async fn fill_cache(mut server: MultiplexedConnection, keys: u64) -> RedisResult<()> {
     for first in (0..keys).step_by(BATCH as usize) {
         let mut batch = pipe();
@@ -40,7 +40,7 @@ impl Orders {
         self.count
     }
 
-    /// In ms since 1970.
+    /// Returns the deadline of an order, in ms since 1970.
     pub(crate) fn deadline(&self, order: u64) -> u64 {
         self.first + self.span.as_millis() as u64 * order / self.count
     }
@@ -53,7 +53,7 @@ impl Orders {
         UNIX_EPOCH + Duration::from_millis(self.deadline(self.count - 1))
     }
 
-    /// Which order a key is of.
+    /// Returns the order of a key.
     pub(crate) fn number(key: &[u8]) -> Option<u64> {
         std::str::from_utf8(key).ok()?.strip_prefix("app:order:")?.parse().ok()
     }
@@ -62,7 +62,7 @@ impl Orders {
         format!(r#"{{"order":{order},"customer":"customer {}","cents":{}}}"#, order % 977, 100 + order % 9900)
     }
 
-    /// Writes them all.
+    /// Writes all orders.
     pub(crate) async fn write(&self, mut server: MultiplexedConnection) -> RedisResult<()> {
         for first in (0..self.count).step_by(BATCH as usize) {
             let mut batch = pipe();
@@ -76,7 +76,7 @@ impl Orders {
     }
 }
 
-/// In ms since 1970.
+/// Returns a time in ms since 1970.
 pub(crate) fn ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

@@ -14,7 +14,7 @@ impl Clock {
         Self(server.conn().await)
     }
 
-    /// A time that the server's clock has shown since this was called.
+    /// Reads the server's clock.
     pub(crate) async fn now(&self) -> redis::RedisResult<SystemTime> {
         let (secs, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut self.0.clone()).await?;
         Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_micros(micros))

@@ -1,4 +1,4 @@
-//! What goes wrong while the notices are under way.
+//! The faults that are injected while notices are delivered.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ const SILENCE_FROM: Duration = Duration::from_secs(4);
 const KILLS_IN_SILENCE: Duration = Duration::from_secs(5);
 const SILENCE_TO: Duration = Duration::from_millis(6500);
 
-/// Breaks what a listener hears, and mends it again.
+/// Kills subscriptions and switches notifications off, and then on again.
 pub(crate) async fn play(server: &Server, screen: &Screen) {
     let started = Instant::now();
     sleep_until(started + KILLS_FROM).await;
-    screen.say("the pub/sub connections are killed, twenty times a second");
+    screen.print_event("killing the pub/sub connections twenty times a second");
     let killed = kill_until(server, started + KILLS_TO).await;
-    screen.say(&format!("no more kills; {killed} connections were closed"));
+    screen.print_event(&format!("no more kills; {killed} connections were closed"));
 
     sleep_until(started + SILENCE_FROM).await;
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    screen.say("notifications are switched off: no expired key is announced");
+    screen.print_event("notifications are off: the server sends no event for an expired key");
     sleep_until(started + KILLS_IN_SILENCE).await;
     let killed = kill_until(server, Instant::now() + Duration::from_secs(1)).await;
-    screen.say(&format!("{killed} more pub/sub connections were killed meanwhile"));
+    screen.print_event(&format!("{killed} more pub/sub connections were closed"));
 
     sleep_until(started + SILENCE_TO).await;
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
-    screen.say("notifications are on again");
+    screen.print_event("notifications are on again");
 }
 
-/// How many connections were closed.
+/// Kills pub/sub connections until `end`, and returns how many.
 async fn kill_until(server: &Server, end: Instant) -> i64 {
     let mut killed = 0;
     let mut ticks = interval(KILL_EVERY);

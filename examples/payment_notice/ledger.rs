@@ -1,7 +1,7 @@
-//! What was promised and what happened, written down by those who saw it, and judged afterwards.
+//! Records the promises of the library and the events that follow, and checks them at the end.
 //!
-//! Times are the server's, read on a connection of our own. Nothing that the library says about
-//! itself is taken for granted, except what it promises: the receipt of an arm.
+//! Times are the server's, read on a separate connection. The library's own reports are not trusted, except the receipts of
+//! armings, which are its promises.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops;
@@ -14,17 +14,16 @@ use keylapse::{Lapse, Receipt};
 
 use crate::merchants::{Merchant, Notice};
 
-/// The stories of all armings.
+/// The history of each arming.
 #[derive(Default)]
 pub(crate) struct Ledger(Mutex<HashMap<ArmingId, Story>>);
 
-/// What is known of one arming. A handler may start before the producer has its receipt, so either
-/// may come first.
+/// The history of one arming. Its handler may start before the producer has the receipt.
 #[derive(Default)]
 pub(crate) struct Story {
     /// The trade, once the arming was acknowledged.
     trade: Option<u64>,
-    /// When the key expires that other programs can see; none if it was due at once.
+    /// When the marker key expires; `None` if the notice was due immediately.
     key_expires: Option<SystemTime>,
     bounds: Vec<Bound>,
     withdrawn: Option<Withdrawn>,
@@ -32,34 +31,34 @@ pub(crate) struct Story {
     handled: bool,
 }
 
-/// What starts after `since` must not start before `until`, unless a later bound says otherwise.
+/// An attempt that starts after `since` must not start before `until`, unless a later bound applies.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) since: SystemTime,
     pub(crate) until: SystemTime,
 }
 
-/// An arming that the producer took back.
+/// The withdrawal of an arming by the producer.
 #[derive(Clone, Copy)]
 pub(crate) struct Withdrawn {
     pub(crate) by: By,
-    /// From when on no attempt may start; none if one was running.
+    /// No attempt may start after this time; `None` if one was running.
     pub(crate) since: Option<SystemTime>,
 }
 
-/// What withdrew an arming.
+/// The call that withdrew an arming.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Cancel,
     Rearm,
 }
 
-/// What others know.
+/// Facts from other sources than the library's handlers.
 #[derive(Default)]
 pub(crate) struct Evidence {
     /// The armings that are dead letters.
     pub(crate) dead: HashSet<ArmingId>,
-    /// The idempotency keys of what merchants have booked.
+    /// The idempotency keys of the notices that merchants have booked.
     pub(crate) booked: HashSet<String>,
 }
 
@@ -67,9 +66,9 @@ pub(crate) struct Evidence {
 pub(crate) struct Expiry {
     pub(crate) trade: u64,
     pub(crate) at: SystemTime,
-    /// When a key of this name expired next, for a retry or another notice.
+    /// When a key with this name expired next, for a retry or another notice.
     pub(crate) next: Option<SystemTime>,
-    /// Whether the notice was run.
+    /// `true` if keylapse ran the notice.
     pub(crate) ran: bool,
 }
 
@@ -78,8 +77,7 @@ struct Run {
     /// The idempotency key that the merchant was sent.
     id: String,
     attempt: u32,
-    /// By the server's clock, asked by the handler when it had started: if even this is before the
-    /// deadline, the start was.
+    /// The server's clock, read after the start. If even this time is before the deadline, the start was early.
     at: SystemTime,
     deadline: SystemTime,
     source: LapseSource,
@@ -87,34 +85,34 @@ struct Run {
 }
 
 impl Ledger {
-    /// The server has acknowledged an arming that was asked for at this time, with this delay.
+    /// Records an acknowledged arming, which was requested at this time with this delay.
     pub(crate) fn armed(&self, receipt: &Receipt, trade: u64, at: SystemTime, delay: Duration) {
         let mut stories = self.lock();
         let story = stories.entry(receipt.id).or_default();
         story.trade = Some(trade);
-        // What is due at once may have a key for less than a millisecond: nobody would wait for that.
+        // A notice that is due immediately has a marker key for less than a millisecond, which is not compared.
         let waits = receipt.marker == MarkerKey::Set && !delay.is_zero();
         story.key_expires = waits.then_some(receipt.deadline);
         story.bounds.push(Bound { since: SystemTime::UNIX_EPOCH, until: at + delay });
     }
 
-    /// An arming was moved to this deadline, and its key with it.
+    /// Records that an arming and its marker key were moved to this deadline.
     pub(crate) fn rescheduled(&self, id: ArmingId, deadline: SystemTime, bound: Bound) {
         let mut stories = self.lock();
         let story = stories.entry(id).or_default();
         story.bounds.push(bound);
-        // Else it was a retry that was moved.
+        // After an attempt it was a retry that moved.
         if story.runs.is_empty() {
             story.key_expires = Some(deadline);
         }
     }
 
-    /// An arming was taken back.
+    /// Records the withdrawal of an arming.
     pub(crate) fn withdrawn(&self, id: ArmingId, withdrawn: Withdrawn) {
         self.lock().entry(id).or_default().withdrawn = Some(withdrawn);
     }
 
-    /// A handler has started.
+    /// Records the start of an attempt.
     pub(crate) fn started(&self, lapse: &Lapse<Notice>, at: SystemTime) {
         let run = Run {
             id: lapse.id(),
@@ -127,7 +125,7 @@ impl Ledger {
         self.lock().entry(lapse.arming()).or_default().runs.push(run);
     }
 
-    /// The merchant took the notice.
+    /// Records that the merchant accepted the notice.
     pub(crate) fn handled(&self, id: ArmingId) {
         self.lock().entry(id).or_default().handled = true;
     }
@@ -144,7 +142,7 @@ impl Ledger {
         tally
     }
 
-    /// The keys that expired when a notice was due for the first time.
+    /// Returns the keys that expired when a notice was due for the first time.
     pub(crate) fn expiries(&self) -> Vec<Expiry> {
         let stories = self.lock();
         let mut deadlines: HashMap<u64, BTreeSet<SystemTime>> = HashMap::new();
@@ -174,23 +172,23 @@ pub(crate) struct Tally {
     pub(crate) armed: usize,
     pub(crate) handled: usize,
     pub(crate) dead: usize,
-    /// Neither handled nor dead. At the end these are the lost.
+    /// Neither handled nor dead. At the end these are lost.
     pub(crate) open: usize,
     pub(crate) cancelled: usize,
     pub(crate) rearmed: usize,
     /// Attempts after the first.
     pub(crate) retried: usize,
-    /// Attempts that no timer and no event brought, but a sweep of the index.
+    /// Attempts whose timer was found by a sweep of the index, and not by a listener's timer or an event.
     pub(crate) swept: usize,
-    /// How often what an arming stands for was booked after the first time.
+    /// Bookings of a notice after its first one.
     pub(crate) duplicates: usize,
     pub(crate) early: usize,
     /// Attempts that started although their arming was withdrawn.
     pub(crate) stale: usize,
-    /// What brought each attempt, and how late it was.
+    /// The source and the lateness of each attempt.
     pub(crate) starts: Vec<(LapseSource, Duration)>,
-    /// What should not have happened, in words.
-    pub(crate) complaints: Vec<String>,
+    /// Violations of guarantees, as text.
+    pub(crate) violations: Vec<String>,
 }
 
 impl Tally {
@@ -202,9 +200,9 @@ impl Tally {
             Some(Withdrawn { by: By::Rearm, .. }) => self.rearmed += 1,
             None => {
                 self.open += 1;
-                // The worst goes first.
-                let lost = format!("trade {}: neither taken nor dead", story.trade.unwrap_or_default());
-                self.complaints.insert(0, lost);
+                // A lost notice is the worst violation, and is printed first.
+                let lost = format!("trade {}: neither handled nor dead", story.trade.unwrap_or_default());
+                self.violations.insert(0, lost);
             }
         }
         self.armed = self.handled + self.dead + self.open;
@@ -222,34 +220,34 @@ impl Tally {
         let Some(doubles) = keys.len().checked_sub(1).filter(|doubles| *doubles > 0) else { return };
         self.duplicates += doubles;
         let trade = story.trade.unwrap_or_default();
-        self.complaints.push(format!("trade {trade}: booked {} times", keys.len()));
+        self.violations.push(format!("trade {trade}: booked {} times", keys.len()));
     }
 
     fn check(&mut self, story: &Story, place: usize, run: &Run) {
-        let mut complain = |what: &str| {
+        let mut add_violation = |what: &str| {
             let trade = story.trade.unwrap_or_default();
-            self.complaints.push(format!("trade {trade}, attempt {} ({}): {what}", run.attempt, run.id));
+            self.violations.push(format!("trade {trade}, attempt {} ({}): {what}", run.attempt, run.id));
         };
         if !run.redelivered && story.runs[..place].iter().any(|other| other.attempt == run.attempt) {
-            complain("ran twice");
+            add_violation("ran twice");
         }
         if let Some(by) = story.early_by(run) {
             self.early += 1;
-            complain(&format!("started {by:?} early"));
+            add_violation(&format!("started {by:?} early"));
         }
         if story.withdrawn.and_then(|withdrawn| withdrawn.since).is_some_and(|since| run.at > since) {
             self.stale += 1;
-            complain("started after it was withdrawn");
+            add_violation("started after it was withdrawn");
         }
     }
 }
 
 impl Story {
-    /// By how much a run came before the latest of all times that it had to wait for.
+    /// Returns how early an attempt started, before the latest time that it had to wait for.
     fn early_by(&self, run: &Run) -> Option<Duration> {
         let bound = self.bounds.iter().rfind(|bound| run.at > bound.since);
         let before = self.runs.iter().filter(|before| before.attempt + 1 == run.attempt);
-        let retries = before.map(|before| before.at + crate::ladder().delay(before.attempt));
+        let retries = before.map(|before| before.at + crate::backoff().delay(before.attempt));
         let bounds = bound.map(|bound| bound.until).into_iter();
         let allowed = bounds.chain(retries).chain([run.deadline]).max()?;
         allowed.duration_since(run.at).ok().filter(|by| !by.is_zero())

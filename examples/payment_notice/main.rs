@@ -1,23 +1,23 @@
-//! A payment service tells merchants of payments, again and again until they answer.
+//! A payment service notifies merchants of payments, and repeats each notice until the merchant answers.
 //!
 //!     make demo
 //!
-//! It starts a server of its own, arms some hundred notices and runs two listeners that compete for
-//! them. Merchants book a notice and then fail, answer late or not at all; meanwhile the listeners' subscriptions are
-//! killed and notifications switched off. At the end every notice must have been taken by its
-//! merchant or lie among the dead letters, none may have started early, and none may be booked twice, which
-//! merchants see to by the idempotency key: else it fails.
+//! The program starts a server of its own, arms some hundred notices, and runs two listeners that compete for them.
+//! Merchants book a notice and then fail, answer late, or never answer. At the same time the listeners' subscriptions are
+//! killed, and notifications are switched off.
 //!
-//! Beside the listeners two plain subscribers hear the same keys expire, on the same server, and are cut
-//! off as they are. What these never heard of is counted and shown.
+//! The program fails unless three things hold at the end. Each notice was handled or is a dead letter. None started early.
+//! None was booked twice, which merchants prevent with the idempotency key.
 //!
-//! `producer.rs` and `notify.rs` use the library as any program would. The rest plays the world
-//! (`merchants.rs`, `faults.rs`, `subscriber.rs`) and keeps watch (`ledger.rs`, `beside.rs`, `clock.rs`,
-//! `screen.rs`).
-//! `RUST_LOG=keylapse=debug` shows what the library has to say.
+//! For comparison, two plain subscribers receive the events of the same expired keys, and are disconnected together with the
+//! listeners. The program counts the events that they miss.
+//!
+//! `producer.rs` and `notify.rs` use the library as any program would. `merchants.rs`, `faults.rs` and `subscriber.rs`
+//! simulate the environment. `ledger.rs`, `comparison.rs`, `clock.rs` and `screen.rs` record and report.
+//! `RUST_LOG=keylapse=debug` shows the log of the library.
 
-mod beside;
 mod clock;
+mod comparison;
 mod faults;
 mod ledger;
 mod merchants;
@@ -40,8 +40,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-use beside::Beside;
 use clock::Clock;
+use comparison::Comparison;
 use ledger::{Evidence, Ledger};
 use merchants::{Merchants, Notice};
 use notify::Notify;
@@ -51,21 +51,21 @@ use subscriber::Subscriber;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// For how long a merchant is waited for.
+/// Timeout of a request to a merchant.
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// How long the last notice may take. The ladder and five timeouts add up to four seconds.
+/// Time for the last notices to end. The backoff schedule and five timeouts add up to four seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than can die here.
+/// More dead letters than this program can make.
 const LETTERS: usize = 1000;
 
-/// Real ladders take a day: see [`Backoff::payment_notice`].
-fn ladder() -> Backoff {
+/// A short backoff schedule. Real ones take a day: see [`Backoff::payment_notice`].
+fn backoff() -> Backoff {
     Backoff::table([150, 300, 600, 1200].map(Duration::from_millis))
 }
 
-/// What the producer and the listeners agree on.
+/// The topic, which the producer and the listeners share.
 fn notices() -> keylapse::Result<Topic<Notice>> {
-    Ok(Topic::new("app:trans:notice:{trade}")?.retry(ladder()).timeout(TIMEOUT).partitions(4))
+    Ok(Topic::new("app:trans:notice:{trade}")?.retry(backoff()).timeout(TIMEOUT).partitions(4))
 }
 
 #[tokio::main]
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(log.with_filter(targets)).init();
 
-    // However it ends, the server and its directory end with it.
+    // Dropping `play` stops the server and deletes its directory, also after ctrl-c.
     let kept = tokio::select! {
         kept = play() => kept,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
@@ -89,7 +89,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Plays it all; whether every promise was kept.
+/// Runs the demo, and returns whether every guarantee was kept.
 async fn play() -> Result<bool> {
     let stage = Stage::set().await?;
     let (stop, stopped) = watch::channel(());
@@ -111,7 +111,7 @@ async fn play() -> Result<bool> {
     stage.report(&letters).await
 }
 
-/// Everybody who takes part but the listeners.
+/// All participants except the listeners.
 struct Stage {
     server: Server,
     merchants: Merchants,
@@ -125,7 +125,7 @@ struct Stage {
 impl Stage {
     async fn set() -> Result<Self> {
         let server = Server::builder().aof(Fsync::EverySecond).try_start().await?;
-        // The user with the least rights, as in production.
+        // A user with minimal permissions, as in production.
         let schedule = Schedule::connect(&server.app_url()).await?;
         let (merchants, clock) = (Merchants::open().await?, Clock::of(&server).await);
         let subscribers = [Subscriber::of(&server).await?, Subscriber::of(&server).await?];
@@ -133,7 +133,7 @@ impl Stage {
         Ok(Self { server, merchants, topic, schedule, clock, ledger, subscribers })
     }
 
-    /// A listener with a connection of its own.
+    /// Makes a listener with a connection of its own.
     fn listener(&self) -> Result<Listener> {
         let notify = Notify { clock: self.clock.clone(), ledger: self.ledger.clone() };
         Ok(Listener::builder(self.server.app_url()).on(self.topic.clone(), notify).build()?)
@@ -150,8 +150,8 @@ impl Stage {
         }
     }
 
-    /// Lets notices be armed and things go wrong, and shows the progress until every notice was
-    /// taken or is dead, or that takes too long. Returns the dead letters.
+    /// Arms the notices, injects the faults and shows the progress. Returns the dead letters when every notice was handled
+    /// or is dead, or after [`PATIENCE`].
     async fn watch(&self, screen: &Screen) -> Result<Vec<DeadLetter<Notice>>> {
         let mut producer = self.producer();
         let acts = async {
@@ -181,16 +181,16 @@ impl Stage {
         }
     }
 
-    /// Prints how it ended; whether every promise was kept.
+    /// Prints the results, and returns whether every guarantee was kept.
     async fn report(&self, letters: &[DeadLetter<Notice>]) -> Result<bool> {
         let evidence = self.evidence(letters);
         let all = self.ledger.tally(|_| true, &evidence);
         screen::outcomes(&self.ledger, &evidence);
         screen::lateness(&all);
-        screen::beside(&self.beside());
+        screen::comparison(&self.comparison());
         screen::dead_letters(letters);
         screen::notes(&all);
-        screen::complaints(&all);
+        screen::violations(&all);
         let left = self.left_in_redis().await?;
         if left > 0 {
             println!("! {left} timers are left in Redis");
@@ -204,12 +204,12 @@ impl Stage {
         Evidence { dead, booked: self.merchants.booked() }
     }
 
-    fn beside(&self) -> Beside {
+    fn comparison(&self) -> Comparison {
         let [first, second] = &self.subscribers;
-        Beside::of(&self.ledger.expiries(), [&first.heard(), &second.heard()])
+        Comparison::of(&self.ledger.expiries(), [&first.received(), &second.received()])
     }
 
-    /// How many timers Redis holds still, now that all should have ended.
+    /// Counts the timers that Redis still has, although all should have ended.
     async fn left_in_redis(&self) -> Result<usize> {
         let mut left = 0;
         for trade in 0..TRADES {

@@ -1,7 +1,7 @@
-//! The merchants: an endpoint on loopback, and five ways to treat a notice.
+//! The merchants: an endpoint on loopback that treats notices in five ways.
 //!
-//! A notice is a line of JSON on a connection of its own, and so is the answer: HTTP would bring more crates than the
-//! rest of this program.
+//! Each notice is a line of JSON on a connection of its own, and its answer is another line. HTTP would need more crates
+//! than the rest of this program.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a merchant is told: a payment has gone through.
+/// A notice of a successful payment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Notice {
     pub(crate) merchant: SocketAddr,
@@ -21,7 +21,7 @@ pub(crate) struct Notice {
     pub(crate) cents: u64,
 }
 
-/// A notice on its way to a merchant.
+/// A notice as it is sent to a merchant.
 #[derive(Serialize, Deserialize)]
 struct Request {
     idempotency_key: String,
@@ -39,22 +39,22 @@ pub(crate) enum Answer {
 /// How a merchant treats a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merchant {
-    /// Takes it at once.
+    /// Accepts it immediately.
     Prompt,
-    /// Books it, and fails one to three times before it says so.
+    /// Books it, and answers with one to three errors before a success.
     Flaky,
-    /// Books it, and answers the first time too late to be waited for.
+    /// Books it, and sends the first answer after the timeout.
     Late,
     /// Books it, and never answers.
     Silent,
-    /// Says that it has closed for good.
+    /// Answers that it has closed permanently.
     Closed,
 }
 
 impl Merchant {
     pub(crate) const ALL: [Self; 5] = [Self::Prompt, Self::Flaky, Self::Late, Self::Silent, Self::Closed];
 
-    /// Who gets the notice of this trade.
+    /// Returns the merchant of a trade.
     pub(crate) fn of(trade: u64) -> Self {
         match trade % 20 {
             0 => Self::Silent,
@@ -83,23 +83,23 @@ pub(crate) struct Merchants {
     books: Arc<Mutex<Books>>,
 }
 
-/// What they have received.
+/// The notices that merchants have received.
 #[derive(Default)]
 struct Books {
     tries: HashMap<u64, u64>,
-    /// The idempotency keys of what they have booked.
+    /// The idempotency keys of the notices that they have booked.
     booked: HashSet<String>,
 }
 
 impl Merchants {
-    /// Opens for business, on a free port.
+    /// Listens on a free port.
     pub(crate) async fn open() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let merchants = Self { address: listener.local_addr()?, books: Arc::default() };
         let books = merchants.books.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // An error is that the sender has closed the connection.
+                // An error means that the sender has closed the connection, which a timeout does.
                 tokio::spawn(receive(stream, books.clone()));
             }
         });
@@ -110,14 +110,14 @@ impl Merchants {
         Notice { merchant: self.address, trade, cents: 100 + trade * 37 % 9900 }
     }
 
-    /// The idempotency keys of what was booked: each once, however often it came.
+    /// Returns the idempotency keys of the booked notices. Repetitions of a notice have one key.
     pub(crate) fn booked(&self) -> HashSet<String> {
         lock(&self.books).booked.clone()
     }
 }
 
-/// Tells a merchant.
-pub(crate) async fn tell(notice: &Notice, idempotency_key: String) -> io::Result<Answer> {
+/// Sends a notice to its merchant, and returns the answer.
+pub(crate) async fn send(notice: &Notice, idempotency_key: String) -> io::Result<Answer> {
     let mut stream = BufStream::new(TcpStream::connect(notice.merchant).await?);
     write(&mut stream, &Request { idempotency_key, notice: notice.clone() }).await?;
     read(&mut stream).await
@@ -134,10 +134,10 @@ async fn answer(request: &Request, books: &Mutex<Books>) -> Answer {
     let merchant = Merchant::of(request.notice.trade);
     let tries = lock(books).note(merchant, request);
     match merchant {
-        // It was booked, but the gateway in front is broken.
+        // The merchant has booked it, but its gateway fails.
         Merchant::Flaky if tries <= 1 + request.notice.cents % 3 => return Answer::BadGateway,
         Merchant::Late if tries == 1 => tokio::time::sleep(2 * crate::TIMEOUT).await,
-        // Longer than anybody asks.
+        // Longer than the demo runs.
         Merchant::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
         Merchant::Closed => return Answer::Gone,
         Merchant::Prompt | Merchant::Flaky | Merchant::Late => {}
@@ -159,8 +159,8 @@ async fn read<T: for<'de> Deserialize<'de>>(stream: &mut BufStream<TcpStream>) -
 }
 
 impl Books {
-    /// Books a notice whose key is new, whatever will be answered. How often this trade was told of, this
-    /// time included.
+    /// Books a notice if its key is new, whatever the answer will be. Returns the number of requests for this trade,
+    /// including this one.
     fn note(&mut self, merchant: Merchant, request: &Request) -> u64 {
         if merchant != Merchant::Closed {
             self.booked.insert(request.idempotency_key.clone());

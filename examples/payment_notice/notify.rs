@@ -1,4 +1,4 @@
-//! Tells a merchant of a payment: the part that a payment service would write itself.
+//! The handler, which notifies a merchant of a payment. A payment service would write this part itself.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use keylapse::{Failure, Lapse, Outcome};
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
-use crate::merchants::{Answer, Notice, tell};
+use crate::merchants::{Answer, Notice, send};
 
-/// What an attempt needs.
+/// The handler with its dependencies.
 pub(crate) struct Notify {
     pub(crate) clock: Clock,
     pub(crate) ledger: Arc<Ledger>,
@@ -18,7 +18,7 @@ pub(crate) struct Notify {
 impl Handler<Notice> for Notify {
     async fn call(&self, lapse: Lapse<Notice>) -> Result<Outcome, Failure> {
         self.ledger.started(&lapse, self.clock.now().await?);
-        match tell(lapse.payload(), lapse.id()).await? {
+        match send(lapse.payload(), lapse.id()).await? {
             Answer::Success => {}
             Answer::BadGateway => return Err(Failure::retry("502 Bad Gateway")),
             Answer::Gone => return Err(Failure::dead("the merchant has closed")),

@@ -1,4 +1,4 @@
-//! The producer: arms notices, and changes its mind about some.
+//! The producer, which arms notices, and cancels, moves or replaces some of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::merchants::{Merchants, Notice};
 /// Notices armed at the start, in one call, to be due over [`SPAN_MS`].
 const AT_ONCE: u64 = 240;
 const SPAN_MS: u64 = 6_000;
-/// Notices armed after that, one by one, half of them due at once: who is to run them must hear of
-/// them, or find them.
+/// Notices armed after that, one by one. Half of them are due immediately, so listeners need an event or a sweep to find
+/// them.
 const ONE_BY_ONE: u64 = 240;
 const EVERY: Duration = Duration::from_millis(30);
-/// After so many of these, the producer changes its mind about one of the first.
-const SECOND_THOUGHTS: u64 = 4;
+/// After each of this many, the producer changes one of the first notices.
+const CHANGE_EVERY: u64 = 4;
 
-/// A payment service that tells merchants of payments, and writes down what it was promised.
+/// A payment service that arms notices to merchants, and records the receipts.
 pub(crate) struct Producer {
     pub(crate) schedule: Schedule,
     pub(crate) topic: Topic<Notice>,
@@ -34,7 +34,7 @@ pub(crate) struct Producer {
     pub(crate) last: HashMap<u64, ArmingId>,
 }
 
-/// How many trades there are.
+/// Number of trades.
 pub(crate) const TRADES: u64 = AT_ONCE + ONE_BY_ONE;
 
 impl Producer {
@@ -46,8 +46,8 @@ impl Producer {
             ticks.tick().await;
             let delay = if trade % 2 == 0 { 0 } else { scatter(trade, 1000) };
             self.arm(trade, Duration::from_millis(delay)).await?;
-            if trade % SECOND_THOUGHTS == 0 {
-                self.change_mind((trade - AT_ONCE) / SECOND_THOUGHTS).await?;
+            if trade % CHANGE_EVERY == 0 {
+                self.change_one((trade - AT_ONCE) / CHANGE_EVERY).await?;
             }
         }
         Ok(())
@@ -75,7 +75,7 @@ impl Producer {
         self.note(trade, &arming, before, delay).await
     }
 
-    /// Writes down what an arm has done, to this arming and to the one before it.
+    /// Records the result of an arm, for this arming and for the one before it.
     async fn note(
         &mut self,
         trade: u64,
@@ -88,7 +88,7 @@ impl Producer {
         let before = self.last.insert(trade, receipt.id);
         let since = match arming {
             ArmResult::Replaced(_) => Some(self.clock.now().await?),
-            // It may go on; if it fails, the new one comes in place of a retry.
+            // The running attempt may continue. If it fails, the new arming replaces the retry.
             ArmResult::AfterRunning(_) => None,
             _ => return Ok(()),
         };
@@ -98,9 +98,9 @@ impl Producer {
         Ok(())
     }
 
-    /// Cancels, reschedules or re-arms one of the first notices, whatever has become of it.
-    async fn change_mind(&mut self, step: u64) -> Result<()> {
-        let trade = step * 37 % AT_ONCE; // each at most once: no step takes the same
+    /// Cancels, reschedules or re-arms one of the first notices, whatever its state.
+    async fn change_one(&mut self, step: u64) -> Result<()> {
+        let trade = step * 37 % AT_ONCE; // no two steps choose the same trade
         match step % 3 {
             0 => self.cancel(trade).await,
             1 => self.reschedule(trade).await,
@@ -112,7 +112,7 @@ impl Producer {
         let since = match self.schedule.cancel(&self.topic, [trade.to_string()]).await? {
             Cancelled::Cancelled => Some(self.clock.now().await?),
             Cancelled::Claimed | Cancelled::InFlight => None,
-            // It was handled, or has died.
+            // The notice was handled, or is a dead letter.
             _ => return Ok(()),
         };
         let id = self.last[&trade];
@@ -132,7 +132,7 @@ impl Producer {
     }
 }
 
-/// A number below `bound` that looks random and is the same in each run.
+/// Returns a number below `bound` that looks random and is the same in each run.
 fn scatter(trade: u64, bound: u64) -> u64 {
     (trade.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % bound
 }

@@ -1,4 +1,4 @@
-//! What is shown: a line each second, what goes wrong, and the table at the end.
+//! The output: a line of progress each second, the injected faults, and the tables at the end.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use keylapse::handler::LapseSource;
 use keylapse_support::Server;
 use tokio::time::Instant;
 
-use crate::beside::Beside;
+use crate::comparison::Comparison;
 use crate::ledger::{Evidence, Ledger, Tally};
 use crate::merchants::Merchant;
 
-/// Complaints that are printed; all are counted.
-const COMPLAINTS: usize = 20;
+/// Maximum violations that are printed. All are counted.
+const MAX_VIOLATIONS: usize = 20;
 
 /// Plain lines on standard output.
 pub(crate) struct Screen {
@@ -22,9 +22,9 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn open(server: &Server, trades: u64) -> Self {
         println!(
-            "{trades} payment notices, for merchants who take them at once, book them but fail at first, answer
-too late, never answer, or have closed. Two listeners compete for them. Two plain subscribers of expired
-keys look on.
+            "{trades} payment notices go to merchants that accept them, book them but fail at first, answer too late,
+never answer, or have closed. Two listeners compete for the notices. For comparison, two plain subscribers
+receive the events of expired keys.
 The server is a private {} on port {}.",
             server.version(),
             server.port()
@@ -33,20 +33,20 @@ The server is a private {} on port {}.",
         Self { started: Instant::now() }
     }
 
-    /// One line of progress.
+    /// Prints a line of progress.
     pub(crate) fn progress(&self, tally: &Tally) {
         let Tally { armed, handled, retried, swept, dead, open, .. } = tally;
         let secs = self.started.elapsed().as_secs_f64();
         println!("{secs:6.1} s  {armed:6}  {handled:7}  {retried:7}  {swept:8}  {dead:5}  {open:5}");
     }
 
-    /// Something that happened to the system.
-    pub(crate) fn say(&self, what: &str) {
+    /// Prints an event of the demo.
+    pub(crate) fn print_event(&self, what: &str) {
         println!("{:6.1} s  -- {what}", self.started.elapsed().as_secs_f64());
     }
 }
 
-/// What became of the notices, by merchant.
+/// Prints the outcomes of the notices, by merchant.
 pub(crate) fn outcomes(ledger: &Ledger, evidence: &Evidence) {
     println!("\nmerchants  armed  handled  retried  by sweep   dead   lost  duplicates  early");
     for merchant in Merchant::ALL {
@@ -62,9 +62,9 @@ fn outcome(merchants: &str, tally: &Tally) {
     );
 }
 
-/// How late the attempts were, by what brought them.
+/// Prints the lateness of the attempts, by their source.
 pub(crate) fn lateness(tally: &Tally) {
-    println!("\nbrought by    attempts   late p50   late p99     latest");
+    println!("\nstarted by    attempts   late p50   late p99     latest");
     for source in [LapseSource::Timer, LapseSource::Notification, LapseSource::Sweep] {
         let late = tally.starts.iter().filter(|(by, _)| *by == source);
         late_by(source.as_str(), late.map(|(_, late)| *late).collect());
@@ -82,29 +82,29 @@ fn late_by(source: &str, mut late: Vec<Duration>) {
     println!();
 }
 
-/// What is late, for a subscriber.
+/// An event counts as late after this time.
 const LATE_MS: u128 = 100;
 
-/// What plain subscribers heard of the same notices.
-pub(crate) fn beside(sums: &Beside) {
-    let Beside { keys, ran, unheard, unheard_by_both, heard_by_both, late } = sums;
+/// Prints the events that the plain subscribers received and missed.
+pub(crate) fn comparison(sums: &Comparison) {
+    let Comparison { keys, ran, missed, missed_by_both, received_by_both, late } = sums;
     let tardy = late.iter().filter(|late| late.as_millis() > LATE_MS).count();
     let latest = late.last().copied().unwrap_or_default().as_millis();
     println!(
         "
-The same notices without keylapse: two plain programs subscribed to expired keys on the same server. They
-were cut off when the listeners were, and connected again 10 ms later.
+Without keylapse, for comparison: two plain programs subscribed to expired keys on the same server. They
+were disconnected together with the listeners, and reconnected 10 ms later.
   {keys:4} notices had a key in Redis that expires when the notice is due; keylapse ran {ran} of them
-  {unheard:4} of these keys one such program never heard of: nobody tells the merchant, and no error says so
-  {unheard_by_both:4} neither program heard of, so a second one is no remedy
-  {heard_by_both:4} both heard of: both would tell the merchant, and neither knows of the other
-  {tardy:4} came more than {LATE_MS} ms late, the last after {latest} ms. keylapse reads each key when it is due, so
-       that the server announces it at once, to everybody; `make demo SHOW=attach` shows how late the
-       server is by itself"
+  {missed:4} of these keys were missed by the first program: no merchant is notified, and no error is reported
+  {missed_by_both:4} were missed by both programs, so a second one does not help
+  {received_by_both:4} were received by both programs: without coordination, both would notify the merchant
+  {tardy:4} were received more than {LATE_MS} ms late, the last after {latest} ms. keylapse reads each key when it is
+       due, so that the server announces it immediately, to all subscribers. `make demo SHOW=attach` shows
+       how late the server is without keylapse"
     );
 }
 
-/// Two of the dead letters, one of each kind.
+/// Prints two dead letters, one of each kind.
 pub(crate) fn dead_letters<T>(letters: &[DeadLetter<T>]) {
     println!("\nTwo of the dead letters, which can be replayed:");
     for reason in [DeadReason::Exhausted, DeadReason::Permanent] {
@@ -115,31 +115,31 @@ pub(crate) fn dead_letters<T>(letters: &[DeadLetter<T>]) {
     }
 }
 
-/// How to read the tables.
+/// Explains the tables.
 pub(crate) fn notes(tally: &Tally) {
     let Tally { cancelled, rearmed, .. } = tally;
     println!(
         "
 armed     acknowledged by the server, and not withdrawn: handled + dead + lost.
-          Besides, {cancelled} were cancelled and {rearmed} re-armed before they were taken.
-by sweep  found by a look at the index; no timer and no message had brought them
-duplicates  bookings of a notice that was booked already: merchants go by the idempotency key
-late      the server's clock, read by the running handler, less the deadline
+          Another {cancelled} were cancelled and {rearmed} re-armed before they were handled.
+by sweep  found by a sweep of the index, and not by a listener's timer or an event
+duplicates  bookings of a notice that was booked already; merchants detect them by the idempotency key
+late      time from the deadline to the start of the handler, by the server's clock
 "
     );
 }
 
-/// What should not have happened.
-pub(crate) fn complaints(tally: &Tally) {
-    for complaint in tally.complaints.iter().take(COMPLAINTS) {
-        println!("! {complaint}");
+/// Prints the violations of guarantees.
+pub(crate) fn violations(tally: &Tally) {
+    for violation in tally.violations.iter().take(MAX_VIOLATIONS) {
+        println!("! {violation}");
     }
-    if let Some(more) = tally.complaints.len().checked_sub(COMPLAINTS).filter(|more| *more > 0) {
+    if let Some(more) = tally.violations.len().checked_sub(MAX_VIOLATIONS).filter(|more| *more > 0) {
         println!("! and {more} more");
     }
 }
 
-/// The last line, for machines.
+/// Prints the last line, for machines.
 pub(crate) fn summary(tally: &Tally) {
     let Tally { armed, handled, retried, swept, dead, open, duplicates, early, .. } = tally;
     println!(

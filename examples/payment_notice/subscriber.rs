@@ -1,6 +1,6 @@
-//! A plain subscriber, as articles show it: a connection that says SUBSCRIBE to expired keys.
+//! A plain subscriber to events of expired keys, as many articles show it.
 //!
-//! It is a careful one: it subscribes before anything is armed, and again 10 ms after it is cut off.
+//! It subscribes before anything is armed, and again 10 ms after a disconnect.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,27 +16,27 @@ const EXPIRED: &str = "__keyevent@0__:expired";
 const PREFIX: &[u8] = b"app:trans:notice:";
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Hears of expired keys, and writes down when it heard of which trade.
+/// Receives the events of expired keys, and records the time of each.
 pub(crate) struct Subscriber {
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
     listening: AbortHandle,
 }
 
-/// When each trade's key was announced.
-pub(crate) type Heard = HashMap<u64, Vec<SystemTime>>;
+/// The times of the events of each trade's key.
+pub(crate) type Received = HashMap<u64, Vec<SystemTime>>;
 
 impl Subscriber {
-    /// Subscribed when this returns.
+    /// Subscribes, and receives events in a task.
     pub(crate) async fn of(server: &Server) -> RedisResult<Self> {
         let client = Client::open(server.url())?;
-        let heard = Arc::<Mutex<Heard>>::default();
+        let received = Arc::<Mutex<Received>>::default();
         let first = subscribe(&client).await?;
-        let task: JoinHandle<()> = tokio::spawn(listen(client, first, heard.clone()));
-        Ok(Self { heard, listening: task.abort_handle() })
+        let task: JoinHandle<()> = tokio::spawn(listen(client, first, received.clone()));
+        Ok(Self { received, listening: task.abort_handle() })
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        lock(&self.heard).clone()
+    pub(crate) fn received(&self) -> Received {
+        lock(&self.received).clone()
     }
 }
 
@@ -52,15 +52,15 @@ async fn subscribe(client: &Client) -> RedisResult<PubSub> {
     Ok(connection)
 }
 
-async fn listen(client: Client, mut connection: PubSub, heard: Arc<Mutex<Heard>>) {
+async fn listen(client: Client, mut connection: PubSub, received: Arc<Mutex<Received>>) {
     loop {
-        // It ends when the connection does.
+        // The stream ends with the connection.
         let mut messages = connection.into_on_message();
         while let Some(message) = messages.next().await {
-            // This machine's clock, which is also the server's.
+            // The server runs on this machine, and has the same clock.
             let at = SystemTime::now();
             let Some(trade) = trade(message.get_payload_bytes()) else { continue };
-            lock(&heard).entry(trade).or_default().push(at);
+            lock(&received).entry(trade).or_default().push(at);
         }
         connection = loop {
             tokio::time::sleep(PAUSE).await;
@@ -71,11 +71,11 @@ async fn listen(client: Client, mut connection: PubSub, heard: Arc<Mutex<Heard>>
     }
 }
 
-/// Which trade a key is of.
+/// Returns the trade of a key.
 fn trade(key: &[u8]) -> Option<u64> {
     std::str::from_utf8(key.strip_prefix(PREFIX)?).ok()?.parse().ok()
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+    received.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! The shop's books: what has become of each order. They decide; the key only says when to look.
+//! The shop's books, with the end of each order. They decide whether an order is closed. The key only starts the check.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisResult, cmd};
 
-/// For how long the books of this example are kept, in seconds.
+/// TTL of the books of this example, in seconds.
 const KEPT: u32 = 3600;
 
 /// How an order has ended.
@@ -13,7 +13,7 @@ pub(crate) enum State {
     Closed,
 }
 
-/// A database, in a real shop. Here, keys `shop:state:<id>`.
+/// The books: keys `shop:state:<id>` here, a database in a real shop.
 #[derive(Clone)]
 pub(crate) struct Books(MultiplexedConnection);
 
@@ -22,9 +22,9 @@ impl Books {
         Ok(Self(Client::open(url)?.get_multiplexed_async_connection().await?))
     }
 
-    /// `UPDATE orders SET state = … WHERE id = … AND state = 'unpaid'`; the state that then stands. Payment
-    /// and closing may meet, and an attempt may run twice: the first of them wins, and a repeat changes
-    /// nothing.
+    /// Settles an order unless it is settled, and returns its state. In SQL: `UPDATE orders SET state = … WHERE id = … AND
+    /// state = 'unpaid'`. Payment and closing may happen at the same time, and an attempt may run twice. The first call
+    /// settles the order, and later ones change nothing.
     pub(crate) async fn settle(&self, id: &str, state: State) -> RedisResult<State> {
         let mut set = cmd("SET");
         set.arg(key(id)).arg(state.name()).arg("NX").arg("GET").arg("EX").arg(KEPT);
@@ -32,7 +32,7 @@ impl Books {
         Ok(stood.as_deref().and_then(State::named).unwrap_or(state))
     }
 
-    /// How an order has ended, if it has.
+    /// Returns how an order has ended; `None` if it is unpaid.
     pub(crate) async fn state(&self, id: &str) -> RedisResult<Option<State>> {
         let state: Option<String> = cmd("GET").arg(key(id)).query_async(&mut self.0.clone()).await?;
         Ok(state.as_deref().and_then(State::named))

@@ -1,19 +1,18 @@
-//! Orders that another program writes are closed, unless they are paid in time.
+//! Closes orders that another program writes, unless they are paid in time.
 //!
-//!     cargo run --bin unpaid_orders           # listens until ctrl-c; REDIS_URL names the server
-//!     python3 examples/unpaid_orders/shop.py      # in another terminal: a shop that knows only Redis
+//!     cargo run --bin unpaid_orders           # listens until ctrl-c; REDIS_URL is the server
+//!     python3 examples/unpaid_orders/shop.py      # in another terminal: a shop that uses only Redis
 //!
-//! Without Python, the same shop in Rust plays beside the listener, and it ends when the last order is
-//! paid or closed:
+//! Without Python, run the listener together with the same shop in Rust. The program ends when the last order is paid or
+//! closed:
 //!
 //!     cargo run --bin unpaid_orders -- shop
 //!
-//! Any other client will do as well:
+//! Any other client works, too:
 //!
 //!     redis-cli SET order:unpaid:42 '{"customer":"Ada","cents":1999}' EX 5
 //!
-//! The shop writes `order:unpaid:<id>` with a time to live and deletes it when the order is paid. It is
-//! not changed for keylapse and knows nothing of it.
+//! The shop writes `order:unpaid:<id>` with a TTL, and deletes it when the order is paid. It is unaware of keylapse.
 
 mod books;
 mod shop;
@@ -26,27 +25,26 @@ use serde::Deserialize;
 
 use books::{Books, State};
 
-/// What the shop writes, as far as it is needed here.
+/// The value of an order's key, with the fields that the handler needs.
 #[derive(Deserialize, serde::Serialize)]
 struct Order {
     customer: String,
     cents: u64,
 }
 
-/// The shop's keys, and how they are treated.
+/// The shop's keys, as an attached topic.
 fn unpaid_orders() -> keylapse::Result<Attached<Order>> {
     let topic = Topic::new("order:unpaid:{id}")?.timeout(Duration::from_secs(10));
-    // With notify-keyspace-events Ex, keys are found by scanning: so that each is found, there is a scan
-    // in less time than an order lives. With KExg$ they are enrolled when they are written, and the
-    // default of five minutes is enough.
+    // With notify-keyspace-events Ex, scans find the keys, so they must be more frequent than an order's TTL. With KExg$
+    // keys are tracked when they are written, and the default interval of five minutes is enough.
     Ok(Attached::new(topic).keep_values(4096).scan_every(Duration::from_secs(1)))
 }
 
-/// The handler: runs when an order's key has expired.
+/// The handler. It runs when an order's key has expired.
 async fn close(lapse: Lapse<Expired<Order>>, books: Books) -> Result<Outcome, Failure> {
     let id = lapse.capture("id").ok_or_else(|| Failure::dead("an order without a number"))?;
-    // The books decide: the order may have been paid at the last moment, and after a gap in which
-    // nothing was heard a key that was deleted looks like one that has expired.
+    // The books decide whether the order is closed. It may have been paid at the last moment. After a gap in the events, a
+    // deleted key cannot be distinguished from an expired one.
     if books.settle(id, State::Closed).await? == State::Paid {
         return Ok(Outcome::Drop);
     }
@@ -55,8 +53,8 @@ async fn close(lapse: Lapse<Expired<Order>>, books: Books) -> Result<Outcome, Fa
         KeptValue::Kept(Order { customer, cents }) => {
             println!("{id}: closed, {customer} has not paid {cents} cents ({late:.0?} late)");
         }
-        // It was never read while it lived. Whatever is needed of it has to come from the books.
-        other => println!("{id}: closed; its value is not known: {other:?} ({late:.0?} late)"),
+        // The value was not read before the key expired. A real shop reads the order from its database.
+        other => println!("{id}: closed; its value is unknown: {other:?} ({late:.0?} late)"),
     }
     Ok(Outcome::Done)
 }
@@ -72,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = listener(&url, books.clone())?;
     match std::env::args().nth(1).as_deref() {
         None => {
-            println!("listening; ctrl-c ends it");
+            println!("listening until ctrl-c");
             listener.run_until(keylapse::shutdown_signal()).await?;
         }
         Some("shop") => {
@@ -86,12 +84,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             listened?;
             played?;
         }
-        Some(other) => return Err(format!("what is {other}? Say `shop`, or nothing").into()),
+        Some(other) => return Err(format!("unknown argument {other}: write `shop` or no argument").into()),
     }
     Ok(())
 }
 
-/// Attached keys lie on a server, so these tests have one to throw away.
+/// These tests start a server, because attached keys need a real one.
 #[cfg(test)]
 mod tests {
     use keylapse_testing::LocalServer;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A shop that knows Redis, and nothing of keylapse: it places orders, some of which are paid in time.
+"""A shop that uses Redis without keylapse. It places orders, some of which are paid in time.
 
     python3 examples/unpaid_orders/shop.py --orders 20
 
-Each order is a key with a time to live. Paying deletes it. What happens to the others is the business of
-whoever listens: `cargo run --bin unpaid_orders`. It needs the package `redis`.
+Each order is a key with a TTL. Paying deletes it. A listener closes the others: `cargo run --bin unpaid_orders`.
+This program needs the package `redis`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def place(shop, order, seconds):
 
 
 def pay(shop, order):
-    """The books say which came first, payment or closing."""
+    """Pays an order, unless the books have it as closed."""
     stood = shop.set(f"shop:state:{order}", "paid", nx=True, get=True, ex=KEPT)
     if stood is None:
         shop.delete(f"order:unpaid:{order}")
@@ -36,7 +36,7 @@ def pay(shop, order):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="A shop whose orders are paid, or not.")
+    parser = argparse.ArgumentParser(description="Places orders, and pays some of them.")
     parser.add_argument("--url", default="redis://127.0.0.1:6379/")
     parser.add_argument("--orders", type=int, default=6)
     parser.add_argument("--seconds", type=int, default=5, help="to pay")

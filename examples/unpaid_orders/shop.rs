@@ -1,4 +1,4 @@
-//! The shop of shop.py in Rust: a plain client, and no keylapse.
+//! The shop of shop.py in Rust, a plain Redis client without keylapse.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::books::{Books, State};
 
 /// A quarter of an hour in a real shop.
 const SECONDS_TO_PAY: u64 = 5;
-/// Orders that were not closed so long after their deadline will not be.
+/// How long after the last deadline the shop waits for orders to be closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An order that was placed.

@@ -4,9 +4,9 @@
 //! notification flags, the ACL, the channel and the connection. It also proves the role, without a ROLE command: only
 //! a primary accepts the key and announces its end.
 //!
-//! *Key reads* use the connection on which the keys' expiries are announced. **A read counts once TIME, the last
-//! command of its request, is answered.** The session has then received every event from before the read, and the
-//! events that the read caused. Redis 7.0 announces the latter before the command's own answer. Redis 7.2 (pull
+//! *Key reads* use the connection on which the keys' expiries are announced. A read counts **once TIME, the last
+//! command of its request, is answered**. By then, the session has received every event from before the read, and
+//! those that the read caused. Redis 7.0 announces the latter before the command's own answer. Redis 7.2 (pull
 //! request 12326) and Valkey announce them between this answer and the next. `tests/attached/order.rs` shows both.
 
 use std::time::Duration;

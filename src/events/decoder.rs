@@ -17,7 +17,7 @@ use crate::wire::{Index, LeaseRef, PartitionNames, names};
 /// A decoded message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A heartbeat with its number and the previous one. The hash tag names the slot of its counter.
+    /// A heartbeat with its number and the previous one. The hash tag identifies a slot of its server.
     #[allow(missing_docs)] // stated above
     Canary { tag: u32, number: u64, before: u64 },
     /// The `set` event of a heartbeat key, which needs the flags `K` and `$`.
@@ -93,8 +93,8 @@ impl Decoder {
     ) -> Self {
         let canary = names::canary_prefix(namespace);
         let keyspace = names::keyspace_channel(db);
-        let heard = if several { canary.clone() } else { format!("{}:", names::canary(namespace, 0)) };
-        let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&heard));
+        let heartbeats = if several { canary.clone() } else { format!("{}:", names::canary(namespace, 0)) };
+        let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&heartbeats));
         let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
         Self {
             expired: names::expired_channel(db),
@@ -220,7 +220,8 @@ mod tests {
     fn each_kind_of_message_is_decoded() {
         let decoder = decoder();
         let expired = |key: &[u8]| decoder.decode_push(message("__keyevent@0__:expired", key));
-        for (canary, tag) in [(&b"keylapse:{canary/0}:17:16"[..], 0), (b"keylapse:{canary/4711}:17:16", 4711)]
+        for (canary, tag) in
+            [(&b"keylapse:{heartbeat/0}:17:16"[..], 0), (b"keylapse:{heartbeat/4711}:17:16", 4711)]
         {
             assert_eq!(
                 expired(canary),
@@ -229,9 +230,9 @@ mod tests {
             );
         }
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
-        for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {
+        for (payload, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {
             assert_eq!(
-                decoder.decode_push(message("keylapse:{a/1}:wake", said)),
+                decoder.decode_push(message("keylapse:{a/1}:wake", payload)),
                 Some(Decoded::Event(Event::Wake { partition: 1, index, at: 1_700_000_000_000 }))
             );
         }
@@ -255,8 +256,8 @@ mod tests {
     #[test]
     fn a_message_is_as_long_as_what_it_names_can_be_and_no_longer() {
         for (head, most) in [("o", MAX_DESTINATION), ("f12345678", MAX_KEY)] {
-            let heard = |length| signal(0, &Bytes::from(head.to_owned() + &"k".repeat(length)));
-            assert!(heard(most).is_some() && heard(most + 1).is_none(), "{head}");
+            let decoded = |length| signal(0, &Bytes::from(head.to_owned() + &"k".repeat(length)));
+            assert!(decoded(most).is_some() && decoded(most + 1).is_none(), "{head}");
         }
     }
 
@@ -269,7 +270,7 @@ mod tests {
     fn changes_of_attached_keys_are_decoded_and_those_of_heartbeat_keys_prove_the_flags() {
         assert_eq!(
             decoder().patterns,
-            ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]
+            ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{heartbeat/0}:*"]
         );
         let key = Bytes::from_static(b"order:*:1");
         for (event, change) in
@@ -278,7 +279,7 @@ mod tests {
             let decoded = change.map(|change| Decoded::Event(Event::Changed(key.clone(), change)));
             assert_eq!(of_key("__keyspace@0__:order:*:1", event), decoded, "{event}");
         }
-        let canary = "__keyspace@0__:keylapse:{canary/0}:17:16";
+        let canary = "__keyspace@0__:keylapse:{heartbeat/0}:17:16";
         assert_eq!(of_key(canary, "set"), Some(Decoded::Writes));
         assert_eq!(of_key(canary, "expire"), Some(Decoded::Expires));
         assert_eq!(of_key("__keyspace@1__:order:*:1", "set"), None);

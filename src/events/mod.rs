@@ -120,7 +120,7 @@ pub(crate) struct NodeAssignment {
 impl NodeAssignment {
     /// Returns whether heartbeat keys with this hash tag belong to the server.
     fn has_canaries_of(&self, tag: u32) -> bool {
-        self.canaries.as_deref().is_some_and(|name| name.ends_with(&format!("{{canary/{tag}}}")))
+        self.canaries.as_deref().is_some_and(|name| name.ends_with(&format!("{{heartbeat/{tag}}}")))
     }
 }
 

@@ -30,14 +30,14 @@ pub(super) struct Opened {
     /// The connection that is subscribed to wake-ups.
     ///
     /// A cluster node that loses a slot sends `sunsubscribe` unasked. `redis` (1.8.1) takes that for the answer to
-    /// its oldest open command, and then gives each answer to the wrong command. So a cluster node gets a second
-    /// connection, which sends no other commands.
+    /// its oldest pending command. It then gives each answer to the wrong command, until none is pending. So a
+    /// cluster node gets a second connection, which sends no other commands.
     pub(super) for_wake_ups: Subscription,
     pub(super) pushed: BacklogReceiver<Decoded>,
     /// The sending end of `pushed`.
     pub(super) queue: backlog::BacklogSender<Decoded>,
     /// For each attached topic, the error if its changes cannot be subscribed to.
-    pub(super) unheard: Vec<Option<String>>,
+    pub(super) refused_changes: Vec<Option<String>>,
     pub(super) wake_ups: WakeUps,
     /// True if an answer on the connection follows everything that was published before it.
     pub(super) ordered: bool,
@@ -87,12 +87,12 @@ async fn subscribe(
             let connection = in_resp2(address, sender).await?;
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             let (for_wake_ups, wake_ups) = (connection.clone(), WakeUps::Refused);
-            let (unheard, ordered) = (Vec::new(), false);
-            Ok(Opened { connection, for_wake_ups, pushed, queue, unheard, wake_ups, ordered })
+            let (refused_changes, ordered) = (Vec::new(), false);
+            Ok(Opened { connection, for_wake_ups, pushed, queue, refused_changes, wake_ups, ordered })
         }
         opened => {
-            let (connection, for_wake_ups, unheard, wake_ups) = opened?;
-            Ok(Opened { connection, for_wake_ups, pushed, queue, unheard, wake_ups, ordered: true })
+            let (connection, for_wake_ups, refused_changes, wake_ups) = opened?;
+            Ok(Opened { connection, for_wake_ups, pushed, queue, refused_changes, wake_ups, ordered: true })
         }
     }
 }
@@ -113,21 +113,21 @@ async fn in_resp3(
     if !decoder.patterns.is_empty() {
         subscribe_reloads(address, &connection).await?;
     }
-    // A replica announces the same changes as its primary, which is subscribed to anyway.
-    let unheard = match share.canaries {
+    // A replica would announce the same changes as its primary.
+    let refused_changes = match share.canaries {
         Some(_) => subscribe_changes(&mut connection, &decoder).await?,
         None => Vec::new(),
     };
     let for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
     let wake_ups = match subscribe_wake_ups(&for_wake_ups, &decoder, &share.partitions).await? {
-        Ok(heard) => WakeUps::Of(heard),
+        Ok(accepted) => WakeUps::Of(accepted),
         Err(error) => {
             // A subscription without wake-ups is better than none.
             warn!(server = %address, %error, "no wake-ups: new timers are found by sweeps");
             WakeUps::Refused
         }
     };
-    Ok((connection, for_wake_ups, unheard, wake_ups))
+    Ok((connection, for_wake_ups, refused_changes, wake_ups))
 }
 
 /// Has the server announce when it empties its data set, which each load begins with. The server does not announce
@@ -157,16 +157,16 @@ pub(super) async fn subscribe_wake_ups(
         commands.add_command(cmd("SSUBSCRIBE").arg(&decoder.wake[*partition]).clone());
     }
     let answers = connection.ask_each(&commands).await?;
-    let mut heard = BTreeSet::new();
+    let mut accepted = BTreeSet::new();
     for (partition, answer) in partitions.iter().zip(answers) {
         match answer.extract_error() {
-            Ok(_) => _ = heard.insert(*partition),
+            Ok(_) => _ = accepted.insert(*partition),
             Err(error) if matches!(error.code(), Some("MOVED" | "ASK" | "CLUSTERDOWN")) => {}
             Err(error) if error.code().is_some() => return Ok(Err(classify("SSUBSCRIBE", &error))),
             Err(error) => return Err(error),
         }
     }
-    Ok(Ok(heard))
+    Ok(Ok(accepted))
 }
 
 /// Subscribes to changes of attached keys. Returns, for each topic, the error if its pattern is refused. Repeated
@@ -225,8 +225,8 @@ struct PushHandler {
 impl PushHandler {
     /// Queues a message. After a drop, the number of dropped messages is queued before any other message.
     fn enqueue_push(&self, push: PushInfo) {
-        let Some(heard) = self.decoder.decode_push(push) else { return };
-        if let Decoded::Event(Event::Changed(key, Change::Written)) = heard {
+        let Some(message) = self.decoder.decode_push(push) else { return };
+        if let Decoded::Event(Event::Changed(key, Change::Written)) = message {
             return self.prompts.add_changed(key);
         }
         let dropped = self.dropped.load(Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl PushHandler {
             self.dropped.fetch_sub(dropped, Ordering::Relaxed);
         }
         let missing = self.dropped.load(Ordering::Relaxed) > 0;
-        if missing || !self.queue.push(heard) {
+        if missing || !self.queue.push(message) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

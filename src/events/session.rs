@@ -161,17 +161,17 @@ impl<'a> Session<'a> {
         let (mut touching, mut releasing, mut subscribing) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         let mut joining = JoinSet::new();
         self.plan_joining();
-        let unheard = mem::take(&mut self.opened.unheard);
-        self.subscribed(unheard, &mut subscribing).await;
+        let refused_changes = mem::take(&mut self.opened.refused_changes);
+        self.subscribed(refused_changes, &mut subscribing).await;
         let mut rounds = self.supervisor.source.rounds.clone();
         loop {
             let (urgent_at, every) = (self.urgent_at(), self.canary_every());
             tokio::select! {
-                heard = next(&mut self.making, &mut self.opened.pushed) => match heard {
+                input = next(&mut self.making, &mut self.opened.pushed) => match input {
                     SessionInput::Made(asked, made) => self.made(asked, made, &mut releasing)?,
                     SessionInput::Pushed(Some(Decoded::Canary { tag, number, before })) => {
                         self.notice_silence().await;
-                        self.heard_canary(tag, CanaryNumbers { number, before }).await;
+                        self.handle_canary(tag, CanaryNumbers { number, before }).await;
                     }
                     SessionInput::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
                     SessionInput::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
@@ -293,7 +293,7 @@ impl<'a> Session<'a> {
     async fn report_dropped(&mut self) {
         let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
         if self.dropped == 0 || lately {
-            return; // the next heartbeat comes within a second or so, and reports them
+            return; // a later turn of the loop reports them
         }
         self.reported = Some(Instant::now());
         warn!(count = self.dropped, "events dropped: more expired events arrive than can be processed");
@@ -306,8 +306,8 @@ impl<'a> Session<'a> {
 impl Session<'_> {
     /// Handles the end of a partition's wake-ups. Subscribes again if the partition is still assigned to the server.
     async fn lost_wake_ups(&mut self, partition: usize) {
-        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
-            heard.remove(&partition);
+        if let WakeUps::Of(subscribed) = &mut self.opened.wake_ups {
+            subscribed.remove(&partition);
         }
         self.supervisor.pass(Event::Moved).await;
         self.plan_joining();
@@ -317,16 +317,16 @@ impl Session<'_> {
     fn missing_wake_ups(&self) -> Vec<usize> {
         match &self.opened.wake_ups {
             WakeUps::Refused => Vec::new(),
-            WakeUps::Of(heard) => {
-                self.share.partitions.iter().copied().filter(|one| !heard.contains(one)).collect()
+            WakeUps::Of(subscribed) => {
+                self.share.partitions.iter().copied().filter(|one| !subscribed.contains(one)).collect()
             }
         }
     }
 
     /// Forgets partitions that are no longer assigned, and plans to subscribe to missing wake-ups immediately.
     fn plan_joining(&mut self) {
-        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
-            heard.retain(|one| self.share.partitions.binary_search(one).is_ok());
+        if let WakeUps::Of(subscribed) = &mut self.opened.wake_ups {
+            subscribed.retain(|one| self.share.partitions.binary_search(one).is_ok());
         }
         self.join_at = (!self.missing_wake_ups().is_empty()).then(Instant::now);
     }
@@ -345,8 +345,8 @@ impl Session<'_> {
     /// were missed.
     async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
         match (answer, &mut self.opened.wake_ups) {
-            (Ok(new), WakeUps::Of(heard)) => {
-                heard.extend(&new);
+            (Ok(new), WakeUps::Of(subscribed)) => {
+                subscribed.extend(&new);
                 if !new.is_empty() {
                     self.supervisor.pass(Event::Joined(new.into_iter().collect())).await;
                 }

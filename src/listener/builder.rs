@@ -68,8 +68,8 @@ impl ListenerBuilder {
 }
 
 impl<S> ListenerBuilder<S> {
-    /// Sets the state that handlers may take as their second argument. Handlers added after this call are `async
-    /// fn(Lapse<T>, S)` or `async fn(Lapse<T>)`.
+    /// Sets the state that handlers may take as their second argument. Handlers added after this call are
+    /// `async fn(Lapse<T>, S)` or `async fn(Lapse<T>)`.
     ///
     /// Each attempt gets a clone, so put an [`Arc`] around large or shared data. The compiler checks each handler
     /// against the state where the handler is added.

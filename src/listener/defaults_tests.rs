@@ -29,29 +29,29 @@ fn topic() -> [Row; 17] {
         ),
         (
             "max_attempts",
-            "where the backoff's table ends, else 10",
+            "as many as the backoff's table allows, or 10 without a table",
             (config.attempts(), Some(table.attempts())) == (10, table.backoff.attempts()),
         ),
         ("max_age", "30 days", config.max_age == DAY * 30),
         ("max_snoozes", "1,000", config.max_snoozes == 1000),
-        ("max_delay", "10 years, at most 100", config.max_delay == DAY * 3650),
-        ("undecodable_for", "1 h; 0 lets it die at once", config.undecodable_for == secs(3600)),
+        ("max_delay", "10 years", config.max_delay == DAY * 3650),
+        ("undecodable_retention", "1 h", config.undecodable_for == secs(3600)),
         ("timeout", "60 s", config.timeout == secs(60)),
-        ("lease", "30 s, at least 0.3 s", config.lease == secs(30)),
-        ("lookahead", "10 ms, at most 1 s; 0 turns it off", config.lookahead == Duration::from_millis(10)),
+        ("lease", "30 s", config.lease == secs(30)),
+        ("lookahead", "10 ms", config.lookahead == Duration::from_millis(10)),
         ("concurrency", "100", config.concurrency == 100),
         ("priority", "`Priority::Normal`", config.priority == Priority::Normal),
-        ("partitions", "1, at most 1,024", config.partitions == 1),
-        ("triggers", "yes", config.marker_keys),
-        ("payload_limit", "64 KiB, at most 8 MiB", config.payload_limit == 64 * 1024),
+        ("partitions", "1", config.partitions == 1),
+        ("marker_keys", "`true`", config.marker_keys),
+        ("payload_limit", "64 KiB", config.payload_limit == 64 * 1024),
         (
             "dead_letters",
-            "10,000 and 90 days",
+            "10,000 for 90 days",
             (config.dead_letters.count, u128::from(config.dead_letters.age_ms))
                 == (10_000, (DAY * 90).as_millis()),
         ),
-        ("journal", "nothing is kept", config.journal.is_none()),
-        ("destinations", "nothing is reported", config.destinations.is_none()),
+        ("journal", "no journal", config.journal.is_none()),
+        ("destinations", "none", config.destinations.is_none()),
     ]
 }
 
@@ -66,7 +66,7 @@ fn listener() -> [Row; 3] {
 
 fn forward() -> [Row; 2] {
     let to = ForwardTo::list("jobs");
-    [("max_length", "0, any number", to.max_length == 0), ("deduplicate_for", "a day", to.remember == DAY)]
+    [("max_length", "0, no limit", to.max_length == 0), ("deduplicate_for", "one day", to.remember == DAY)]
 }
 
 fn client() -> [Row; 4] {
@@ -76,11 +76,7 @@ fn client() -> [Row; 4] {
     [
         ("namespace", "`keylapse`", &*client.namespace == "keylapse"),
         ("answer_within", "5 s", client.answer_within == secs(5)),
-        (
-            "patience",
-            "5 s, at most 2 min: a repeat must find what the first call left behind",
-            client.patience == secs(5),
-        ),
+        ("retry_for", "5 s", client.retry_for == secs(5)),
         ("within", "1 s, at most 4 s", within == [1000; 2] && longest == 4000),
     ]
 }
@@ -92,17 +88,17 @@ fn servers() -> [Row; 9] {
         ("user", "the server's default user", sentinel.options.login.user.is_none()),
         (
             "password",
-            "that of the environment, as for [`Client::new`], or none",
+            "the password of the environment, as for [`Client::new`], or none",
             sentinel.options.login.password.is_none(),
         ),
         ("database", "0", sentinel.options.db == 0),
         ("sentinel_user", "their default user", sentinel.sentinel_options.login.user.is_none()),
         (
             "sentinel_password",
-            "that of the environment, or none",
+            "the password of the environment, as for [`Client::new`], or none",
             sentinel.sentinel_options.login.password.is_none(),
         ),
-        ("tls", "none", sentinel.options.tls.is_none()),
+        ("tls", "no TLS", sentinel.options.tls.is_none()),
         ("ca_file", "the platform's", tls.contains("ca_file: None")),
         ("client_certificate", "none", tls.contains("client: None")),
         ("server_name", "the host", tls.contains("server_name: None")),
@@ -115,17 +111,21 @@ fn attached() -> [Row; 12] {
     let Policy { revision, topic: treated, only_extended, cap, scan_rate, scan_every, .. } = policy;
     [
         ("keep_values", "no copies", treated.values == 0),
-        ("keep_fields", "a hash is not copied", treated.fields == FieldSelection::None),
-        ("untracked", "they fire", treated.untracked == Treatment::Fire),
-        ("vanished", "they are forgotten", treated.vanished == Treatment::Ignore),
-        ("recovered", "they fire", treated.recovered == Treatment::Fire),
-        ("write_back", "retries live in keylapse's index alone", treated.write_back == WriteBackValue::Never),
+        ("keep_fields", "hashes are not copied", treated.fields == FieldSelection::None),
+        ("untracked", "its handler runs", treated.untracked == Treatment::Fire),
+        ("vanished", "it is ignored", treated.vanished == Treatment::Ignore),
+        ("recovered", "its handler runs", treated.recovered == Treatment::Fire),
+        (
+            "write_back",
+            "the key is not written, and retries exist only in keylapse's index",
+            treated.write_back == WriteBackValue::Never,
+        ),
         ("revision", "1", revision == 1),
-        ("deadlines_only_grow", "each change is read", !only_extended),
+        ("assume_ttl_only_extended", "each change is read", !only_extended),
         ("cap", "1,000,000", cap == 1_000_000),
         ("scan_rate", "50,000", scan_rate == 50_000),
         ("scan_every", "5 min", scan_every == secs(300)),
-        ("destinations", "nothing is reported", topic.config.destinations.is_none()),
+        ("destinations", "none", topic.config.destinations.is_none()),
     ]
 }
 

@@ -52,8 +52,8 @@ pub struct TopicHealth {
     pub name: String,
     /// The topic's running attempts, and their limit.
     pub capacity: Capacity,
-    /// How long the earliest unclaimed timer was overdue at the last sweep. The last sweep is at most 5 s old, or 20
-    /// s with [`save_requests`](crate::ListenerBuilder::save_requests).
+    /// How long the earliest unclaimed timer was overdue at the last sweep. Sweeps run every 5 s or more often, or
+    /// every 20 s with [`save_requests`](crate::ListenerBuilder::save_requests).
     pub oldest_overdue: Duration,
     /// The numbers of the parked partitions. No timer of them is claimed until one of their names is repaired; the
     /// log shows which.

@@ -77,12 +77,12 @@ impl Listener {
     /// their leases end, in this or another listener. Prefer a `shutdown` that completes.
     ///
     /// # Errors
-    /// At the start: an error that an operator has to correct, such as a wrong password, a missing permission,
-    /// another number of partitions or wire version, or a server that is too old.
-    /// [`Invalid`](crate::ErrorKind::Invalid) without a tokio runtime for handlers, or if this runtime has no timers.
+    /// At the start, returns errors that an operator has to correct. Examples are a wrong password, a missing
+    /// permission, another number of partitions, or a server that is too old. Returns
+    /// [`Invalid`](crate::ErrorKind::Invalid) if no tokio runtime exists for handlers, or if it has no timers.
     ///
-    /// Later only [`Internal`](crate::ErrorKind::Internal): a part of the listener has panicked, or the runtime of
-    /// the handlers was shut down. The listener has then stopped as after `shutdown`.
+    /// Later, returns only [`Internal`](crate::ErrorKind::Internal), if a part of the listener has panicked, or the
+    /// runtime of the handlers was shut down. The listener has then stopped as after `shutdown`.
     pub async fn run_until(self, shutdown: impl Future) -> Result<()> {
         run::run(self, shutdown).await
     }

@@ -1,4 +1,4 @@
-//! One attempt: the handler, within its timeout and its lease, and what the log says of it.
+//! Runs one attempt: the handler, within its timeout and its lease, and its log lines.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use crate::time::ClockReading;
 use crate::trace::{Extract, Traceparent};
 use crate::wire::{AttemptEnd, DeadReason, Ending, History, LeaseRef, Record, State};
 
-/// How long the next timer in quarantine waits for the end of the last to be settled.
+/// The maximum time for which a quarantined timer keeps its slot until its end is settled.
 const QUARANTINE_SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// An attempt that starts so much later than its claim reaches asks first whether it was cancelled meanwhile.
+/// An attempt that starts this long after the lookahead of its claim first checks that its timer was not cancelled.
 const LATE: Duration = Duration::from_millis(100);
 
-/// A claimed timer, ready to be run.
+/// A claimed timer, ready to run.
 pub(crate) struct Job {
     pub(crate) partition: Arc<Partition>,
     pub(crate) lease: Lease,
@@ -41,26 +41,26 @@ pub(crate) struct Job {
     pub(crate) state: State,
     pub(crate) reading: ClockReading,
     pub(crate) source: LapseSource,
-    /// Set once the server was asked, late, if the timer is still ours.
+    /// Set once the server has confirmed the lease of a late attempt.
     pub(crate) confirmed: bool,
-    /// Kept until the attempt has ended.
+    /// Held until the attempt has ended.
     pub(crate) slots: AttemptSlots,
 }
 
-/// Permits to run at the same time as others; given back when dropped.
+/// Concurrency slots of attempts, which are released when this is dropped.
 pub(crate) struct AttemptSlots {
     partition: Arc<Partition>,
-    /// How many of the ordinary ones.
+    /// The number of ordinary slots.
     ordinary: usize,
-    /// The spare one of the quarantine.
+    /// The spare slot of the quarantine.
     spare: Option<OwnedSemaphorePermit>,
-    /// For what is claimed from the quarantine.
+    /// The groups of the quarantine, for a claim from there.
     groups: Option<Arc<Groups>>,
     member: Option<QuarantineMember>,
 }
 
 impl AttemptSlots {
-    /// Up to `most` for a claim; from the quarantine, as its group has room for.
+    /// Takes up to `most` slots for a claim. For a claim from the quarantine, the room of its group is the limit.
     pub(crate) fn take(partition: &Arc<Partition>, most: usize, groups: Option<&Arc<Groups>>) -> Self {
         let most = groups.map_or(most, |groups| groups.room());
         let spare = groups.filter(|_| most > 0).and_then(|groups| groups.spare());
@@ -72,15 +72,15 @@ impl AttemptSlots {
         self.ordinary + usize::from(self.spare.is_some())
     }
 
-    /// Gives back what a claim had no use for.
+    /// Releases the slots that a claim did not need.
     pub(crate) fn give_back_unused(mut self) {
         let unused = std::mem::take(&mut self.ordinary);
         self.partition.limiter.give_back_unused(self.partition.topic.index, unused);
     }
 
-    /// One of them, for an attempt of a timer that has lost so many leases.
+    /// Splits off one slot, for an attempt of a timer that has lost `lost` leases.
     pub(crate) fn split(&mut self, lost: u8) -> Self {
-        debug_assert!(self.count() > 0, "a claim never takes more than was asked for");
+        debug_assert!(self.count() > 0, "a claim never takes more timers than it has slots");
         let spare = self.spare.take();
         let ordinary = usize::from(spare.is_none()).min(self.ordinary);
         self.ordinary -= ordinary;
@@ -96,12 +96,13 @@ impl Drop for AttemptSlots {
 }
 
 impl Job {
-    /// The present deadline, in ms.
+    /// Returns the current deadline, in ms.
     pub(crate) fn deadline(&self) -> u64 {
         self.state.deadline_after(&self.record)
     }
 
-    /// It, unless the key's writer came first: then the retry has given way.
+    /// Returns the job. If the writer of a key that was written back has created the key again, settles it as
+    /// superseded.
     pub(crate) async fn settle_if_superseded(self) -> Option<Self> {
         if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
             return Some(self);
@@ -111,11 +112,11 @@ impl Job {
         None
     }
 
-    /// Runs the attempt and hands over how it ended. However that is, with the job ends its lease.
+    /// Runs the attempt and queues its end for settlement. The lease ends with the job, even after a panic.
     pub(crate) async fn run(self) {
         let (partition, key) = (self.partition.clone(), self.lease.held.key.clone());
         if let Err(panic) = AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await {
-            // What the application gave us besides the handler has panicked, such as a retry policy.
+            // Other code of the program has panicked, such as its metrics recorder.
             let (topic, key, panic) = (&partition.topic, Escaped(&key), message(panic));
             topic.stats.panics.add(1);
             error!(?topic, %key, panic, "a panic outside of the handler: the timer runs again when its lease ends");
@@ -141,36 +142,35 @@ impl Job {
             }
         };
         if permit.member.is_some() {
-            // Until Redis knows how it ended: or the next in quarantine, should it
-            // be the one that takes the listener down, would take this one along.
-            // Not for ever: a partition that is parked must not hold up the
-            // quarantine of all others.
+            // Keeps the slot until the end is settled. Otherwise, the next quarantined timer could crash the listener
+            // and cost this one a lease. The wait is bounded, as a parked partition must not block the quarantine of
+            // the others.
             let _ = tokio::time::timeout(QUARANTINE_SETTLE_TIMEOUT, lease.wait_for_notice(LeaseNotice::Lost))
                 .await;
         }
     }
 
-    /// Whether somebody may have taken or cancelled it since it was claimed, and we have not heard of it: this
-    /// process stood still, or other handlers have blocked its threads.
+    /// Returns whether the timer may have been taken or cancelled since its claim without notice. The process was
+    /// suspended, or other handlers blocked its threads.
     pub(crate) fn is_doubtful(&self) -> bool {
         let reach = self.partition.topic.config.lookahead + LATE;
         !self.confirmed && (self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted())
     }
 
-    /// Waits for the server to say that it is ours. Returns it if so.
+    /// Waits until the server has confirmed the lease. Returns the job if it has.
     pub(crate) async fn confirmed(self) -> Option<Self> {
-        // Once: where each turn comes late, it would never begin.
+        // One confirmation is enough. If each turn came late, the attempt would never start.
         self.lease.confirmed().await.then_some(Self { confirmed: true, ..self })
     }
 
-    /// It was not begun.
+    /// Releases the timer without an attempt.
     pub(crate) fn release_unrun(self) {
         if self.lease.is_held() {
             self.partition.end(self.lease, AttemptEnd::Release);
         }
     }
 
-    /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
+    /// Counts how the attempt ended, decides what follows, and queues that for the settler.
     fn settle(self, ended: AttemptResult, span: &PanicSafeSpan) -> AttemptSlots {
         let topic = &self.partition.topic;
         let ended = ended.by_policy(&topic.config, self.state.attempt);
@@ -188,7 +188,7 @@ impl Job {
         }
         let restore = write_back::value(topic, &self.record.payload, &self.state, end.as_ref());
         self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
-        // Said last: nothing depends on who reads the log.
+        // Logged last, so that nothing depends on the log's subscriber.
         if let Some(failed) = failed {
             failed.log(&self.partition.topic, span);
         }
@@ -213,7 +213,7 @@ impl Job {
         span
     }
 
-    /// How the attempt ended; `None` if it was not ours any more.
+    /// Runs the handler. Returns how the attempt ended, or `None` if its lease was lost.
     async fn attempt(&self, about: Arc<LapseMetadata>, span: &PanicSafeSpan) -> Option<AttemptResult> {
         let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
@@ -236,7 +236,7 @@ impl Job {
         attempt: tracing::instrument::Instrumented<AttemptFuture>,
     ) -> Option<AttemptResult> {
         let timeout = self.partition.topic.config.timeout;
-        // What it arms for its own key says so.
+        // A timer that the handler arms for its own key refers to this arming.
         let attempt = CURRENT_ARMING.scope(self.record.arming, CatchPanic::new(attempt));
         let attempt = tokio::time::timeout(timeout, attempt);
         let lease = &self.lease.state;
@@ -287,7 +287,7 @@ impl Job {
     }
 }
 
-/// Shows in the span of a lapse where its producer's trace stands, and has the program continue it there.
+/// Records the trace context of a lapse's producer in the span, and lets the program continue the trace.
 fn continue_trace(topic: &RunningTopic, span: &PanicSafeSpan, trace: Traceparent) {
     let trace = trace.to_string();
     span.with(|span| {
@@ -298,7 +298,7 @@ fn continue_trace(topic: &RunningTopic, span: &PanicSafeSpan, trace: Traceparent
     });
 }
 
-/// A failed attempt.
+/// The log line of a failed attempt.
 struct FailureReport {
     kind: Ending,
     error: String,
@@ -307,14 +307,14 @@ struct FailureReport {
 }
 
 impl FailureReport {
-    /// None where it has not failed; so many attempts its topic allows.
+    /// Returns `None` unless the attempt has failed. `attempts` is the topic's limit.
     fn of(ended: &AttemptResult, attempt: u32, attempts: u32) -> Option<Self> {
         let AttemptResult::Failed(kind, failure) = ended else { return None };
         let (error, attempts_left) = (of_error(&failure.error), attempts.saturating_sub(attempt));
         Some(Self { kind: *kind, error, retry_in: None, attempts_left })
     }
 
-    /// What was decided to follow.
+    /// Adds what follows the attempt.
     fn followed_by(self, end: Option<&AttemptEnd>) -> Self {
         match end {
             Some(AttemptEnd::Retry { delay, .. }) => {
@@ -324,7 +324,7 @@ impl FailureReport {
         }
     }
 
-    /// In the span of the lapse, which names the key.
+    /// Logs the failure within the span of the lapse, which names the key.
     fn log(self, topic: &RunningTopic, span: &PanicSafeSpan) {
         let Self { kind, error, retry_in, attempts_left } = self;
         let (kind, retry_in) = (kind.as_str(), retry_in.map(tracing::field::debug));
@@ -333,8 +333,7 @@ impl FailureReport {
     }
 }
 
-/// A payload could not be decoded, and this follows. Loud at the beginning and at the end, as there may be many and
-/// each comes back often.
+/// Logs an undecodable payload. Only the first and the last try are warnings, as many payloads may be retried often.
 fn undecodable_payload(
     topic: &RunningTopic,
     held: &LeaseRef,
@@ -353,11 +352,11 @@ fn undecodable_payload(
     }
 }
 
-/// A timer has ended as a dead letter, with this history.
+/// Counts and logs a new dead letter.
 pub(super) fn dead_letter(topic: &RunningTopic, held: &LeaseRef, reason: DeadReason, history: &[u8]) {
     let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
     let attempts = last.as_ref().map(|last| last.attempt);
-    // Another line says why a payload cannot be decoded, without text that may quote it.
+    // The error of an undecodable payload may quote the payload. Another line logs the reason without the quote.
     let error = last.filter(|_| reason != DeadReason::Undecodable).map(|last| of_error(&last.error));
     topic.meter.dead(reason, 1);
     warn!(?topic, %key, reason = reason.as_str(), attempts, error, "dead letter");
@@ -367,7 +366,7 @@ pub(super) fn dead_letter(topic: &RunningTopic, held: &LeaseRef, reason: DeadRea
 mod tests {
     use super::Job;
 
-    /// Each attempt is moved into its task: at 4 kB, that took a twelfth of the throughput.
+    /// Each attempt is moved into its task. At 4 kB, the moves cost a twelfth of the throughput.
     #[test]
     fn what_an_attempt_rarely_does_takes_no_room_in_each() {
         fn size<F>(_: impl Fn(Job) -> F) -> usize {

@@ -1,4 +1,4 @@
-//! One claim, answered at last, and turned into jobs.
+//! Makes a claim, repeats it until it is answered, and turns the answer into jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ use crate::wire::{
     AttemptEnd, Claim, Claimed, ClaimedTimer, DeadReason, Index, LeaseRef, QuarantineGroup, Record, State,
 };
 
-/// The answer to a claim, and when it was asked and answered.
+/// The answer to a claim, with the times of the call.
 pub(super) struct AnsweredClaim {
     pub(super) claimed: Claimed,
     pub(super) token: Token,
@@ -31,13 +31,12 @@ pub(super) struct AnsweredClaim {
     pub(super) reading: ClockReading,
 }
 
-/// Claims. A claim that was sent and not answered is repeated until it is: what
-/// it has taken would otherwise lie until its lease is over. After that there is
-/// nothing left to be told. As the answer may have been too large, each repeat asks
-/// for less; what does not fit goes back at once.
+/// Claims timers. Repeats a claim without an answer for up to a lease time, since its timers would otherwise wait
+/// until their leases end. The answer may have been too large, so each repeat asks for less. The server releases
+/// timers that do not fit.
 ///
 /// # Errors
-/// When nothing was taken.
+/// The server refused the claim, or did not answer it within the lease time.
 pub(super) async fn take(
     partition: &Partition,
     index: Index,
@@ -86,11 +85,11 @@ pub(super) async fn take(
     Ok(AnsweredClaim { claimed, token: call.token, sent, reading })
 }
 
-/// What keeps one claimer from claiming.
+/// The errors that keep one claimer from claiming.
 #[derive(Debug, Default)]
 pub(super) struct ClaimTrouble {
     last: Option<ErrorKind>,
-    /// What is the matter with this partition alone.
+    /// Limits log lines about this partition alone.
     parked: LogThrottle,
     size: AnswerSize,
 }
@@ -106,9 +105,9 @@ impl ClaimTrouble {
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if kind == ErrorKind::Partitions {
             partition.condition.park(index, true);
-            // It was repartitioned: one piece of news, not one for each partition.
+            // The topic was repartitioned, which is logged once, rather than for each partition.
             if partition.topic.renumbered.should_log(reason) {
-                error!(%topic, error = %reason, "the topic has another number of partitions: nothing of it runs here");
+                error!(%topic, error = %reason, "the topic has another number of partitions: this listener runs none of its timers");
             }
         } else if matches!(kind, ErrorKind::WrongType | ErrorKind::WireVersion) {
             partition.condition.park(index, true);
@@ -129,7 +128,7 @@ impl ClaimTrouble {
         partition.condition.park(index, false);
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if renumbered && partition.topic.renumbered.is_over() {
-            info!(%topic, "the topic has the number of partitions again that this program says");
+            info!(%topic, "the topic has the same number of partitions as this program again");
         }
         if self.parked.is_over() {
             info!(%topic, partition = number, "the partition is repaired, and no longer parked");
@@ -140,15 +139,15 @@ impl ClaimTrouble {
     }
 }
 
-/// One lost answer says little: its connection may have been closed before the claim was sent. A second, on a new
-/// one, is lost by something that goes on.
+/// Warns of lost answers from the second one on. The connection of the first may have been closed before the claim
+/// was sent. A second one, on a new connection, has a lasting cause.
 fn warn_lost_answers(partition: &Partition, lost: u32, reason: &Error) {
     let topic = &partition.topic;
     if lost >= 2 && reason.kind() != ErrorKind::Timeout && topic.lost_answers.is_new(reason) {
         warn!(
             topic = %topic.config.name, partition = partition.names.index, error = %reason,
             look_at = "CONFIG GET client-output-buffer-limit (normal clients), CONFIG GET maxmemory-clients",
-            "the server closes connections on which it was to answer claims, which ask for less now"
+            "the server closes connections instead of answering claims; claims ask for less now"
         );
     }
 }
@@ -178,7 +177,7 @@ fn count(partition: &Partition, claimed: &Claimed) {
 }
 
 impl AnsweredClaim {
-    /// Registers what was taken and makes it ready to start.
+    /// Registers the leases of the claimed timers. Returns their jobs, with the times at which they start.
     pub(super) fn into_jobs(
         self,
         partition: &Arc<Partition>,
@@ -209,10 +208,10 @@ impl AnsweredClaim {
                     jobs.push((reading.when(job.deadline()), job));
                 }
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
-                    put_back(partition, lease);
+                    release_early(partition, lease);
                 }
-                // What the script cannot see at a glance: a deadline that never comes. Should
-                // another byte be beyond us after all, the timer is not lost either.
+                // The script does not check for a deadline that never comes. A timer with that, or with a record that
+                // cannot be decoded, becomes a dead letter.
                 _ => {
                     debug!(topic = ?partition.topic, "a claimed record cannot be read");
                     let (reason, history) = (DeadReason::Unreadable, Bytes::new());
@@ -234,39 +233,40 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
     Some((record, state))
 }
 
-/// Somebody has moved the index entry ahead of the deadline. The record says
-/// when; until then the timer must not sit on one of our permits.
-fn put_back(partition: &Partition, lease: Lease) {
+/// Releases a timer whose index entry is earlier than the deadline in its record. It must not occupy a slot until
+/// that deadline.
+fn release_early(partition: &Partition, lease: Lease) {
     let (topic, key) = (&partition.topic, Escaped(&lease.held.key));
     warn!(
         ?topic, %key,
-        "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
+        "repaired an index entry that was earlier than its record: does another program write to keylapse's names?"
     );
     topic.stats.repaired.add(1);
     partition.end(lease, AttemptEnd::Release);
 }
 
-/// Keys, records and states of one claim, in bytes: reading stops there.
+/// The maximum bytes of keys, records and states in one claim, beyond which the script reads no more.
 const MAX_CLAIM_BYTES: usize = 1 << 20;
-/// So long after a change, claims may ask for more.
+/// The time after a change before claims ask for more.
 const CLAIM_GROWTH_PAUSE: Duration = Duration::from_secs(60);
 
-/// How much one claimer asks for. A server may close the connection rather than answer so much, at any size: so each claim
-/// that repeats an unanswered one asks for half of that, down to a single timer.
+/// The amount that one claimer asks for. A server may close the connection rather than send a large answer, and its
+/// limit is unknown. So each repeat of an unanswered claim asks for half as much, down to a single timer.
 #[derive(Clone, Copy, Debug, Default)]
 struct AnswerSize {
-    /// How often it was halved, and when it last changed.
+    /// How often the amount was halved.
     halved: u32,
     changed: Option<Instant>,
 }
 
 impl AnswerSize {
-    /// Returns how many bytes the next claim asks for, after so many answers in a row that were lost.
+    /// Returns how many bytes the next claim asks for, after `lost` lost answers in a row.
     fn after(self, lost: u32) -> usize {
         MAX_CLAIM_BYTES.checked_shr(self.halved + lost).unwrap_or_default().max(1)
     }
 
-    /// One has come, after so many that were lost. Where all fitted into it, size has lost none, and nobody needs more.
+    /// Adapts to an answer that followed `lost` lost ones. An answer below the limit changes nothing: size was not
+    /// the cause, and no larger answer is needed.
     fn learn(&mut self, lost: u32, timers: &[ClaimedTimer]) {
         let bytes = |one: &ClaimedTimer| {
             one.key.len() + one.record.len() + one.state.as_ref().map_or(0, |state| state.len())
@@ -298,15 +298,15 @@ mod tests {
     use crate::topic::Topic;
     use keylapse_testserver::CallFault;
 
-    /// A claim while these faults are ahead: whether it was answered, after how many
-    /// seconds, and how often it was made.
+    /// Makes a claim with these faults. Returns whether it was answered, after how many seconds, and how often it was
+    /// made.
     async fn claim(faults: &[(CallFault, usize)]) -> (bool, u64, usize) {
         let bed = Rig::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>();
         let listener = Listener::builder(bed.client()).on(topic, handler).build().unwrap();
         let partition = &listener.runtime.partitions[0];
-        // Its partition is made by the first call, whatever becomes of that.
+        // The first call creates the partition, even if the call fails.
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_unanswered_is_repeated_whatever_the_repeats_hear() {
+    async fn an_unanswered_claim_is_repeated_even_if_repeats_are_refused() {
         let refused = CallFault::Refused("LOADING");
         assert_eq!(claim(&[(CallFault::Unanswered, 1)]).await, (true, 0, 2));
         assert_eq!(claim(&[(CallFault::Unanswered, 2)]).await, (true, 0, 3));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_lease_there_is_nothing_left_to_be_told() {
+    async fn an_unanswered_claim_fails_after_the_lease_time() {
         let (answered, after, made) = claim(&[(CallFault::Unanswered, 1000)]).await;
         assert!(!answered && (29..=31).contains(&after), "{after} s");
         assert!((30..=80).contains(&made), "{made} claims");
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "it was halved just now");
         tokio::time::advance(CLAIM_GROWTH_PAUSE).await;
         size.learn(0, &timers(100));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "nobody needs more");
+        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "no larger answer is needed");
         size.learn(0, &timers(MAX_CLAIM_BYTES >> 3));
         assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 2);
         size.learn(1, &timers(MAX_CLAIM_BYTES >> 3));
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(size.after(0), MAX_CLAIM_BYTES);
     }
 
-    /// As when a connection was closed because nobody used it.
+    /// For example, the server has closed an idle connection.
     #[tokio::test(start_paused = true)]
     async fn answers_that_are_lost_for_another_reason_make_no_claim_smaller() {
         let mut size = AnswerSize::default();

@@ -1,4 +1,4 @@
-//! Claims what comes due in one index of a partition, and hands it on.
+//! Claims due timers from one index of a partition, and passes them to the starter.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,44 +18,45 @@ use crate::runtime::{DeadlineTimer, Demand, Groups, LookResult, Partition};
 use crate::time::ClockReading;
 use crate::wire::{Claimed, Index, MAX_BATCH, QuarantineGroup};
 
-/// After a claim of so many timers, its stamp is old when it arrives.
+/// A claim of this many timers takes long, so its timestamp is old when it arrives.
 const MANY: usize = 8;
-/// While more is due than a claim could take, the next asks for so many times as much.
+/// The factor by which the next claim asks for more, while more timers are due than the last claim could take.
 const GROWTH: usize = 4;
-/// Between two calls to others, who have places.
+/// The pause between two calls to other listeners, which may have free slots.
 const CALLED_EVERY: Duration = Duration::from_millis(100);
-/// For so long the topic's part of the places is kept for it while a claim is on its way.
+/// The maximum time for which the topic's share of slots is reserved during a claim.
 const DEMAND_TIMEOUT: Duration = Duration::from_millis(100);
-/// Between two questions for nothing but the time.
+/// The pause between two calls that only read the server's time.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// Claims from one index.
+/// Claims due timers from one index.
 pub(crate) struct Claimer {
     partition: Arc<Partition>,
     starter: Starter,
     touches: MarkerChecks,
     pub(crate) slot: SlotId,
-    /// Of the quarantine: its timers run in groups.
+    /// The groups of the quarantine, for a claimer of the quarantine.
     groups: Option<Arc<Groups>>,
-    /// Of the quarantine: what is due waits for room in the group, since so many had left it, and no others go first.
+    /// Set while due timers of the quarantine wait for room in the group. Has the turn, which keeps other claimers
+    /// waiting, and the number of members that had left the group.
     waiting: Option<(OwnedSemaphorePermit, u64)>,
     timer: DeadlineTimer,
-    /// What it may ask for. A claim keeps its permits while it is on its way: were it all that are free, the other
-    /// partitions would wait for the answer, one after the other.
+    /// The usual number of timers in a claim. A claim in flight holds its slots. If it took all free ones, the claims
+    /// of the other partitions would wait for its answer, one after the other.
     share: usize,
-    /// What it asks for next.
+    /// The number of timers in the next claim.
     ask: usize,
-    /// While it knows of due work, and is about to take permits for it.
+    /// Set while timers are due, and slots for them are to be taken.
     demand: Option<Demand>,
-    /// When it last called others.
+    /// When other listeners were last called.
     called: Option<Instant>,
-    /// When it last asked for the time.
+    /// When the server's time was last read by a call for it alone.
     asked: Option<Instant>,
     trouble: ClaimTrouble,
 }
 
 impl Claimer {
-    /// Claims from the ordinary index.
+    /// Creates a claimer of the ordinary index.
     pub(crate) fn new(partition: Arc<Partition>, starter: Starter, touches: MarkerChecks) -> Self {
         let config = &partition.topic.config;
         let timer = DeadlineTimer::looking_now(config.lookahead);
@@ -77,7 +78,7 @@ impl Claimer {
         }
     }
 
-    /// Claims from the quarantine, once somebody says that there is something in it.
+    /// Turns it into a claimer of the quarantine, which waits for a wake-up before its first claim.
     pub(crate) fn of_quarantine(self, groups: Arc<Groups>) -> Self {
         let timer = DeadlineTimer::new(Duration::ZERO);
         Self { groups: Some(groups), slot: SlotId::random(), timer, ..self }
@@ -87,13 +88,13 @@ impl Claimer {
         if self.groups.is_some() { Index::Quarantine } else { Index::Due }
     }
 
-    /// Until it is asked to stop; a claim that is on its way is finished first,
-    /// or what it takes would lie until its lease is over.
+    /// Claims until it is stopped. Finishes a claim in flight first, since its timers would otherwise wait until
+    /// their leases end.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<()>) {
         loop {
             let (source, permits) = tokio::select! {
                 biased;
-                _ = stopped.changed() => return, // who could ask is gone, which is how it is asked
+                _ = stopped.changed() => return, // the sender was dropped to stop the claimers
                 look = self.next_look() => look,
             };
             let turn = self.waiting.take();
@@ -103,7 +104,7 @@ impl Claimer {
         }
     }
 
-    /// Waits until it is time to look and there are permits.
+    /// Waits until it is time to claim and slots are free. Returns the reason and the slots.
     async fn next_look(&mut self) -> (LapseSource, AttemptSlots) {
         let index = self.index();
         let Self { partition, starter, groups, waiting, timer, ask, demand, called, .. } = self;
@@ -136,7 +137,8 @@ impl Claimer {
                     free_or_call(partition, free, timer.left_lying().max(rested), called).await;
                 }
                 Some(groups) if groups.room() == 0 => {}
-                // What it lacks is a place: one of its topic, or the spare one when that is left.
+                // All slots are in use. Waits for a slot of the topic, or for a member that leaves the group, which
+                // may free the spare slot.
                 Some(groups) => {
                     let left = waiting.take().map_or(0, |(_, left)| left);
                     let waits = waits();
@@ -149,23 +151,22 @@ impl Claimer {
         }
     }
 
-    /// Looks once. Whether something is left that is due and did not fit into the group.
+    /// Claims once. Returns whether due timers are left that did not fit into the group.
     async fn tick(&mut self, source: LapseSource, permits: AttemptSlots) -> bool {
         self.timer.begin();
         let group = self.groups.as_ref().map_or(QuarantineGroup::ALONE, |groups| groups.group());
         let (index, slot, reach) = (self.index(), self.slot, self.timer.reach());
         let claim = take(&self.partition, index, slot, permits.count(), reach, group, &mut self.trouble);
-        let patience = async { tokio::time::sleep(DEMAND_TIMEOUT).await };
-        let Ok(taken) = hold_demand(&mut self.demand, patience, claim).await else {
-            // Its permits go back at once: other partitions may have a use for
-            // them.
+        let limit = async { tokio::time::sleep(DEMAND_TIMEOUT).await };
+        let Ok(taken) = hold_demand(&mut self.demand, limit, claim).await else {
+            // Other partitions may need the slots.
             permits.give_back_unused();
             self.demand = None;
             self.timer.failed(source);
             return false;
         };
         self.learn(&taken, source);
-        self.ask_the_time(taken.claimed.timers.len());
+        self.read_server_time(taken.claimed.timers.len());
         let Claimed { heads, stamp, paused, timers, .. } = &taken.claimed;
         let is_due = paused.is_none() && heads.quarantine.is_some_and(|ms| ms <= stamp.ms());
         let did_not_fit = is_due && timers.len() < permits.count();
@@ -173,7 +174,7 @@ impl Claimer {
         did_not_fit && self.groups.as_ref().is_some_and(|groups| groups.is_limited())
     }
 
-    /// What the answer says about the next look, here and in the other index.
+    /// Plans the next claim by the answer, in this index and in the other one.
     fn learn(&mut self, taken: &AnsweredClaim, source: LapseSource) {
         let (heads, reading) = (taken.claimed.heads, taken.reading);
         let (own, other, of_other) = if self.groups.is_some() {
@@ -185,7 +186,8 @@ impl Claimer {
         let reach = taken.claimed.stamp.ms().saturating_add_signed(self.timer.reach());
         let more = own.is_some_and(|ms| ms <= reach) && taken.claimed.paused.is_none();
         self.ask = if more { (self.ask * GROWTH).min(MAX_BATCH) } else { self.share };
-        // Of the quarantine more may be due than its group has room for.
+        // More timers of the quarantine may be due than its group has room for, so only the ordinary index creates
+        // demand.
         self.demand = self.demand.take().filter(|_| more);
         if more && self.groups.is_none() {
             let demand = || self.partition.limiter.demand(self.partition.topic.index);
@@ -207,9 +209,8 @@ impl Claimer {
         }
     }
 
-    /// What takes the server long says little of the time, and a call that does nothing says it
-    /// best. The answer is for the next claim.
-    fn ask_the_time(&mut self, claimed: usize) {
+    /// Reads the server's time after a large claim, whose own timestamp is imprecise. The next claim uses the answer.
+    fn read_server_time(&mut self, claimed: usize) {
         if claimed < MANY || self.asked.is_some_and(|asked| asked.elapsed() < ASKED_EVERY) {
             return;
         }
@@ -235,10 +236,10 @@ impl Claimer {
     }
 }
 
-/// Awaits this, while the topic's part of the places waits for it, too; but no longer than our patience.
+/// Awaits `work`, and keeps the demand for slots until then, or until `limit` completes.
 async fn hold_demand<T>(
     demand: &mut Option<Demand>,
-    patience: impl Future<Output = ()>,
+    limit: impl Future<Output = ()>,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = pin!(work);
@@ -246,13 +247,14 @@ async fn hold_demand<T>(
         tokio::select! {
             biased;
             done = &mut work => return done,
-            () = patience => *demand = None,
+            () = limit => *demand = None,
         }
     }
     work.await
 }
 
-/// Waits for a permit; if none is free by then, others are called, who follow and leave to us what is due.
+/// Waits for a free slot. If none is free at `by`, calls the listeners that follow this one, which leave due timers
+/// to it.
 async fn free_or_call(
     partition: &Arc<Partition>,
     free: impl Future<Output = ()>,
@@ -268,12 +270,12 @@ async fn free_or_call(
     free.await;
 }
 
-/// Calls listeners that rest: more is due than can be run here.
+/// Wakes resting listeners, as more timers are due than this listener has capacity for.
 fn call_others(partition: &Arc<Partition>) {
     let partition = partition.clone();
     tokio::spawn(async move {
         if let Err(error) = partition.store.wake_followers(&partition.names).await {
-            debug!(topic = %partition.topic.config.name, %error, "nobody was told that more is due than can be run here");
+            debug!(topic = %partition.topic.config.name, %error, "cannot wake other listeners, though more timers are due than this one has capacity for");
         }
     });
 }
@@ -287,13 +289,13 @@ mod tests {
     use crate::topic::Priority;
 
     #[tokio::test(start_paused = true)]
-    async fn places_are_kept_for_no_longer_than_our_patience() {
+    async fn slots_are_reserved_until_the_limit() {
         let permits = ConcurrencyLimiter::new(1, &[(1, Priority::Normal)], false);
-        let kept = async |patience: u64, takes: u64| {
+        let kept = async |limit: u64, takes: u64| {
             let mut demand = Some(permits.demand(0));
-            let (patience, work) = (Duration::from_millis(patience), Duration::from_millis(takes));
+            let (limit, work) = (Duration::from_millis(limit), Duration::from_millis(takes));
             let began = Instant::now();
-            hold_demand(&mut demand, sleep(patience), sleep(work)).await;
+            hold_demand(&mut demand, sleep(limit), sleep(work)).await;
             assert_eq!(began.elapsed(), work);
             demand.is_some()
         };
@@ -302,6 +304,6 @@ mod tests {
         hold_demand(&mut demand, std::future::ready(()), std::future::ready(())).await;
         assert!(demand.is_some());
         hold_demand(&mut demand, std::future::ready(()), sleep(Duration::from_millis(1))).await;
-        assert!(demand.is_none(), "what is not ready at once may take for ever");
+        assert!(demand.is_none(), "work that is not ready may take forever");
     }
 }

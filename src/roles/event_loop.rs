@@ -1,4 +1,4 @@
-//! What follows from what is heard.
+//! Passes the events of a server to the roles that handle them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::events::{Change, Event, Gap};
 use crate::log::{debug, trace, warn};
 use crate::runtime::{NodeState, RequiredPermission, Runtime};
 
-/// Events that are taken together, before others get their turn.
+/// The maximum number of events that are handled before other tasks run.
 const MAX_EVENT_BATCH: usize = 4096;
-/// A server without slots that announces expired keys makes the map be asked for no more often than this.
+/// The least time between refreshes of the map because a server without slots announces expired keys.
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
 
-/// Passes events on, until the stream ends. It waits for nobody: wake-ups and fences come in the same stream.
+/// Passes events on until the stream ends. It never waits for a receiver, as wake-ups and fences arrive in the same
+/// stream.
 pub(crate) struct EventLoop {
     runtime: Arc<Runtime>,
-    /// Of which server.
     node: Arc<NodeState>,
     events: mpsc::Receiver<Event>,
-    /// Of attached topics.
+    /// The reader of attached keys.
     attached: Option<ReaderQueue>,
-    /// When the map was suspected last, for what the server has announced.
+    /// When the map was last marked as stale because of an event.
     suspected: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl EventLoop {
         let runtime = &self.runtime;
         self.node.note(&event);
         match event {
-            // The decoder has the partitions of this runtime, in their order.
+            // The decoder was created with the partitions of this runtime, in their order.
             Event::Wake { partition, index, at } => runtime.partitions[partition].wakeup_of(index).head(at),
             Event::Unclaimed { partition, at } => runtime.partitions[partition].wakeup.left(at),
             Event::TryNow { partition, destination } => {
@@ -64,7 +64,8 @@ impl EventLoop {
             Event::Gap(gap) => {
                 runtime.stats.gaps.add(1);
                 debug!(?gap, "events may have been missed: sweeping");
-                // Often until events flow again; what was dropped, or came with other data, is found at once.
+                // The notice prompts a sweep. Events continue after an overflow or a reload; after another gap,
+                // sweeps are frequent until events arrive again.
                 let passes = matches!(gap, Gap::Overflow | Gap::Reloaded);
                 self.node.events_flowing.send_modify(|calm| *calm &= passes);
                 match gap {
@@ -80,7 +81,7 @@ impl EventLoop {
             }
             Event::Joined(_) => self.node.sweep(),
             Event::Moved => runtime.client.store.topology().mark_map_stale(),
-            // Of those that were written the subscription has told the prompter.
+            // The subscription has already passed written keys to the prompter.
             Event::Changed(_, Change::Written) => {}
             Event::Changed(key, Change::Gone) => {
                 if runtime.route(&key).is_some() {
@@ -100,14 +101,14 @@ impl EventLoop {
         }
     }
 
-    /// Tells the reader of attached topics, if there are any.
-    fn forward_to_reader(&mut self, heard: ReaderEvent) {
+    /// Passes an event to the reader of attached keys, if there are attached topics.
+    fn forward_to_reader(&mut self, event: ReaderEvent) {
         if let Some(attached) = &mut self.attached {
-            attached.push_event(heard);
+            attached.push_event(event);
         }
     }
 
-    /// Whether changes of attached keys may be heard. A refusal is said once, until they are.
+    /// Notes which subscriptions to changes of attached keys were refused. Logs each refusal once, until it ends.
     fn subscribed(&self, refused: &[Option<String>]) {
         for (topic, refused) in self.runtime.attached_topics().zip(refused) {
             let Some(error) = refused else {
@@ -116,12 +117,12 @@ impl EventLoop {
             };
             topic.attached.refused_subscriptions.add(1);
             if topic.refusals.begin(RequiredPermission::Changes, error) {
-                warn!(topic = %topic.config.name, %error, "changes of attached keys are not heard: they are found by scanning");
+                warn!(topic = %topic.config.name, %error, "changes of attached keys are not received: they are found by scanning");
             }
         }
     }
 
-    /// Only a primary of slots announces expired keys: by the map, it is none.
+    /// Marks the map as stale if it assigns no slots to the server. Only a primary with slots announces expired keys.
     fn suspect_if_slotless(&mut self) {
         let lately = self.suspected.is_some_and(|at| at.elapsed() < SUSPECT_EVERY);
         if !lately && self.node.share.borrow().canaries.is_none() {
@@ -133,7 +134,7 @@ impl EventLoop {
     fn expired(&mut self, key: Bytes) {
         let Some(partition) = self.runtime.route(&key) else {
             self.runtime.stats.unrouted.add(1);
-            trace!(key = %Escaped(&key), "of no topic");
+            trace!(key = %Escaped(&key), "an expired key matches no topic");
             return;
         };
         let topic = &self.runtime.partitions[partition].topic;
@@ -182,22 +183,22 @@ mod tests {
         runtime.add_node(&node);
         let ServerReader { ear, reader } = attached.open_reader(&node, None, touches);
         roles.spawn(reader);
-        let (heard, events) = mpsc::channel(1);
+        let (sender, events) = mpsc::channel(1);
         roles.spawn(EventLoop::new(runtime.clone(), node, events, Some(ear)).run());
 
-        heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
+        sender.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {
-            // More than the writer and the reader have room for.
+            // This exceeds the room of the writer and the reader.
             for number in 0..400_000 {
-                heard.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
+                sender.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
             }
-            heard.send(Event::Wake { partition: 0, index: Index::Due, at: 7 }).await.unwrap();
+            sender.send(Event::Wake { partition: 0, index: Index::Due, at: 7 }).await.unwrap();
             let held = LeaseRef { key: Bytes::from_static(b"a:1"), token: Token::random() };
-            heard.send(Event::Fence { partition: 0, held }).await.unwrap();
+            sender.send(Event::Fence { partition: 0, held }).await.unwrap();
         };
         tokio::time::timeout(Duration::from_secs(1), flood).await.expect("nothing waits");
         runtime.partitions[0].wakeup.woken().await;
         assert_eq!(runtime.partitions[0].wakeup.take().head, Some(7));
-        assert!(runtime.stats.gaps.get() > 0, "what found no room is missing, and that is said");
+        assert!(runtime.stats.gaps.get() > 0, "dropped events are a gap");
     }
 }

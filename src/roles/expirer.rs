@@ -1,10 +1,8 @@
-//! Reads trigger keys just after their deadlines.
+//! Reads marker keys just after their deadlines.
 //!
-//! A key that has expired lies in memory until the server comes across it,
-//! which takes minutes among a million others, and only then does the server
-//! announce it. Reading it makes that happen now. In a deadline's own
-//! millisecond the key is still alive, and the server's clock inside a command
-//! may lag a little: hence two milliseconds.
+//! The server announces an expired key only when it finds the key, which takes minutes among a million others. A read
+//! makes the server announce it immediately. The read follows two milliseconds after the deadline. In the millisecond
+//! of its deadline, a key still exists, and the server's clock inside a command may lag slightly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,21 +15,21 @@ use tokio::time::Instant;
 use crate::log::debug;
 use crate::wire::{MAX_BATCH, Store};
 
-/// After the deadline.
+/// The time from a deadline to the read of its key.
 const MARGIN: Duration = Duration::from_millis(2);
-/// Between two calls. At a high rate most requests would otherwise be these.
+/// The pause between two calls, which would otherwise be most of all requests at a high rate.
 const MARKER_CHECK_PAUSE: Duration = Duration::from_millis(50);
-/// Batches that may wait, and bytes of their keys. Beyond, keys are left to the server.
+/// Limits of the waiting batches, and of the bytes of their keys. Further keys are left to the server.
 const WAITING: usize = 1024;
 const WAITING_BYTES: usize = 8 << 20;
-/// Bytes of keys in one call, roughly.
+/// The approximate maximum bytes of keys in one call.
 const CALL_BYTES: usize = 1 << 20;
 
-/// Where claimers leave the keys to be touched.
+/// Receives the marker keys to read from claimers.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerChecks {
     queue: mpsc::Sender<MarkerBatch>,
-    /// Bytes that wait.
+    /// The bytes of the waiting keys.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -43,7 +41,7 @@ struct MarkerBatch {
 }
 
 impl MarkerChecks {
-    /// Touches these keys once the latest of their deadlines has passed.
+    /// Plans to read these keys once the latest of their deadlines has passed.
     pub(crate) fn plan(&self, latest: Option<Instant>, keys: impl Iterator<Item = Bytes>) {
         let Some(latest) = latest else { return };
         let at = latest.max(Instant::now()) + MARGIN;
@@ -56,12 +54,12 @@ impl MarkerChecks {
                 batch.bytes += key.len();
                 batch.keys.push(key);
             }
-            more = self.leave(batch);
+            more = self.enqueue(batch);
         }
     }
 
-    /// Whether there was room.
-    fn leave(&self, batch: MarkerBatch) -> bool {
+    /// Returns whether the queue had room.
+    fn enqueue(&self, batch: MarkerBatch) -> bool {
         let bytes = batch.bytes;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let left = before + bytes <= WAITING_BYTES && self.queue.try_send(batch).is_ok();
@@ -72,7 +70,7 @@ impl MarkerChecks {
     }
 }
 
-/// The queue's two ends: for claimers, and the task that does the work.
+/// Returns the queue for claimers, and the task that reads the keys.
 pub(crate) fn marker_checks(store: Store) -> (MarkerChecks, impl Future<Output = ()> + Send) {
     let (queue, mut batches) = mpsc::channel::<MarkerBatch>(WAITING);
     let bytes = Arc::<AtomicUsize>::default();
@@ -96,10 +94,10 @@ pub(crate) fn marker_checks(store: Store) -> (MarkerChecks, impl Future<Output =
                 }
             }
             if let Err(error) = store.check_markers(&keys).await {
-                debug!(%error, "trigger keys not touched: the server expires them in its own time");
+                debug!(%error, "cannot read marker keys: the server expires them later");
             }
             waiting.fetch_sub(taken, Ordering::Relaxed);
-            // With as much as one call takes, there is nothing to wait for.
+            // A full call needs no pause, as waiting would gather no more keys for it.
             rested =
                 if keys.len() < MAX_BATCH && taken < CALL_BYTES { now + MARKER_CHECK_PAUSE } else { now };
         }
@@ -128,8 +126,8 @@ mod tests {
         std::iter::repeat_n(Bytes::from_static(b"a:1"), count)
     }
 
-    /// How many calls it took to touch batches of so many keys, one after the other in this distance,
-    /// and how long after the last deadline that went on.
+    /// Plans batches of `size` keys whose deadlines are `distance` apart. Returns the number of calls, and the time
+    /// from the last deadline to the end.
     async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
         let bed = Rig::new();
         let (touches, work) = marker_checks(bed.client().store.clone());
@@ -167,7 +165,7 @@ mod tests {
         let bytes = left.bytes.clone();
         drop(left);
         work.await;
-        // The last of a claim's batches is not quite full, and goes together with the next.
+        // The last batch of a claim is not quite full, and shares a call with the next one.
         assert_eq!((bed.calls().made("touch").len(), bytes.load(Ordering::Relaxed)), (7, 0));
     }
 

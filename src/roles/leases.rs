@@ -1,7 +1,7 @@
-//! Keeps leases, and takes them away in time: from what was not renewed, and from handlers that do not end.
+//! Renews leases, and gives them up in time if they were not renewed, or if their handlers do not end.
 //!
-//! Renewals wait for a server that does not answer; the guard waits for nothing but the clock, and that goes on while the
-//! machine is suspended. So a handler is told before anybody else can start.
+//! Renewals wait for the server. The guard waits only for the clock, which also advances while the machine is
+//! suspended. So a handler gets notice before another listener can start its timer.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::{LeaseRef, portions};
 
-/// Keeps the leases of one partition: extends, every sixth of the lease, what was last extended more than a sixth
-/// ago: so each lease is extended at about a third. And at once, what is about to be begun late.
-/// What cannot be extended in time is for [`guard_leases`].
+/// Renews the leases of one partition. Every sixth of the lease time, it renews leases whose last renewal is more
+/// than a sixth ago. So each lease is renewed after about a third of its time. Leases of late attempts are renewed
+/// immediately. [`guard_leases`] gives up leases that cannot be renewed in time.
 pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     let lease = partition.topic.config.lease;
     let mut beat = tokio::time::interval_at(Instant::now() + lease / 6, lease / 6);
@@ -50,17 +50,17 @@ async fn extend(partition: &Partition, batch: &[LeaseRef]) -> Result<()> {
     Ok(())
 }
 
-/// Takes leases away until it is dropped.
+/// Gives up failed leases, until it is dropped.
 pub(crate) async fn guard_leases(runtime: Arc<Runtime>) {
     let alarm = BoottimeSleep::new(runtime.client.virtual_time());
     loop {
-        let next = runtime.partitions.iter().map(|partition| look(partition)).min();
+        let next = runtime.partitions.iter().map(|partition| give_up_failed(partition)).min();
         alarm.wait(next.unwrap_or_else(now)).await;
     }
 }
 
-/// Gives up what can be relied on no longer; when to look again.
-fn look(partition: &Partition) -> tokio::time::Instant {
+/// Gives up the failed leases of a partition. Returns when to check again.
+fn give_up_failed(partition: &Partition) -> tokio::time::Instant {
     let topic = &partition.topic;
     let (given_up, next) = partition.leases.guard();
     topic.stats.lost_leases.add(given_up.not_extended + given_up.overdue.len());

@@ -1,4 +1,4 @@
-//! What a listener does: one role a file, each a struct with `run`, and a `tick` where one step makes sense
+//! The roles of a listener, one in each file. Most are a struct with `run`, and with `tick` if one step makes sense
 //! by itself.
 
 pub(crate) mod attempt;

@@ -1,7 +1,7 @@
-//! Listens to each primary of a cluster, and follows the slots when they move.
+//! Subscribes to each primary of a cluster, and follows slots that move.
 //!
-//! Where there are attached topics, to the others, too: what a replica announces once it is a primary is then heard from
-//! its first word on.
+//! With attached topics, it also subscribes to the other nodes. So it receives every event of a replica that becomes
+//! a primary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,42 +20,42 @@ use crate::runtime::{NodeState, Runtime};
 use crate::wire::NodeId;
 use crate::wire::names::{canary, tag_of};
 
-/// Who owns what is asked this often at the least, ...
+/// The usual interval of refreshes of the cluster's map.
 const MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// ... this often while a primary has failed that attached topics shall hear from its first word when it is back, ...
+/// The interval while a primary has failed, so that attached topics receive its events early when it is back.
 const AWAITED: Duration = Duration::from_secs(5);
-/// ... this often while a slot has no owner, or a primary is not heard, ...
+/// The interval while a slot has no owner, or no events of a primary arrive.
 const UNHEALTHY_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// ... and where there are attached topics, for so long after something has changed, ...
+/// With attached topics, how long that interval also holds after a change.
 const SETTLING: Duration = Duration::from_secs(30);
-/// ... and no more often than this, whatever nodes say.
+/// The least time between two refreshes.
 const MIN_MAP_REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// Where requests are saved: a call that is sent on to another node says sooner that something has changed.
+/// The interval with `save_requests`. A redirected call detects a change earlier.
 const SAVING_MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
-/// Where there are attached topics, one node is asked this often whether there are others than before.
+/// With attached topics, the interval at which one node is asked for changes of the nodes.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// Keeps one subscription, one event loop and one sweeper to each primary that holds slots.
+/// Keeps one subscription, one event loop and one sweeper for each primary that holds slots.
 pub(crate) struct NodeKeeper {
     runtime: Arc<Runtime>,
     cluster: Arc<Cluster>,
     decoder: Decoder,
     attached: Option<AttachedRoles>,
-    /// By which was followed last.
+    /// The map that was last applied.
     known: Arc<ClusterMap>,
-    /// Whether a map was followed.
+    /// Set once a map with slots was applied.
     has_begun: bool,
-    /// When something has shown last that nodes or slots change.
+    /// When a change of nodes or slots was last detected.
     changed: Option<Instant>,
     running: BTreeMap<Endpoint, NodeTasks>,
     tasks: JoinSet<()>,
 }
 
-/// What is done for one node.
+/// The tasks for one node.
 struct NodeTasks {
     node: Arc<NodeState>,
     tasks: Vec<AbortHandle>,
-    /// For as long as it holds slots.
+    /// The tasks that run while the node holds slots.
     holding: Vec<AbortHandle>,
 }
 
@@ -71,7 +71,7 @@ impl NodeKeeper {
         Self { runtime, cluster, decoder, attached, known, has_begun, changed, running, tasks }
     }
 
-    /// Until it is dropped.
+    /// Follows the cluster's map until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut map = self.cluster.map();
         if self.attached.is_some() {
@@ -81,7 +81,7 @@ impl NodeKeeper {
         loop {
             let asked = Instant::now();
             if let Err(error) = self.cluster.refresh().await {
-                debug!(%error, "nobody says who owns the cluster's slots");
+                debug!(%error, "no node returns the cluster's map");
             }
             let present = map.borrow_and_update().clone();
             self.follow(&present);
@@ -98,7 +98,7 @@ impl NodeKeeper {
                         break;
                     }
                     () = tokio::time::sleep_until(asked + wait) => break,
-                    // A part of the listener has panicked, and so the whole has.
+                    // A panic of a task is a panic of the listener.
                     Some(Err(ended)) = self.tasks.join_next() => {
                         if let Ok(panic) = ended.try_into_panic() {
                             std::panic::resume_unwind(panic);
@@ -109,7 +109,7 @@ impl NodeKeeper {
         }
     }
 
-    /// How long after the last question the next is due.
+    /// Returns the time from the last refresh to the next.
     fn next_after(&self, map: &ClusterMap) -> Duration {
         let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING);
         let rounds = self.runtime.client.rounds();
@@ -121,14 +121,15 @@ impl NodeKeeper {
         }
     }
 
-    /// Whether something is not as it should be, which another map may explain.
+    /// Returns whether a newer map may help: a slot has no owner, or no events of a primary arrive.
     fn is_alert(&self, map: &ClusterMap) -> bool {
         let holds_slots = |running: &&NodeTasks| !running.holding.is_empty();
         let mut holders = self.running.values().filter(holds_slots);
         !map.covers_all_slots() || holders.any(|running| !*running.node.events_flowing.borrow())
     }
 
-    /// Begins to listen where slots are, ends where they are no more, and tells the others what is theirs.
+    /// Applies a map: subscribes to new nodes, ends the subscriptions of former ones, and updates the assignments of
+    /// the rest.
     fn follow(&mut self, map: &Arc<ClusterMap>) {
         let mut present = self.present(map);
         let is_gone = |(at, running): (&Endpoint, &NodeTasks)| {
@@ -144,7 +145,7 @@ impl NodeKeeper {
         let kept: Vec<_> = self.running.keys().cloned().collect();
         for endpoint in kept {
             if let Some((_, share)) = present.remove(&endpoint) {
-                self.give(&endpoint, share, gained.contains(&endpoint));
+                self.assign(&endpoint, share, gained.contains(&endpoint));
             }
         }
         for (endpoint, (name, share)) in present {
@@ -153,7 +154,8 @@ impl NodeKeeper {
         self.has_begun |= map.owned_slot_count() > 0;
     }
 
-    /// Whom to listen to, by name, and what each has of the work: nothing, unless it owns slots.
+    /// Returns the nodes to subscribe to, with their names and assignments. A node without slots has an empty
+    /// assignment.
     fn present(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, NodeAssignment)> {
         let mut present: BTreeMap<_, _> = BTreeMap::new();
         if self.attached.is_some() {
@@ -206,18 +208,18 @@ impl NodeKeeper {
             let peers = if self.has_begun { Peers::nodes } else { Peers::first_nodes };
             let peers = peers(cluster, endpoint, holds_slots);
             let ServerReader { ear, reader } = attached.open_reader(&node, Some(peers), touches);
-            // It ends by itself once nothing is heard any more, and all that was heard has come to its end.
+            // The reader ends by itself once no more events can arrive, and it has handled all of them.
             self.tasks.spawn(reader);
             ear
         });
         tasks.push(self.tasks.spawn(EventLoop::new(runtime, node.clone(), events, attached).run()));
         self.running.insert(endpoint.clone(), NodeTasks { node, tasks, holding: Vec::new() });
-        self.give(endpoint, share, false);
+        self.assign(endpoint, share, false);
     }
 
-    /// Tells a server's roles what it has of the work from now on. `gained`: slots of others are there now, with keys that
-    /// may have been missed on their way.
-    fn give(&mut self, endpoint: &Endpoint, share: NodeAssignment, gained: bool) {
+    /// Changes the assignment of a server. `gained` is true if it has taken over slots, as events of their keys may
+    /// have been missed.
+    fn assign(&mut self, endpoint: &Endpoint, share: NodeAssignment, gained: bool) {
         let Some(running) = self.running.get_mut(endpoint) else { return };
         let (node, holds_slots, partitions) =
             (running.node.clone(), share.canaries.is_some(), share.partitions.len());
@@ -233,7 +235,7 @@ impl NodeKeeper {
             (true, true) => {
                 info!(server = %endpoint, partitions, "listening to a primary");
                 self.runtime.add_node(&node);
-                // What its former owner had told nobody is looked for at once.
+                // The sweep finds timers that the former owner did not announce.
                 node.sweep();
                 let sweeper = Sweeper::new(self.runtime.clone(), node.clone());
                 running.holding.push(self.tasks.spawn(sweeper.run()));
@@ -243,7 +245,7 @@ impl NodeKeeper {
                 }
             }
             (false, false) => {
-                info!(server = %endpoint, "the server holds no slots any more");
+                info!(server = %endpoint, "the server holds no more slots");
                 running.holding.drain(..).for_each(|role| role.abort());
                 self.runtime.remove_node(&node);
             }
@@ -253,7 +255,7 @@ impl NodeKeeper {
 
     fn end(&mut self, endpoint: &Endpoint) {
         let Some(running) = self.running.remove(endpoint) else { return };
-        info!(server = %endpoint, "no longer listening there");
+        info!(server = %endpoint, "no longer listening to this server");
         running.tasks.iter().chain(&running.holding).for_each(AbortHandle::abort);
         self.runtime.remove_node(&running.node);
     }

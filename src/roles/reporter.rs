@@ -1,4 +1,4 @@
-//! Says every five seconds how this listener is, where others find it.
+//! Writes a report of this listener to Redis every five seconds.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,15 +15,15 @@ use crate::stats::{RecentWindow, Totals};
 use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 
-/// Between two reports; whoever reads them takes three that are missing for a listener that is gone.
+/// The interval of reports. Readers take a listener for gone after three missing reports.
 const LISTENER_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reports of one listener.
+/// Writes the reports of one listener.
 pub(crate) struct Reporter {
     runtime: Arc<Runtime>,
     since: SystemTime,
     began: Instant,
-    /// Where the last look for reports of the dead has ended.
+    /// The cursor of the scan for outdated reports.
     looked: u64,
     topics: Vec<Recently>,
     kept: DataLossDetector,
@@ -44,7 +44,7 @@ impl Reporter {
         }
     }
 
-    /// Until it is dropped.
+    /// Writes reports until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut rounds = self.runtime.client.rounds();
         loop {
@@ -52,15 +52,15 @@ impl Reporter {
             match self.tick().await {
                 Ok(()) => _ = self.throttle.is_over(),
                 Err(error) if self.throttle.should_log(&error) => {
-                    warn!(%error, "others cannot see that this listener is there; everything else works");
+                    warn!(%error, "cannot write this listener's report; everything else works");
                 }
-                Err(error) => debug!(%error, "no report"),
+                Err(error) => debug!(%error, "cannot write this listener's report"),
             }
             rounds.next(Instant::now() + LISTENER_REPORT_INTERVAL, LISTENER_REPORT_INTERVAL).await;
         }
     }
 
-    /// Reports once.
+    /// Writes one report.
     pub(crate) async fn tick(&mut self) -> Result<()> {
         let Runtime { client, id, topics, .. } = &*self.runtime;
         let mut report = report(&self.runtime, self.since, self.began.elapsed());
@@ -79,35 +79,36 @@ impl Reporter {
             Some(News::Gone) => {
                 warn!(
                     namespace = %client.namespace,
-                    "what keylapse keeps is gone, and was begun again: was the database emptied or exchanged (FLUSHDB, \
-                     FLUSHALL, SWAPDB), or has an empty server taken over?"
+                    "the data of keylapse is gone: was the database emptied or exchanged (FLUSHDB, FLUSHALL, SWAPDB), or \
+                     has an empty server taken over?"
                 );
                 self.register_again().await;
             }
             Some(News::Back) => warn!(
                 namespace = %client.namespace,
-                "what keylapse kept before is there again: what was armed meanwhile is not"
+                "the earlier data of keylapse is back: timers that were armed in between are gone"
             ),
         }
         Ok(())
     }
 
-    /// Producers may have made the partitions again, and then nothing misses the rest.
+    /// Registers the topics again. Producers may have recreated the partitions, so no other call would detect that
+    /// the rest is missing.
     async fn register_again(&self) {
         for topic in &self.runtime.topics {
             if let Err(error) = self.runtime.register(topic).await {
-                debug!(topic = %topic.config.name, %error, "the topic is not registered again");
+                debug!(topic = %topic.config.name, %error, "cannot register the topic again");
             }
         }
     }
 }
 
-/// What a topic has done lately.
+/// The recent activity of a topic.
 #[derive(Debug)]
 struct Recently {
     last_5m: RecentWindow,
     last_1h: RecentWindow,
-    /// Dead letters that were trimmed, as far as that was logged.
+    /// The number of trimmed dead letters that are logged.
     trimmed: u64,
 }
 
@@ -126,7 +127,7 @@ impl Recently {
         report.last_1h = Some(self.last_1h.of(&totals));
     }
 
-    /// One line for all that calls of the last seconds have trimmed.
+    /// Logs the dead letters that were trimmed since the last report, in one line.
     fn log_trimmed(&mut self, topic: &RunningTopic) {
         let trimmed = topic.stats.trimmed.get();
         let count = trimmed - std::mem::replace(&mut self.trimmed, trimmed);
@@ -139,17 +140,17 @@ impl Recently {
     }
 }
 
-/// Detects that what lies in Redis is not what lay there at the last report: each report finds the one before.
+/// Detects that Redis no longer has the data of the last report. Each report returns the time of the previous one.
 #[derive(Debug, Default)]
 struct DataLossDetector {
-    /// When the last was written that was answered.
+    /// When the last answered report was written.
     last: Option<u64>,
-    /// Set while there may be one that was written, and not answered.
+    /// Set while an unanswered report may have been written.
     is_unsure: bool,
     is_gone: bool,
 }
 
-/// A change of that, for the log.
+/// A change to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Gone,
@@ -157,7 +158,7 @@ enum News {
 }
 
 impl DataLossDetector {
-    /// A report was not answered.
+    /// Notes a report without an answer.
     fn unsure(&mut self) {
         self.is_unsure = true;
     }
@@ -167,12 +168,12 @@ impl DataLossDetector {
         let last = self.last.replace(at_ms)?;
         let was_unsure = std::mem::take(&mut self.is_unsure);
         match before_ms {
-            // Others forget the report of who was silent for long.
+            // Other listeners delete the report of a listener that was silent for long.
             None if at_ms.abs_diff(last) < FORGOTTEN_MS => {
                 self.is_gone = true;
                 Some(News::Gone)
             }
-            // A failover may bring back the report before the last.
+            // Without a loss before, a failover has restored an older report.
             Some(before) if before != last && self.is_gone && !was_unsure => {
                 self.is_gone = false;
                 Some(News::Back)
@@ -182,16 +183,16 @@ impl DataLossDetector {
     }
 }
 
-/// Takes the report away: it is not there any more.
+/// Deletes the report of a listener that stops.
 pub(crate) async fn leave(runtime: &Runtime) {
     let Runtime { client, id, .. } = runtime;
     if let Err(error) = client.store.report(&listeners(&client.namespace), id, None, 0).await {
-        debug!(%error, "the report stays until it is old");
+        debug!(%error, "cannot delete this listener's report: it stays until it is outdated");
     }
 }
 
 fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerReport {
-    // Not the permits that are taken: a claim takes some for what it may find, and mostly gives them back.
+    // Counts held timers rather than used slots: a claim takes slots for timers that it mostly does not find.
     let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
     let (_, limit) = runtime.limiter.usage();
     let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), of_topic(runtime, topic)));
@@ -211,7 +212,7 @@ fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerRep
 }
 
 fn of_node(node: &NodeState) -> NodeReport {
-    // Attached topics know more of it.
+    // The reader of attached keys has a more exact mode.
     let mode = match node.known().mode {
         EventMode::Starting => node.mode(),
         mode => mode,
@@ -224,7 +225,7 @@ fn of_node(node: &NodeState) -> NodeReport {
     report
 }
 
-/// How many of a topic's timers are held: until their deadlines, while they run, and until that is settled.
+/// Returns how many timers of a topic are held, from their claims until their ends are settled.
 fn running(runtime: &Runtime, topic: &RunningTopic) -> usize {
     runtime.partitions_of(topic).iter().map(|partition| partition.leases.count()).sum()
 }
@@ -259,7 +260,7 @@ fn host() -> String {
 mod tests {
     use super::*;
 
-    /// The times at which reports were written, each with that of the one before which it came upon.
+    /// Each row has the time of a report, and the time of the previous report that it found.
     #[test]
     fn a_report_that_comes_upon_another_one_or_none_shows_that_what_is_kept_is_another() {
         let mut kept = DataLossDetector::default();
@@ -271,7 +272,7 @@ mod tests {
             (16_000, Some(11_000), None),
             (21_000, Some(6_000), Some(News::Back)),
             (26_000, Some(21_000), None),
-            // A failover has lost the last one; and a listener that stood still was forgotten.
+            // A failover has lost the last report. Then the report of a suspended listener was deleted.
             (31_000, Some(21_000), None),
             (31_000 + FORGOTTEN_MS, None, None),
             (36_000 + FORGOTTEN_MS, None, Some(News::Gone)),

@@ -1,4 +1,4 @@
-//! Tells Redis how attempts ended, batch after batch.
+//! Settles ended attempts in Redis, in batches.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    /// Until it is dropped.
+    /// Settles batches until it is dropped.
     pub(crate) async fn run(self) {
         loop {
             let batch = self.partition.outbox.next_batch().await;
@@ -48,7 +48,7 @@ impl Settler {
             for ends in portions(&ends) {
                 follows.extend(self.end(ends).await);
             }
-            // Settled or not, they are not ours any more.
+            // The leases end, even if the settlement failed.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.lease.held));
             self.partition.outbox.settled(chunk.len());
             let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
@@ -58,8 +58,8 @@ impl Settler {
         }
     }
 
-    /// Tells Redis of so many ends, for as long as a lease: the answer, and whether it may be that of a
-    /// repeat. What cannot be delivered leaves its timers claimed: they run again once the lease is over.
+    /// Settles `count` ends, and repeats the call for up to a lease time. Returns the answer, and whether the call
+    /// was repeated. After a failure, the timers stay claimed and run again when their leases end.
     async fn deliver<T, F>(&self, count: usize, mut call: impl FnMut() -> F) -> Option<(T, bool)>
     where
         F: Future<Output = Result<T>>,
@@ -87,14 +87,14 @@ impl Settler {
                 stats.unsettled.add(count);
                 error!(
                     ?topic, count, %error,
-                    "attempts ended, but could not be settled: they will run again when their leases end"
+                    "attempts ended, but could not be settled: they run again when their leases end"
                 );
                 None
             }
         }
     }
 
-    /// What follows, and when.
+    /// Acknowledges timers. Returns the marker keys of queued timers that follow them.
     async fn ack(&self, acks: &[LeaseRef]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, clock, .. } = &*self.partition;
         let mut sent = Instant::now();
@@ -103,9 +103,9 @@ impl Settler {
             store.ack(names, topic.config.marker_keys, acks)
         };
         let Some((reply, repeated)) = self.deliver(acks.len(), call).await else { return Vec::new() };
-        // At a high rate this is quicker than any claim.
+        // At a high rate, this call is faster than any claim, so its timestamp is more exact.
         clock.read(sent, ClockReading::now(reply.stamp));
-        // The repeat of an unanswered ack finds its own work done.
+        // A repeated ack finds timers gone that its first try has settled.
         if !repeated && !reply.gone.is_empty() {
             topic.stats.gone.add(reply.gone.len());
             warn!(
@@ -116,10 +116,10 @@ impl Settler {
         }
         record_markers(&self.partition, &reply.triggers);
         let followed = reply.followed.iter();
-        followed.filter_map(|next| Some(trigger(acks.get(next.place)?, 1, next.deadline))).collect()
+        followed.filter_map(|next| Some(marker_write(acks.get(next.place)?, 1, next.deadline))).collect()
     }
 
-    /// The same of other ends.
+    /// Settles other ends than acks. Returns the marker keys of the timers that wait now.
     async fn end(&self, ends: &[Settle]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, .. } = &*self.partition;
         let call = || store.settle(names, topic.config.dead_letters, topic.config.marker_keys, ends);
@@ -128,7 +128,7 @@ impl Settler {
         };
         record_markers(&self.partition, &settled.triggers);
         topic.stats.trimmed.add_u64(settled.trimmed);
-        let mut triggers = Vec::new();
+        let mut markers = Vec::new();
         for (settle, reply) in ends.iter().zip(settled.each) {
             self.note(settle, reply, repeated);
             let (SettleReply::Settled(Some((deadline, _))) | SettleReply::ReplacedByQueued(deadline, _)) =
@@ -142,7 +142,7 @@ impl Settler {
                     AttemptEnd::Retry { attempt, .. } | AttemptEnd::Snooze { attempt, .. },
                     SettleReply::Settled(_),
                 ) => *attempt,
-                // What waits now is another arming.
+                // The timer that waits now is another arming of the key.
                 (
                     AttemptEnd::Retry { .. }
                     | AttemptEnd::Snooze { .. }
@@ -151,9 +151,9 @@ impl Settler {
                     _,
                 ) => 1,
             };
-            triggers.push(trigger(&settle.held, attempt, deadline));
+            markers.push(marker_write(&settle.held, attempt, deadline));
         }
-        triggers
+        markers
     }
 
     fn note(&self, Settle { held, end }: &Settle, reply: SettleReply, repeated: bool) {
@@ -174,17 +174,17 @@ impl Settler {
         }
     }
 
-    /// The same where trigger keys lie elsewhere than the index.
-    fn set_remote_markers(&self, triggers: Vec<MarkerWrite>) {
+    /// Sets marker keys by separate calls, if scripts cannot set them with the index.
+    fn set_remote_markers(&self, markers: Vec<MarkerWrite>) {
         let Partition { topic, store, .. } = &*self.partition;
-        if triggers.is_empty() || !topic.config.marker_keys || !store.markers_need_own_calls() {
+        if markers.is_empty() || !topic.config.marker_keys || !store.markers_need_own_calls() {
             return;
         }
         let partition = self.partition.clone();
-        // Their servers may be away, and the next ends do not wait for that.
+        // Servers of marker keys may be unavailable, which must not delay the next settlements.
         tokio::spawn(async move {
             let mut set = MarkerWriteReport::default();
-            for became in partition.store.set_markers(&triggers).await {
+            for became in partition.store.set_markers(&markers).await {
                 match became {
                     MarkerKey::Taken => set.taken += 1,
                     MarkerKey::Failed(error) => set.refused = Some(error.to_string()),
@@ -196,14 +196,15 @@ impl Settler {
     }
 }
 
-/// A missing trigger needs no repair, since the index fires: so a failure is only reported.
+/// Counts marker keys of others, and logs a failure. A missing marker key needs no repair, since the index fires the
+/// timer.
 fn record_markers(partition: &Partition, set: &MarkerWriteReport) {
     partition.topic.stats.taken_markers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
     if let Some(error) = &set.refused {
-        debug!(topic = ?partition.topic, %error, "trigger keys not set");
+        debug!(topic = ?partition.topic, %error, "cannot set marker keys");
     }
 }
 
-fn trigger(held: &LeaseRef, attempt: u32, deadline: u64) -> MarkerWrite {
+fn marker_write(held: &LeaseRef, attempt: u32, deadline: u64) -> MarkerWrite {
     MarkerWrite { key: held.key.clone(), deadline, attempt, moved: false }
 }

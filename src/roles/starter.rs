@@ -1,10 +1,10 @@
-//! Starts attempts at their deadlines, to a fraction of a millisecond, where handlers run.
+//! Starts attempts at their deadlines on the runtime of the handlers, to a fraction of a millisecond.
 //!
-//! The runtime's timer ticks in milliseconds (measured: p50 1.4 ms, p99 1.9 ms
-//! late); a thread that waits for the next start does 0.08 and 0.15.
+//! The timer of tokio ticks in milliseconds: attempts would start 1.4 ms late (p50) or 1.9 ms (p99). With a thread
+//! that waits for the next start, they are 0.08 ms and 0.15 ms late.
 //!
-//! An attempt that was never polled was not run. So a job stays here until the first poll takes it: one that the
-//! runtime never polls, or drops, can still be handed back, and a poll that comes too late finds nothing.
+//! An attempt that was never polled did not run, so a job stays here until its first poll takes it. A job that the
+//! runtime never polls, or drops, can still be released, and a poll that comes later finds no job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -20,8 +20,8 @@ use crate::roles::attempt::Job;
 use crate::roles::write_back;
 use crate::runtime::Runtime;
 
-/// So many are spawned by one task. Of more those that wait longest would give way to the rest: what a thread of the
-/// runtime has no room for, which is 256, goes to the end of what all share.
+/// The number of attempts that one task spawns. A thread of the runtime queues 256 tasks, and moves its oldest ones
+/// behind all others when the queue is full. Larger batches would delay those.
 const TOGETHER: usize = 32;
 
 /// Holds jobs until they may start, and until the runtime of the handlers polls them.
@@ -32,17 +32,17 @@ struct Inner {
     runtime: Arc<Runtime>,
     queue: Mutex<StarterQueue>,
     changed: Condvar,
-    /// Where handlers run.
+    /// The runtime of the handlers.
     handlers: Handle,
-    /// Where roles do.
+    /// The runtime of the roles.
     roles: Handle,
-    /// Jobs wait on the runtime's timer, whose time tests may pause.
+    /// Set in tests: jobs wait for tokio's timer, whose time a test may pause.
     virtual_time: bool,
 }
 
 #[derive(Default)]
 struct StarterQueue {
-    /// By the moments at which they may start, and in the order in which they came.
+    /// Jobs by the time at which they may start, and by order of arrival.
     jobs: BTreeMap<(Instant, u64), Job>,
     armed: u64,
     unpolled: Unpolled,
@@ -50,7 +50,7 @@ struct StarterQueue {
 }
 
 impl Starter {
-    /// A starter of attempts on the runtime of the handlers, to be made where the roles run.
+    /// Creates a starter. Must be called on the runtime of the roles.
     pub(crate) fn new(runtime: &Arc<Runtime>, handlers: Handle) -> std::io::Result<Self> {
         let virtual_time = runtime.client.virtual_time();
         let inner = Arc::new(Inner {
@@ -68,9 +68,9 @@ impl Starter {
         Ok(starter)
     }
 
-    /// Starts each job at its time; once it is closed, hands it back.
+    /// Starts each job at its time. Releases the jobs if the starter is closed.
     pub(crate) fn hold(&self, jobs: impl Iterator<Item = (Instant, Job)>) {
-        // Closed by whoever runs the claimers, so not while one is here.
+        // The starter is closed on the thread that runs the claimers, so never during this call.
         if lock(&self.0.queue).closed {
             return jobs.for_each(|(_, job)| job.release_unrun());
         }
@@ -94,8 +94,7 @@ impl Starter {
         }
     }
 
-    /// Returns once attempts run: while the runtime of the handlers stands still, they do not. Calls others first, who
-    /// may run them.
+    /// Waits while the runtime of the handlers is stalled. Calls other listeners first, which can run the timers.
     pub(crate) async fn until_it_runs(&self, call_others: impl FnOnce()) {
         let stall = &self.0.runtime.stall;
         if stall.lasts().is_some() {
@@ -104,12 +103,12 @@ impl Starter {
         }
     }
 
-    /// Closes it when that is dropped.
+    /// Returns a guard that closes the starter when it is dropped.
     pub(crate) fn closing(&self) -> StarterCloseGuard {
         StarterCloseGuard(self.clone())
     }
 
-    /// Takes back everything that has not started, or was never polled, and ends the thread.
+    /// Ends the thread. Returns all jobs that have not started, or were never polled.
     pub(crate) fn close(&self) -> Vec<Job> {
         let mut queue = lock(&self.0.queue);
         queue.closed = true;
@@ -119,7 +118,7 @@ impl Starter {
     }
 }
 
-/// Ends the thread when it is dropped, and with it all that has not started.
+/// Closes the starter when it is dropped, and drops all jobs that have not started.
 pub(crate) struct StarterCloseGuard(Starter);
 
 impl Drop for StarterCloseGuard {
@@ -157,7 +156,7 @@ impl Inner {
         }
     }
 
-    /// In virtual time tasks do what the thread does otherwise.
+    /// Starts jobs at this time. In virtual time, tasks replace the thread.
     async fn start_at(self: Arc<Self>, at: Instant) {
         tokio::time::sleep_until(at).await;
         let ready = lock(&self.queue).take_ready();
@@ -181,14 +180,14 @@ impl Inner {
         }
     }
 
-    /// The server is asked where its connection is.
+    /// Starts a job unless it is superseded. Runs on the runtime of the roles, which has the connection.
     async fn start_unless_superseded(self: Arc<Self>, job: Job) {
         if let Some(job) = job.settle_if_superseded().await {
             self.spawn(vec![job]);
         }
     }
 
-    /// Leaves jobs to the runtime of the handlers, unless that stands still.
+    /// Spawns jobs on the runtime of the handlers. Releases them if the runtime is stalled or the starter is closed.
     fn spawn(self: &Arc<Self>, jobs: Vec<Job>) {
         let mut queue = lock(&self.queue);
         if queue.closed || self.runtime.stall.lasts().is_some() {
@@ -211,10 +210,10 @@ impl Inner {
         }
     }
 
-    /// The runtime of the handlers polls this.
+    /// Runs a job, if the first poll is in time. Runs on the runtime of the handlers.
     async fn run_one(self: Arc<Self>, begun: Arc<SpawnedBatch>, place: usize) {
         let Some(job) = begun.take(place) else { return };
-        // Dropped early: they would be kept for as long as the handler runs.
+        // Dropped early, to free the batch before the handler ends.
         drop(begun);
         if job.is_doubtful() {
             self.roles.spawn(self.clone().start_confirmed(job));
@@ -224,22 +223,23 @@ impl Inner {
         }
     }
 
-    /// Its turn has come late. The server is asked where no handler holds up the answer.
+    /// Starts a late job, once the server has confirmed its lease. Runs on the runtime of the roles, where no handler
+    /// delays the answer.
     async fn start_confirmed(self: Arc<Self>, job: Job) {
         if let Some(job) = job.confirmed().await {
             self.spawn(vec![job]);
         }
     }
 
-    /// The runtime of the handlers polls nothing: what it was given is handed back, and nothing is claimed until a
-    /// task shows that it polls again.
+    /// Marks the runtime of the handlers as stalled, and releases its jobs. No timer is claimed until a task on this
+    /// runtime shows that it polls again.
     fn stand_still(&self, since: Instant, unpolled: Vec<Job>) {
         let count = unpolled.len();
         if self.runtime.stall.begin(since) {
             warn!(
                 count,
-                "the runtime of the handlers polls nothing, so its timers are left to other listeners and nothing is claimed; \
-                 do handlers block its threads, or does nobody drive it?"
+                "the runtime of the handlers polls no attempts, so the listener releases its timers and claims none: \
+                 do handlers block its threads, or does no thread drive it?"
             );
             let runtime = self.runtime.clone();
             self.handlers.spawn(async move {
@@ -252,24 +252,25 @@ impl Inner {
     }
 }
 
-/// From within the runtime, where a thread that runs already takes all of them: from elsewhere each would wake one.
+/// Spawns tasks from inside the runtime, so that a running thread takes all of them. From outside, each would wake a
+/// thread.
 async fn spawn_all(tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>) {
     for task in tasks {
         tokio::spawn(task);
     }
-    // What a thread has spawned last it runs first. Let that be nothing.
+    // A thread runs the task first that it spawned last. An empty task keeps the order of the others.
     tokio::spawn(async {});
 }
 
-/// Linux puts a thread's wake-ups off by up to 50 µs to gather them, unless it is asked not to
-/// (`PR_SET_TIMERSLACK` in `prctl(2)`). Where that is refused they come a little later.
+/// Reduces the timer slack of this thread to 1 ns (`PR_SET_TIMERSLACK` in `prctl(2)`). By default, Linux delays
+/// wake-ups by up to 50 µs to combine them. If the call fails, attempts start that much later.
 fn wake_exactly() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 impl StarterQueue {
-    /// When there is something to do.
+    /// Returns when the thread has to act next.
     fn next(&self) -> Option<Instant> {
         self.first().into_iter().chain(self.unpolled.look).min()
     }
@@ -288,13 +289,13 @@ impl StarterQueue {
     }
 }
 
-/// A runtime that has not polled an attempt for so long stands still. Half of what another listener may take to begin
-/// it, so that it is less than a second late.
+/// A runtime that has not polled an attempt for this long is stalled. Another listener can then start it less than a
+/// second late.
 const UNPOLLED: Duration = Duration::from_millis(500);
-/// A look that comes so much too late shows that this process, or its machine, stood still itself.
+/// A check that is this late shows that the process or its machine was suspended.
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
-/// Jobs that were begun together.
+/// Jobs that were spawned together.
 struct SpawnedBatch {
     at: Instant,
     jobs: Mutex<Jobs>,
@@ -311,7 +312,7 @@ impl SpawnedBatch {
         Arc::new(Self { at: Instant::now(), jobs: Mutex::new(Jobs { left, all }) })
     }
 
-    /// Returns the job for the poll that comes now; none if it was handed back.
+    /// Takes a job for its first poll. Returns `None` if it was released before.
     fn take(&self, place: usize) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
         let job = jobs.all.get_mut(place)?.take()?;
@@ -330,7 +331,7 @@ impl SpawnedBatch {
     }
 }
 
-/// All that were begun and were not polled so far, and when to look for those that never are.
+/// Batches with jobs that were not polled yet, and the time of the next check.
 #[derive(Default)]
 struct Unpolled {
     begun: VecDeque<Arc<SpawnedBatch>>,
@@ -338,7 +339,7 @@ struct Unpolled {
 }
 
 impl Unpolled {
-    /// Adds what was begun just now. Returns whether that brings the next look forward.
+    /// Adds a new batch. Returns whether this makes the next check earlier.
     fn add(&mut self, begun: Arc<SpawnedBatch>) -> bool {
         self.forget_polled();
         let at = begun.at + UNPOLLED;
@@ -348,21 +349,21 @@ impl Unpolled {
         is_news
     }
 
-    /// Looks, if it is time. Returns since when the runtime stands still, if it does.
+    /// Checks the batches, if it is time. Returns since when the runtime has been stalled, if it is.
     fn look(&mut self, now: Instant) -> Option<Instant> {
         let planned = self.look.filter(|at| *at <= now)?;
         self.forget_polled();
         let first = self.begun.front().map(|begun| begun.at);
         self.look = first.map(|at| at + UNPOLLED);
         if now > planned + OVERSLEPT {
-            // The handlers' runtime could not poll meanwhile either.
+            // The runtime of the handlers could not poll either in this time.
             self.look = first.map(|_| now + UNPOLLED);
             return None;
         }
         first.filter(|at| *at + UNPOLLED <= now)
     }
 
-    /// Takes back everything.
+    /// Takes all jobs that were not polled.
     fn take_all(&mut self) -> Vec<Job> {
         self.look = None;
         self.begun.drain(..).flat_map(|begun| begun.take_all()).collect()

@@ -1,7 +1,7 @@
-//! Looks for what is overdue, whatever was or was not heard.
+//! Sweeps for overdue timers, as events may have been missed.
 //!
-//! The slow repair finds records that the index has lost. No fault in our model leaves them behind; a deleted key, a
-//! restored backup or an evicted index does.
+//! The slow repair finds records that the index has lost. A deleted key, a restored backup or an evicted index can
+//! cause these, and none of the modelled faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::runtime::{NodeState, Partition, Runtime};
 use crate::time::{ClockReading, ServerTime, ms_ceil};
 use crate::wire::{Heads, RepairStep, RepairTarget};
 
-/// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
+/// The interval while heartbeats arrive. Wake-ups announce new timers, and sweeps only catch missed ones.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// While none is heard, it is what finds new work.
+/// The interval while no heartbeats arrive, and only sweeps find new timers.
 const SWEEP_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(1);
-/// The same where requests are saved.
+/// The intervals with `save_requests`.
 const SAVING_SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 const SAVING_SWEEP_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(15);
 
-/// Peeks at every partition of one server.
+/// Sweeps all partitions of one server.
 pub(crate) struct Sweeper {
     runtime: Arc<Runtime>,
     node: Arc<NodeState>,
-    /// Whether events flow. Whenever that is said, something may have been missed before.
+    /// True while events arrive. Each notice means that events may have been missed before.
     calm: watch::Receiver<bool>,
 }
 
@@ -38,11 +38,11 @@ impl Sweeper {
         Self { runtime, node, calm }
     }
 
-    /// Until it is dropped.
+    /// Sweeps until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut rounds = self.runtime.client.rounds();
         loop {
-            // Not taken as heard: what is said during a sweep leads to the next.
+            // `borrow` does not mark the value as seen, so a notice during a sweep prompts the next sweep.
             let (usual, few) = if *self.calm.borrow() {
                 (SWEEP_INTERVAL, SAVING_SWEEP_INTERVAL)
             } else {
@@ -62,8 +62,8 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps once: wakes each partition that has something due, and tells the
-    /// others what is next.
+    /// Sweeps once. Wakes the claimers of partitions with due timers, and passes the next deadline to those of the
+    /// others.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
         let places = self.node.share.borrow().partitions.clone();
@@ -83,7 +83,7 @@ impl Sweeper {
     fn seen(&self, place: usize, sent: Instant, stamp: ServerTime, heads: Heads) {
         let partition = &self.runtime.partitions[place];
         partition.condition.note_head(stamp.ms(), heads.due);
-        // Where nothing is claimed for hours, this alone shows that the server's clock was set forward.
+        // While no timers are claimed for hours, only this shows that the server's clock was set forward.
         partition.clock.read(sent, ClockReading::now(stamp));
         match heads.due {
             Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
@@ -96,15 +96,15 @@ impl Sweeper {
     }
 }
 
-/// Entries that are looked at in a step, roughly, and what they cost: for the whole listener 200 every 5 s. A
-/// million records take it seven hours, and cost nothing that anybody would notice.
+/// The approximate number of entries in one step of a repair: a listener checks 200 entries every 5 s. A million
+/// records take seven hours, at a negligible load.
 const ENTRIES: usize = 200;
 const REPAIR_INTERVAL: Duration = Duration::from_secs(5);
-/// Where there is nothing to look at, a round through all partitions takes no longer than this.
+/// The maximum time of a round through all partitions, if they are empty.
 const ROUND: Duration = Duration::from_secs(300);
-/// Between two steps where requests are saved.
+/// The pause between two steps with `save_requests`.
 const SAVING_REPAIR_INTERVAL: Duration = Duration::from_secs(30);
-/// Where something was out of order there may be more.
+/// The pause after a step that repaired entries, as more entries may need repair.
 const PAUSE_AFTER_REPAIR: Duration = Duration::from_millis(100);
 
 const SCANS: [RepairTarget; 6] = [
@@ -116,7 +116,7 @@ const SCANS: [RepairTarget; 6] = [
     RepairTarget::Tombstones,
 ];
 
-/// Goes through all partitions, over and over, until it is dropped.
+/// Repairs all partitions in rounds, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
     let steps = u32::try_from(runtime.partitions.len() * SCANS.len()).unwrap_or(u32::MAX);
     let mut rounds = runtime.client.rounds();
@@ -135,12 +135,12 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
             }
         }
         if wait == PAUSE_AFTER_REPAIR {
-            rounds = runtime.client.rounds(); // there may be more: the next is made in any case
+            rounds = runtime.client.rounds(); // more may need repair, so the next round is not skipped
         }
     }
 }
 
-/// How long to wait after a step.
+/// The bounds of the pause after a step.
 #[derive(Clone, Copy, Debug)]
 struct RepairPace {
     at_least: Duration,
@@ -148,13 +148,13 @@ struct RepairPace {
 }
 
 impl RepairPace {
-    /// After a step that has looked at so many.
+    /// Returns the pause after a step that has checked this many entries.
     fn after(self, looked_at: u64) -> Duration {
         REPAIR_INTERVAL.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, self.at_most)
     }
 }
 
-/// Goes through one index, a step after each wait; how long to wait before the next.
+/// Repairs one kind of entries, with a pause before each step. Returns the pause before the next kind.
 async fn scan(partition: &Partition, what: RepairTarget, mut wait: Duration, pace: RepairPace) -> Duration {
     let topic = &partition.topic;
     let mut step = RepairStep { what, cursor: 0, count: ENTRIES, lease_ms: ms_ceil(topic.config.lease) };
@@ -172,7 +172,7 @@ async fn scan(partition: &Partition, what: RepairTarget, mut wait: Duration, pac
             topic.stats.repaired.add_u64(reply.repaired);
         }
         if reply.repaired > 0 && !matches!(what, RepairTarget::Slots | RepairTarget::Tombstones) {
-            warn!(?topic, count = reply.repaired, scan = ?what, "entries were put right");
+            warn!(?topic, count = reply.repaired, scan = ?what, "entries were repaired");
         }
         if reply.cursor == 0 {
             return wait;
@@ -191,7 +191,7 @@ mod tests {
     use crate::topic::Topic;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_during_a_sweep_leads_to_the_next() {
+    async fn a_notice_during_a_sweep_prompts_the_next() {
         let bed = Rig::new();
         let topic = Topic::<u32>::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
@@ -201,7 +201,7 @@ mod tests {
         let sweeping = tokio::spawn(sweeper.run());
         node.events_flowing.send_replace(true);
         tokio::task::yield_now().await;
-        assert_eq!(runtime.stats.sweeps.get(), 1, "it is on its way");
+        assert_eq!(runtime.stats.sweeps.get(), 1, "the sweep is in flight");
         node.events_flowing.send_replace(true);
         tokio::time::sleep(SWEEP_INTERVAL_WITHOUT_EVENTS).await;
         assert_eq!(runtime.stats.sweeps.get(), 2);

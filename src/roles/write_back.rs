@@ -1,17 +1,16 @@
-//! Keys that are written back for their retries, with the number of the attempt to come: off unless a topic asks
-//! for it.
+//! Writes keys back for their retries, with the number of the next attempt, if a topic enables that.
 //!
-//! The retry lives in the index, as any other; the key is a copy of it for others to see. So:
+//! The retry is in the index like any other. The key is a copy for other programs:
 //!
-//! 1. once the retry is settled, the key is written if its name is free, with the retry's deadline;
-//! 2. when the retry is claimed, the key is read: if its writer has created it again, the retry gives way;
-//! 3. otherwise it is said that the key was ours (returned.lua), so that its announcement is no lapse (note.lua);
-//!    and what is heard or read of a key that was written back is compared with its deadline (history.lua).
+//! 1. Once the retry is settled, the key is written with the retry's deadline, if its name is free.
+//! 2. When the retry is claimed, the key is read. If its writer has created it again, the retry is superseded.
+//! 3. Otherwise the expiry of the key is recorded as no lapse (`write_back_expired.lua`, `record_expiries.lua`).
+//!    Events and reads of a key that was written back are compared with its deadline (`expiry_history.lua`).
 //!
-//! What follows from that stands in docs/attach.md, beside the setting: a key that is written back exists again, for
-//! whoever looks. A crash between the settlement and 1 costs the key, never the retry. A key that is deleted
-//! before its retry cannot be told from one that has expired, and is retried. The value is as it was last read. Where
-//! none is known, or fields of a hash were kept, none is written, and the retry runs all the same.
+//! docs/attach.md describes the consequences: other programs see a key that exists again. A crash between the
+//! settlement and step 1 loses the key, never the retry. A key that is deleted before its retry looks like an expired
+//! one, and is retried. The value is the one last read. If no value was read, or only fields of a hash are kept, no
+//! key is written, and the retry still runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,13 +25,13 @@ use crate::policy::CopySpec;
 use crate::runtime::{Partition, RunningTopic};
 use crate::wire::{AttemptEnd, KeyDeadline, MarkerKey, MarkerWrite, State, written_back};
 
-/// How long a key may outlive its deadline: while clients are paused, it does.
+/// How long a key may exist after its deadline. The server does not expire keys while clients are paused.
 const OUTLIVES: Duration = Duration::from_secs(1);
-/// In its deadline's own millisecond a key is still there.
+/// The pause before the next read of a key that still exists, as it does in the millisecond of its deadline.
 const REREAD_PAUSE: Duration = Duration::from_millis(2);
 
-/// The value to be written back where an attempt ends so, with the byte that says what it is. None but for a retry
-/// with the next attempt number: what could not be decoded is put off, and comes again as the same attempt.
+/// Returns the value to write back after this end of an attempt, with its type byte. Only a retry with the next
+/// attempt number has one: an undecodable payload is retried as the same attempt.
 pub(crate) fn value(
     topic: &RunningTopic,
     payload: &Bytes,
@@ -47,8 +46,8 @@ pub(crate) fn value(
     }
 }
 
-/// Whether the key may have been written back for this attempt, so that its writer may have been first. Of one that
-/// cannot have been no announcement is to come.
+/// Returns whether the key may have been written back for this attempt. Other keys cause no further expiry, so they
+/// need no check.
 pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
     state.attempt > 1 && written(topic, payload, state.attempt).is_some()
 }
@@ -58,7 +57,7 @@ fn written(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes>
     written_back(payload, &topic.policy().topic.write_back, attempt)
 }
 
-/// Writes keys back until their retries. One that is not written is retried all the same.
+/// Writes keys back until their retries. The retry of a key that cannot be written still runs.
 pub(crate) async fn write_back(
     partition: &Partition,
     retries: &[MarkerWrite],
@@ -71,41 +70,41 @@ pub(crate) async fn write_back(
             Ok(_) => {}
             Err(error) => {
                 let topic = &partition.topic.config.name;
-                warn!(%topic, key = %Escaped(&retry.key), %error, "not written back; retried from the index alone");
+                warn!(%topic, key = %Escaped(&retry.key), %error, "cannot write the key back: its retry runs from the index alone");
             }
         }
     }
 }
 
-/// Whether the key was written back for this attempt, and its writer has created it again. If not, and it was
-/// announced as expired or will be, that is said to be no lapse.
+/// Returns whether the key's writer has created it again since it was written back for this attempt. Otherwise
+/// records that the key's expiry is no lapse.
 pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadline: u64) -> bool {
     match is_theirs(partition, key, deadline).await {
         Ok(true) => {
-            debug!(key = %Escaped(key), "its writer has created the key again: the retry gives way");
+            debug!(key = %Escaped(key), "the key's writer has created it again: the retry is superseded");
             return true;
         }
         Ok(false) => {
             if let Err(error) = partition.store.write_back_expired(&partition.names, key, deadline).await {
-                debug!(%error, "not written down that the key was ours: its announcement may run as another lapse");
+                debug!(%error, "cannot record that the key was written back: its expiry may run as another lapse");
             }
         }
         Err(error) => {
-            debug!(%error, "whether its writer has created the key again is not known: the retry runs");
+            debug!(%error, "cannot check whether the key's writer has created it again: the retry runs");
         }
     }
     false
 }
 
-/// Whether a key that was written back until `deadline` is its writer's now. It is nobody's where it has
+/// Returns whether the writer has replaced a key that was written back until `deadline`. Returns false if the key has
 /// expired, or was never written back.
 async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
-    let patience = Instant::now() + OUTLIVES;
+    let give_up_at = Instant::now() + OUTLIVES;
     loop {
         let found = partition.store.read(std::slice::from_ref(key), &CopySpec::default()).await?;
         match found.first().map(|found| found.life) {
             None | Some(KeyDeadline::Gone | KeyDeadline::Elsewhere) => return Ok(false),
-            Some(KeyDeadline::Until(until)) if until == deadline && Instant::now() < patience => {
+            Some(KeyDeadline::Until(until)) if until == deadline && Instant::now() < give_up_at => {
                 tokio::time::sleep(REREAD_PAUSE).await;
             }
             Some(KeyDeadline::Until(until)) => return Ok(until != deadline),

@@ -1,10 +1,10 @@
-//! How many attempts may run at a time, in each topic and overall; and how many of the free permits one topic may take
-//! beside all others that have due work.
+//! Limits of concurrent attempts for each topic and for the listener, and the shares of topics that compete for
+//! slots.
 //!
-//! Each permit has a turn. A topic's turn moves on by its stride with each permit that it takes, and the earliest turn
-//! goes first: over time, the permits of those who always have due work are as their weights (start-time fair
-//! queueing). A topic that comes back begins where the others are, so it neither catches up on what it did not need
-//! nor makes them wait for it.
+//! Each slot has a turn. A topic's turn advances by its stride with each slot that it takes, and the topic with the
+//! earliest turn is next. Topics that always have due work therefore share slots in proportion to their weights
+//! (start-time fair queueing). An idle topic that returns starts at the current turn, so it neither catches up on
+//! unused slots nor waits for the others.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,11 +14,10 @@ use tokio::sync::Notify;
 use crate::lock::{lock, wait_until};
 use crate::topic::Priority;
 
-/// Free and taken permits.
+/// The concurrency slots of a listener.
 ///
-/// Of the overall limit each topic that runs nothing keeps one permit, so that
-/// slow topics cannot starve the others. What more than one topic has due work for
-/// is given out by their priorities.
+/// Each topic that runs nothing reserves one slot of the overall limit, so slow topics cannot starve the others. If
+/// several topics have due work, their priorities decide.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimiter {
     limit: usize,
@@ -29,9 +28,9 @@ pub(crate) struct ConcurrencyLimiter {
 #[derive(Debug)]
 struct State {
     topics: Vec<TopicShare>,
-    /// Of all topics.
+    /// The sum of `waiting` of all topics.
     waiting: usize,
-    /// Of each rank: no turn that is still to come is earlier.
+    /// The earliest turn of each rank. All later turns are at or after it.
     turns: [u64; RANKS],
 }
 
@@ -40,7 +39,7 @@ impl State {
         self.topics.iter().map(|topic| topic.used).sum()
     }
 
-    /// Who had nothing to do has nothing to catch up on.
+    /// Advances the turn of a topic that was idle, so that it does not catch up on unused slots.
     fn catch_up(&mut self, topic: usize) {
         let topic = &mut self.topics[topic];
         if topic.waiting == 0 {
@@ -48,9 +47,9 @@ impl State {
         }
     }
 
-    /// The other topics that could take a permit now.
+    /// Returns the other topics that could take a slot now.
     fn rivals(&self, topic: usize) -> impl Iterator<Item = &TopicShare> {
-        // Mostly nobody waits, which is known without a look at each.
+        // Usually no topic waits, and then the loop over topics is skipped.
         let topics = if self.waiting > self.topics[topic].waiting { &self.topics[..] } else { &[] };
         topics
             .iter()
@@ -59,8 +58,9 @@ impl State {
             .map(|(_, other)| other)
     }
 
-    /// Counts the turns of permits that were taken, if anybody else could have had them. Those that were not its turn,
-    /// but kept for it, count as little as the next ones: it shall not wait for ever for having had its one place.
+    /// Advances the turn of a topic that has taken slots, if other topics compete for them. Without `by_turns` the
+    /// slots were reserved, and the topic advances from the next turn at the latest. Otherwise its reserved slot
+    /// could delay it forever.
     fn count(&mut self, topic: usize, taken: usize, by_turns: bool) {
         let TopicShare { rank, turn, stride, .. } = self.topics[topic];
         if self.rivals(topic).next().is_none() {
@@ -75,7 +75,7 @@ impl State {
 }
 
 impl ConcurrencyLimiter {
-    /// `topics` has the limit and the priority of each topic.
+    /// Creates the limiter of a listener. `topics` has the limit and the priority of each topic.
     pub(crate) fn new(limit: usize, topics: &[(usize, Priority)], strict: bool) -> Arc<Self> {
         let freed = topics.iter().map(|_| Notify::new()).collect();
         let topics = TopicShare::all(limit, topics, strict);
@@ -83,23 +83,23 @@ impl ConcurrencyLimiter {
         Arc::new(Self { limit, state: Mutex::new(state), freed })
     }
 
-    /// How many are taken, of how many.
+    /// Returns the number of used slots and the limit.
     pub(crate) fn usage(&self) -> (usize, usize) {
         (lock(&self.state).used(), self.limit)
     }
 
-    /// The same of a topic.
+    /// Returns the number of a topic's used slots and its limit.
     pub(crate) fn usage_of(&self, topic: usize) -> (usize, usize) {
         let topic = &lock(&self.state).topics[topic];
         (topic.used, topic.limit)
     }
 
-    /// What each of a topic's partitions may ask for, so that all of them can at the same time.
+    /// Returns how many slots each of a topic's partitions may request, so that all of them can at the same time.
     pub(crate) fn share(&self, topic: usize, partitions: usize) -> usize {
         (self.limit.min(lock(&self.state).topics[topic].limit) / partitions).max(1)
     }
 
-    /// How many attempts there can be at a time.
+    /// Returns how many attempts can run at the same time.
     pub(crate) fn total_slots(&self) -> usize {
         lock(&self.state)
             .topics
@@ -108,7 +108,7 @@ impl ConcurrencyLimiter {
             .min(self.limit)
     }
 
-    /// Takes up to `want` permits for a topic.
+    /// Takes up to `want` slots for a topic, and returns how many it took.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
         let state = &mut *lock(&self.state);
         state.catch_up(topic);
@@ -118,12 +118,12 @@ impl ConcurrencyLimiter {
         taken
     }
 
-    /// Gives back those of attempts that have ended, and tells those who wait for one.
+    /// Releases the slots of ended attempts, and wakes tasks that wait for a slot.
     pub(crate) fn release_slots(&self, topic: usize, count: usize) {
         self.put_back(topic, count, 0);
     }
 
-    /// The same of those that a claim had no use for: they cost no turns.
+    /// Releases slots that a claim did not use. They do not advance the topic's turn.
     pub(crate) fn give_back_unused(&self, topic: usize, count: usize) {
         self.put_back(topic, count, count);
     }
@@ -141,18 +141,18 @@ impl ConcurrencyLimiter {
         self.wake_waiting(state, topic);
     }
 
-    /// Of this topic something has changed that others may wait for.
+    /// Wakes tasks that wait for a slot after a change of this topic.
     fn wake_waiting(&self, state: MutexGuard<'_, State>, topic: usize) {
-        let (anybody, others) = (state.waiting > 0, state.rivals(topic).next().is_some());
+        let (any_waits, others) = (state.waiting > 0, state.rivals(topic).next().is_some());
         drop(state);
         if others {
             self.freed.iter().for_each(Notify::notify_waiters);
-        } else if anybody {
+        } else if any_waits {
             self.freed[topic].notify_waiters();
         }
     }
 
-    /// Says that a claimer of this topic has due work, or waits for a permit to look for some.
+    /// Registers that a claimer of this topic has due work, or waits for a slot to claim.
     pub(crate) fn demand(self: &Arc<Self>, topic: usize) -> Demand {
         let mut state = lock(&self.state);
         let kept = state.topics[topic].kept();
@@ -162,57 +162,58 @@ impl ConcurrencyLimiter {
         if state.topics[topic].kept() < kept {
             self.wake_waiting(state, topic);
         }
-        Demand { permits: self.clone(), topic }
+        Demand { limiter: self.clone(), topic }
     }
 }
 
-/// That there is due work in a topic. Until it is dropped, the topic has its part of what comes free.
+/// Due work in a topic. Until it is dropped, the topic has its share of free slots.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    permits: Arc<ConcurrencyLimiter>,
+    limiter: Arc<ConcurrencyLimiter>,
     topic: usize,
 }
 
 impl Demand {
-    /// Returns once the topic may have a permit.
+    /// Waits until the topic may take a slot. Does not take it.
     pub(crate) async fn free(&self) {
-        let Self { permits, topic } = self;
-        let some = |state: &State| allotment(permits.limit, &state.topics, *topic, 1).0 > 0;
-        wait_until(&permits.state, &permits.freed[*topic], some).await;
+        let Self { limiter, topic } = self;
+        let some = |state: &State| allotment(limiter.limit, &state.topics, *topic, 1).0 > 0;
+        wait_until(&limiter.state, &limiter.freed[*topic], some).await;
     }
 }
 
 impl Drop for Demand {
     fn drop(&mut self) {
-        let mut state = lock(&self.permits.state);
+        let mut state = lock(&self.limiter.state);
         state.topics[self.topic].waiting -= 1;
         state.waiting -= 1;
         if state.topics[self.topic].waiting == 0 {
-            self.permits.wake_waiting(state, self.topic);
+            self.limiter.wake_waiting(state, self.topic);
         }
     }
 }
 
-/// Of each priority, when strict: those of one rank take turns, and a lower rank goes first.
+/// The number of ranks. With strict priorities, each priority is a rank: a lower rank goes first, and topics of one
+/// rank take turns.
 const RANKS: usize = 3;
 
-/// A topic, as far as its allotment goes by it.
+/// The state of a topic that decides how many slots it may take.
 #[derive(Clone, Copy, Debug)]
 struct TopicShare {
     limit: usize,
-    /// Permits that it has.
+    /// Slots that the topic uses.
     used: usize,
-    /// How many of its claimers know of due work, or wait for a permit.
+    /// How many of its claimers have due work, or wait for a slot.
     waiting: usize,
     rank: usize,
     stride: u64,
-    /// Whether a permit is kept for it whenever it has none: also while it waits, for its next turn.
+    /// True if a slot is reserved for the topic whenever it uses none, even while it waits for its turn.
     keeps: bool,
     turn: u64,
 }
 
 impl TopicShare {
-    /// Topics that have nothing yet.
+    /// Creates the initial shares of all topics.
     fn all(limit: usize, topics: &[(usize, Priority)], strict: bool) -> Vec<Self> {
         let first = topics.iter().map(|(_, priority)| *priority as usize).min();
         let is_first = |priority: Priority| first == Some(priority as usize);
@@ -224,7 +225,8 @@ impl TopicShare {
             waiting: 0,
             rank: if strict { priority as usize } else { 0 },
             stride: if strict { 1 } else { priority.stride() },
-            // Slow topics cannot starve one whose share is a permit or more. Of less than that, nothing can be kept.
+            // A share of at least one slot is reserved, so that slow topics cannot starve the topic. A smaller share
+            // cannot be reserved.
             keeps: limit.saturating_mul(weight(priority)) >= weights,
             turn: 0,
         };
@@ -235,17 +237,18 @@ impl TopicShare {
         self.limit - self.used
     }
 
-    /// Whether it could take a permit now, and has a use for it.
+    /// Returns whether the topic could use a slot now.
     fn competes(&self) -> bool {
         self.waiting > 0 && self.room() > 0
     }
 
-    /// What nobody else may take: so whatever comes due in an idle topic can start at once.
+    /// Returns the number of slots reserved for the topic, so that the first due timer of an idle topic starts
+    /// immediately.
     fn kept(&self) -> usize {
         usize::from(self.used == 0 && (self.keeps || self.waiting == 0))
     }
 
-    /// How many permits are its own before another of this rank has this turn.
+    /// Returns how many slots this topic gets before another topic of `rank` has its turn.
     fn before(&self, rank: usize, turn: u64) -> usize {
         let turns = match self.rank.cmp(&rank) {
             Ordering::Less => u64::MAX,
@@ -256,22 +259,22 @@ impl TopicShare {
     }
 }
 
-/// How many permits a topic may take, and whether that is by its turns; otherwise it is what is kept for it.
+/// Returns how many slots a topic may take, and whether it takes them by turn. Otherwise they are its reserved slots.
 fn allotment(limit: usize, topics: &[TopicShare], me: usize, want: usize) -> (usize, bool) {
     let mine = &topics[me];
     let free = limit - topics.iter().map(|topic| topic.used).sum::<usize>();
     let most = want.min(free).min(mine.room());
     let others = || topics.iter().enumerate().filter(|(other, _)| *other != me);
     let idle = others().filter(|(_, other)| !other.competes()).map(|(_, other)| other.kept()).sum();
-    // Whether so many are left when its turn for the last of them has come.
+    // Returns whether `count` slots are free when the topic has its turn for the last of them.
     let fits = |count: usize| {
         let turn = mine.turn.saturating_add((count as u64 - 1).saturating_mul(mine.stride));
-        // Of two with the same turn, the one that was added first goes first.
+        // If two topics have the same turn, the one that was added first goes first.
         let before = |(at, other): (usize, &TopicShare)| {
             other.before(mine.rank, turn.saturating_add((at < me).into()))
         };
         let competing = others().filter(|(_, other)| other.competes()).map(before);
-        // With fewer permits than topics there is not one for each, and whoever comes first has it.
+        // With fewer slots than topics, not every topic has a reserved slot, and the first to ask takes it.
         let kept = if mine.used == 0 && count == 1 && limit < topics.len() { 0 } else { idle };
         competing.fold(count.saturating_add(kept), usize::saturating_add) <= free
     };
@@ -280,7 +283,7 @@ fn allotment(limit: usize, topics: &[TopicShare], me: usize, want: usize) -> (us
     (by_turns.max(kept), by_turns >= kept)
 }
 
-/// The last number below this one for which that holds, as it does for all before; 0 if it holds for none.
+/// Returns the largest number below `end` for which `holds` is true, or 0. It must be true for all smaller numbers.
 fn last(mut end: usize, holds: impl Fn(usize) -> bool) -> usize {
     let mut last = 0;
     while last + 1 < end {

@@ -1,9 +1,11 @@
-//! Who of the quarantine runs beside whom in a listener.
+//! Groups of timers in quarantine, which run together in a listener.
 //!
-//! Whatever takes a listener down is among what it ran. So timers that have lost two leases run in groups, which are
-//! smaller after each further lost lease, and the last is run alone; `tests/protocol/src/simulation/groups.rs` compares
-//! schemes. A listener that has just been started waits before it takes any: whatever took its predecessor down may come
-//! back with the ordinary timers, and would take along, and in the end bury, those that have nothing to do with it.
+//! A timer that brings down a listener is one of those that it ran. Timers that have lost two leases therefore run in
+//! groups. A group is smaller after each further lost lease, until a timer runs alone.
+//! `tests/protocol/src/simulation/groups.rs` compares schemes.
+//!
+//! A new listener waits before it runs timers in quarantine. An ordinary timer that brought down its predecessor may
+//! return first. It would take unrelated timers in quarantine with it, which would finally become dead letters.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,40 +16,42 @@ use tokio::time::Instant;
 use crate::lock::{lock, wait_until};
 use crate::wire::{QUARANTINE_AT, QuarantineGroup};
 
-/// How long a listener has to have lived before it runs those that have lost two leases, three, and four.
+/// How long a listener must have run before it runs timers that have lost two, three, and four leases.
 const QUARANTINE_START_DELAYS: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(10)];
 
-/// The members of a listener's group, over all partitions.
+/// The group of timers in quarantine that run in a listener, over all partitions.
 #[derive(Debug)]
 pub(crate) struct Groups {
     sizes: [usize; 3],
     started: Instant,
     state: Mutex<State>,
     left: Notify,
-    /// A place beside those of ordinary work, so that a full listener runs one of the quarantine all the same.
+    /// A slot in addition to those for ordinary work, so that a busy listener can run one timer in quarantine.
     spare: Arc<Semaphore>,
-    /// Held by whoever claims, and while what is due waits for a smaller group: no others go first.
+    /// Held by the claimer that claims, and while a due timer waits for a smaller group, so that no other claimer
+    /// goes first.
     turn: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many there are, by lost leases.
+    /// The number of members by level.
     members: [usize; 3],
-    /// How many have left so far.
+    /// The number of members that have left so far.
     left: u64,
 }
 
-/// Which size holds for a timer that has lost so many leases.
+/// Returns the index in `sizes` for a timer with this number of lost leases.
 fn level(lost: u8) -> usize {
     usize::from(lost.saturating_sub(QUARANTINE_AT)).min(2)
 }
 
 impl Groups {
-    /// Of a listener that runs so many attempts at a time: half of them, the root of that, one.
-    pub(crate) fn new(places: usize) -> Arc<Self> {
-        let half = (places / 2).max(1);
+    /// Creates the groups of a listener with this number of slots. The sizes are half of the slots, the square root
+    /// of that, and one.
+    pub(crate) fn new(slots: usize) -> Arc<Self> {
+        let half = (slots / 2).max(1);
         Arc::new(Self {
             sizes: [half, half.isqrt(), 1],
             started: Instant::now(),
@@ -66,58 +70,58 @@ impl Groups {
         self.spare.clone().try_acquire_owned().ok()
     }
 
-    /// How many more the members of now let in.
+    /// Returns how many more members the current ones admit.
     pub(crate) fn room(&self) -> usize {
         let members = lock(&self.state).members;
         let worst = members.iter().rposition(|count| *count > 0).unwrap_or_default();
         self.sizes[worst].saturating_sub(members.iter().sum())
     }
 
-    /// What a claim is to keep to.
+    /// Returns the limits for a claim.
     pub(crate) fn group(&self) -> QuarantineGroup {
         let running = lock(&self.state).members.iter().sum();
         let mut sizes = self.sizes;
-        for (size, calm) in sizes.iter_mut().zip(QUARANTINE_START_DELAYS) {
-            *size *= usize::from(self.started.elapsed() >= calm);
+        for (size, delay) in sizes.iter_mut().zip(QUARANTINE_START_DELAYS) {
+            *size *= usize::from(self.started.elapsed() >= delay);
         }
         QuarantineGroup { running, sizes }
     }
 
-    /// Whether somebody may not fit in who does later: beside nobody, or once it is calm.
+    /// Returns whether the limits may be higher later: without the current members, or after a start delay.
     pub(crate) fn is_limited(&self) -> bool {
-        lock(&self.state).members.iter().any(|count| *count > 0) || self.calm_from().is_some()
+        lock(&self.state).members.iter().any(|count| *count > 0) || self.start_delay_ends().is_some()
     }
 
-    /// When it is next calm for long enough.
-    fn calm_from(&self) -> Option<Instant> {
+    /// Returns when the next start delay ends.
+    fn start_delay_ends(&self) -> Option<Instant> {
         QUARANTINE_START_DELAYS
-            .map(|calm| self.started + calm)
+            .map(|delay| self.started + delay)
             .into_iter()
-            .find(|calm| *calm > Instant::now())
+            .find(|end| *end > Instant::now())
     }
 
-    /// How many have left so far.
+    /// Returns how many members have left so far.
     pub(crate) fn left(&self) -> u64 {
         lock(&self.state).left
     }
 
-    /// Returns once there may be room for what did not fit: more have left than these, or it is calm for longer.
+    /// Waits until more timers may fit: more members have left than `left`, or a start delay has ended.
     pub(crate) async fn more_room(&self, left: u64) {
         let left = wait_until(&self.state, &self.left, |state| state.left > left);
-        match self.calm_from() {
-            Some(calm) => drop(tokio::time::timeout_at(calm, left).await),
+        match self.start_delay_ends() {
+            Some(end) => drop(tokio::time::timeout_at(end, left).await),
             None => left.await,
         }
     }
 
-    /// Takes a timer in that has lost so many leases.
+    /// Adds a timer with this number of lost leases.
     pub(crate) fn join(self: &Arc<Self>, lost: u8) -> QuarantineMember {
         lock(&self.state).members[level(lost)] += 1;
         QuarantineMember { groups: self.clone(), level: level(lost) }
     }
 }
 
-/// A member of the group, until it is dropped.
+/// The membership of a timer, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct QuarantineMember {
     groups: Arc<Groups>,

@@ -1,36 +1,34 @@
-//! Who leads: when a claimer looks, among others that look too.
+//! Leadership: when a claimer claims, compared with those of other listeners.
 //!
-//! Not everybody may claim for the same millisecond, and nobody keeps a list of
-//! members. So whoever wakes for a deadline and finds that another has taken it
-//! is *following*: it then wakes a little after each deadline, later each time, and
-//! leads again as soon as it finds something left lying. Of those who follow one
-//! is the *standby*, and misses a dead leader; the others *rest*, and look only now
-//! and then whether both are there.
+//! Listeners should not all claim at the same millisecond, and no list of them exists. A claimer *follows* if another
+//! one has taken the timer for which it woke. It then wakes a little after each deadline, with a growing delay, and
+//! leads again when it finds an unclaimed timer. One of the followers is the *standby*, which detects a dead leader.
+//! The others *rest*, and rarely check that leader and standby exist.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The runtime's timer is up to two milliseconds late; claims reach further
-/// ahead than this, so that nothing is missed by being early.
+/// How long before a deadline a leader wakes. tokio's timer is up to 2 ms late. Claims reach further ahead than this,
+/// so an early claim misses nothing.
 const AHEAD: Duration = Duration::from_millis(3);
-/// A dead leader costs between these.
+/// The shortest and the longest delay of a follower, which is how late timers start after the leader has died.
 const FIRST_DELAY: Duration = Duration::from_millis(25);
 const LONGEST_DELAY: Duration = Duration::from_millis(250);
-/// Who rests looks so late; and when it is called: whoever leads has no permits left, or ends.
+/// The delay of a resting claimer. A leader wakes it earlier if it has no free slots or stops.
 const RESTING_DELAY: Duration = Duration::from_secs(5);
-/// What has been due for so long was left lying.
+/// A timer that is overdue by this time counts as unclaimed.
 pub(crate) const UNCLAIMED_AFTER: Duration = Duration::from_millis(13);
 
-/// Whether this claimer leads.
+/// The state of a claimer, which leads or follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leadership {
     following: Option<Duration>,
 }
 
 impl Leadership {
-    /// When to look for what is due at `deadline`. `exactly` when an earlier
-    /// look within the lookahead came away empty.
+    /// Returns when to claim a timer that is due at `deadline`. `exactly` is true if an earlier claim within the
+    /// lookahead found nothing.
     pub(crate) fn wake(&self, deadline: Instant, lookahead: Duration, exactly: bool) -> Instant {
         match self.following {
             Some(delay) => deadline + delay,
@@ -39,30 +37,30 @@ impl Leadership {
         }
     }
 
-    /// How far ahead of now to claim, in ms. Who follows takes only what was left lying: the rest is the leader's,
-    /// and taking it would beat one who is in time.
+    /// Returns how far ahead of now to claim, in ms. It is negative for a follower, which claims only unclaimed
+    /// timers and does not compete with a leader that is on time.
     pub(crate) fn reach(&self, lookahead: Duration) -> i64 {
         let ms = |time: Duration| i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
         if self.follows() { -ms(UNCLAIMED_AFTER) } else { ms(lookahead) }
     }
 
-    /// Whether another leads.
+    /// Returns whether another claimer leads.
     pub(crate) fn follows(&self) -> bool {
         self.following.is_some()
     }
 
-    /// Something was left for us, or nobody else is there.
+    /// This claimer leads: it has claimed a timer, or no other claimer exists.
     pub(crate) fn won(&mut self) {
         self.following = None;
     }
 
-    /// Woke for a deadline that somebody else has taken.
+    /// This claimer follows: another one took the timer for which it woke.
     pub(crate) fn lost(&mut self) {
         let delay = self.following.map_or(FIRST_DELAY, |delay| (delay * 2).min(LONGEST_DELAY));
         self.following = Some(delay);
     }
 
-    /// Found nothing; whether another is the standby.
+    /// A claim found nothing. A follower rests if another one is the standby.
     pub(crate) fn found_nothing(&mut self, standby: bool) {
         if let Some(delay) = &mut self.following {
             *delay = if standby { RESTING_DELAY } else { LONGEST_DELAY.min(*delay) };
@@ -81,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_early_and_the_beaten_ever_later() {
+    fn a_leader_is_early_and_a_follower_later_each_time() {
         let deadline = Instant::now() + Duration::from_secs(1);
         let mut leadership = Leadership::default();
         assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline - AHEAD);
@@ -96,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_rests_while_another_is_the_standby_and_then_is_it_itself() {
+    fn a_follower_rests_while_another_is_the_standby() {
         let deadline = Instant::now();
         let mut leadership = Leadership::default();
         leadership.found_nothing(true);
-        assert_eq!(leadership, Leadership::default(), "who leads is not put off");
+        assert_eq!(leadership, Leadership::default(), "a leader does not rest");
         leadership.lost();
         for (standby, delay) in
             [(false, ms(25)), (true, RESTING_DELAY), (true, RESTING_DELAY), (false, LONGEST_DELAY)]

@@ -1,4 +1,4 @@
-//! What this listener holds of one partition, from claim to settlement.
+//! The leases that a listener holds in a partition, from claim to settlement.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -13,11 +13,11 @@ use crate::lease::{HANDLER_STOP_GRACE, LeaseLossReason, LeaseNotice, LeaseState,
 use crate::lock::{lock, wait_until};
 use crate::wire::LeaseRef;
 
-/// How many fences are remembered.
+/// How many fences of unknown leases are remembered.
 const FENCES: usize = 256;
 
-/// A claimed timer that is ours to run and to settle. One value owns it from its claim until its end is settled;
-/// however its life ends, with it ends the lease: from then on nobody renews it, and its handler is told.
+/// A timer that this listener has claimed. This value owns the lease from the claim until its end is settled. When it
+/// is dropped, the lease is lost: it is not renewed any more, and its handler receives a notice.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) held: LeaseRef,
@@ -26,18 +26,18 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Whether it was not given up so far.
+    /// Returns whether the lease was not lost so far.
     pub(crate) fn is_held(&self) -> bool {
         !self.state.has_notice(LeaseNotice::Lost)
     }
 
-    /// The attempt has ended, and that is to be settled. No renewal takes it for lost from now on.
+    /// Marks the attempt as ended. From now on, no renewal reports the lease as lost.
     pub(crate) fn end(&self) {
         self.state.enter(Phase::Ended, None);
         self.leases.changed.notify_waiters();
     }
 
-    /// Whether the timer is still ours, as the server says to a question that is asked now. Waits for the answer.
+    /// Asks the server whether this listener still holds the lease, with a renewal that is sent from now on.
     pub(crate) async fn confirmed(&self) -> bool {
         let (asked, Leases { table, changed, wanted, .. }) = (now(), &*self.leases);
         lock(table).wanted.insert(self.held.clone());
@@ -57,38 +57,39 @@ impl Drop for Lease {
     }
 }
 
-/// The timers that this listener holds, by key and token. What stands here is renewed; what leaves is told so.
+/// The leases that this listener holds in a partition, by key and token. They are renewed until they are removed, and
+/// then their handlers receive a notice.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// For how long a lease is trusted.
+    /// How long a lease is trusted after its last claim or renewal.
     trust: Duration,
-    /// How long an attempt may take.
+    /// The longest duration of an attempt.
     timeout: Duration,
     table: Mutex<Table>,
-    /// Something is held no longer, or for longer, or has ended.
+    /// A lease was lost or extended, or an attempt has ended.
     changed: Notify,
-    /// Somebody waits for a renewal.
+    /// A task waits for a renewal.
     wanted: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     held: HashMap<LeaseRef, Arc<LeaseState>>,
-    /// Fences for what we do not hold: mostly other listeners', but a fence can
-    /// also overtake the answer to the claim that it is for.
+    /// Fences of leases that this listener does not hold. Most are for other listeners, but a fence can also overtake
+    /// the answer to its claim.
     fenced: VecDeque<LeaseRef>,
-    /// To be renewed at once.
+    /// Leases to renew immediately.
     wanted: HashSet<LeaseRef>,
-    /// Nobody is left who could renew or settle.
+    /// True after the tasks that renew and settle have ended.
     abandoned: bool,
 }
 
-/// What was given up.
+/// Leases that were given up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GivenUp {
-    /// How many could not be extended in time.
+    /// The number of leases that were not renewed in time.
     pub(crate) not_extended: usize,
-    /// Whose handlers block, or their runtimes.
+    /// Leases whose handler or its runtime is blocked.
     pub(crate) overdue: Vec<LeaseRef>,
 }
 
@@ -98,7 +99,7 @@ impl Leases {
         Self { trust, timeout, table, changed, wanted }
     }
 
-    /// Takes claimed timers in, of a claim that was sent then.
+    /// Adds the timers of a claim that was sent at `sent`.
     pub(crate) fn take(
         self: &Arc<Self>,
         claimed: impl IntoIterator<Item = LeaseRef>,
@@ -115,7 +116,7 @@ impl Leases {
             Lease { held: timer, state, leases: self.clone() }
         };
         let leases = claimed.into_iter().map(own).collect();
-        // Nobody has seen these yet: only their attempts need to be told.
+        // No task has seen these leases yet, so only their attempts need a notice.
         fenced
             .iter()
             .filter_map(|fence| held.remove(fence))
@@ -123,12 +124,12 @@ impl Leases {
         leases
     }
 
-    /// How many timers are held.
+    /// Returns the number of leases.
     pub(crate) fn count(&self) -> usize {
         lock(&self.table).held.len()
     }
 
-    /// A cancel has fenced this timer, which may be about to be ours.
+    /// Removes a lease whose timer was cancelled. The answer to its claim may not have arrived yet.
     pub(crate) fn fence(&self, held: LeaseRef) {
         let mut table = lock(&self.table);
         let lease = table.held.remove(&held);
@@ -140,7 +141,7 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Lost, lease);
     }
 
-    /// Forgets what is settled.
+    /// Removes settled leases.
     pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a LeaseRef>) {
         let mut table = lock(&self.table);
         let settled: Vec<_> = held.filter_map(|one| table.held.remove(one)).collect();
@@ -148,20 +149,20 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Lost, settled);
     }
 
-    /// Gives a timer up and tells its handler; whether it was ours.
+    /// Removes a lease and sends a notice to its handler. Returns whether this listener held it.
     pub(crate) fn lose(&self, held: &LeaseRef) -> bool {
         let lease = lock(&self.table).held.remove(held);
         self.notify_handlers(LeaseNotice::Lost, lease) > 0
     }
 
-    /// Tells attempts to end, so that they can be handed back; how many those are.
+    /// Asks running attempts to end, so that their timers can be released. Returns their number.
     pub(crate) fn stop(&self) -> usize {
         let table = lock(&self.table);
         let running = table.held.values().filter(|lease| lease.phase() != Phase::Ended);
         running.inspect(|lease| lease.send_notice(LeaseNotice::Stop)).count()
     }
 
-    /// Gives up whatever has not ended so far; what that is.
+    /// Removes and returns the leases of attempts that have not ended.
     pub(crate) fn give_up(&self) -> Vec<LeaseRef> {
         let unended = |_: &LeaseRef, lease: &mut Arc<LeaseState>| lease.phase() != Phase::Ended;
         let (held, given_up): (_, Vec<_>) = lock(&self.table).held.extract_if(unended).unzip();
@@ -169,7 +170,7 @@ impl Leases {
         held
     }
 
-    /// Gives everything up, also what may still be claimed: nobody is left who could renew or settle.
+    /// Removes all leases, now and of later claims, because the tasks that renew and settle have ended.
     pub(crate) fn abandon(&self) {
         let mut table = lock(&self.table);
         table.abandoned = true;
@@ -178,7 +179,7 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Gone, held.into_values());
     }
 
-    /// What was last extended before `when`, and what somebody waits for.
+    /// Returns the leases that were last extended before `when`, and those that a task waits for.
     pub(crate) fn to_renew(&self, when: Instant) -> Vec<LeaseRef> {
         let Table { held, wanted, .. } = &mut *lock(&self.table);
         wanted.retain(|one| held.contains_key(one));
@@ -187,19 +188,21 @@ impl Leases {
         held.iter().filter(due).map(|(one, _)| one.clone()).collect()
     }
 
-    /// Returns once somebody waits for a renewal.
+    /// Waits until a task waits for a renewal.
     pub(crate) async fn renewal_wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// The answer to a renewal of `batch` that was sent then: gives up what is `lost`, and notes that the others are
-    /// extended; how many of the lost were ours. In this order and in one step: whoever waits to have a lease
-    /// [`confirmed`](Lease::confirmed) must not be told in between that what is lost was extended.
+    /// Applies the answer to a renewal of `batch` that was sent at `sent`. It removes the `lost` leases and extends
+    /// the others. Returns how many of the lost ones this listener held.
+    ///
+    /// Both happen in this order under one lock: a task that waits for [`confirmed`](Lease::confirmed) must not read
+    /// in between that a lost lease was extended.
     pub(crate) fn renewed(&self, batch: &[LeaseRef], lost: &[&LeaseRef], sent: Instant) -> usize {
         let mut table = lock(&self.table);
         let mut given_up = Vec::new();
         for one in lost {
-            // What is being settled while the renewal was on its way is no loss.
+            // A lease whose attempt ended during the renewal is being settled, and is not lost.
             if table.held.get(*one).is_some_and(|lease| lease.phase() != Phase::Ended) {
                 given_up.extend(table.held.remove(*one));
             }
@@ -214,10 +217,10 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Lost, given_up)
     }
 
-    /// Gives up what can be relied on no longer, and answers when to ask again.
+    /// Removes leases that are not trusted any more. Returns them, and when to call this again.
     pub(crate) fn guard(&self) -> (GivenUp, Instant) {
         let at_present = now();
-        // What comes in later cannot fail before this.
+        // Leases that are added later cannot fail before this.
         let mut next = at_present + self.trust.min(self.timeout.saturating_add(HANDLER_STOP_GRACE));
         let (mut given_up, mut leases) = (GivenUp::default(), Vec::new());
         lock(&self.table).held.retain(|held, lease| {
@@ -237,26 +240,26 @@ impl Leases {
         (given_up, next)
     }
 
-    /// Returns once nothing is held.
+    /// Waits until no lease is left.
     pub(crate) async fn emptied(&self) {
         wait_until(&self.table, &self.changed, |table| table.held.is_empty()).await;
     }
 
-    /// Returns once every attempt has ended.
+    /// Waits until every attempt has ended.
     pub(crate) async fn ended(&self) {
         let ended = |table: &Table| table.held.values().all(|lease| lease.phase() == Phase::Ended);
         wait_until(&self.table, &self.changed, ended).await;
     }
 
-    /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
+    /// Sends a notice to the handlers of removed leases, and wakes waiting tasks. Returns the number of leases.
     fn notify_handlers(
         &self,
         what: LeaseNotice,
         given_up: impl IntoIterator<Item = Arc<LeaseState>>,
     ) -> usize {
-        let told = given_up.into_iter().inspect(|lease| lease.send_notice(what)).count();
+        let count = given_up.into_iter().inspect(|lease| lease.send_notice(what)).count();
         self.changed.notify_waiters();
-        told
+        count
     }
 }
 
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_lease_tells_its_handler_once_and_for_all() {
+    async fn a_lost_lease_sends_a_notice_to_its_handler() {
         let leases = leases();
         let lease = lease(&leases, "a");
         assert!(lease.state.is_ours());
@@ -320,13 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_claimed_when_all_is_abandoned_is_not_held() {
+    fn a_claim_after_all_leases_were_abandoned_is_not_held() {
         let leases = leases();
         let before = lease(&leases, "before");
         leases.abandon();
         let after = lease(&leases, "after");
         assert!(!before.is_held() && !after.is_held());
-        assert!(after.state.has_notice(LeaseNotice::Gone), "and does not start");
+        assert!(after.state.has_notice(LeaseNotice::Gone), "it must not start");
         assert_eq!(leases.to_renew(now() + TRUST), []);
     }
 
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_fences_are_remembered_and_the_oldest_is_forgotten() {
+    fn the_oldest_fence_is_forgotten() {
         let leases = leases();
         let numbered =
             |number: usize| LeaseRef { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_whether_a_lease_is_ours_waits_for_the_next_renewal_that_is_sent() {
+    async fn a_confirmation_waits_for_the_next_renewal_that_is_sent() {
         let leases = leases();
         for (key, ours) in [("extended", true), ("lost", false)] {
             let lease = lease(&leases, key);
@@ -361,9 +364,9 @@ mod tests {
             let known = lease.confirmed();
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
-            assert_eq!(leases.to_renew(before.checked_sub(TRUST * 9).unwrap()), [held(key)], "at once");
+            assert_eq!(leases.to_renew(before.checked_sub(TRUST * 9).unwrap()), [held(key)], "immediately");
             leases.renewal_wanted().await;
-            // One that is on its way says nothing of now.
+            // A renewal that was sent before the question is no answer.
             leases.renewed(&[held(key)], &[], before);
             assert!(futures::poll!(known.as_mut()).is_pending());
             let lost = held(key);
@@ -383,14 +386,14 @@ mod tests {
         let (given_up, next) = leases.guard();
         assert_eq!((given_up, next), (GivenUp::default(), now() + TRUST / 2));
         tokio::time::advance(TRUST / 2).await;
-        assert!(!lost.state.is_ours() && kept.state.is_ours(), "whoever asks knows it before he is told");
+        assert!(!lost.state.is_ours() && kept.state.is_ours(), "the lease state expires before the notice");
         let (given_up, next) = leases.guard();
         assert_eq!(given_up, GivenUp { not_extended: 1, overdue: Vec::new() });
         assert_eq!(next, now() + TRUST / 2);
         assert!(lost.state.has_notice(LeaseNotice::Lost) && !kept.state.has_notice(LeaseNotice::Lost));
         assert!(
             waiting.is_held() && !waiting.state.is_ours(),
-            "no handler relies on it: the server is asked first"
+            "a waiting attempt asks the server before it starts"
         );
     }
 

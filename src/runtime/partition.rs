@@ -1,4 +1,4 @@
-//! One partition of a topic, as a listener serves it.
+//! The state of a partition that a listener serves.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use crate::runtime::{PartitionHealth, RunningTopic};
 use crate::time::ClockReading;
 use crate::wire::{AttemptEnd, Index, PartitionNames, Store};
 
-/// Looks on behalf of notifications, at most one in this time.
+/// The minimum time between two claims that notifications cause.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
-/// A notification may be of a timer that was claimed so long ago, and its lookahead: trigger keys are read
-/// two milliseconds after their deadlines, and up to fifty later.
+/// How long after the lookahead of a claim a notification may arrive for a timer that it took. Marker keys are
+/// checked 2 ms after their deadlines, and up to 50 ms later.
 const NOTIFIED_LATE: Duration = Duration::from_millis(62);
 
-/// One partition as a listener serves it.
+/// The state of a partition that a listener serves.
 pub(crate) struct Partition {
     pub(crate) names: PartitionNames,
     pub(crate) store: Store,
@@ -33,10 +33,10 @@ pub(crate) struct Partition {
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
     pub(crate) outage: Arc<LogThrottle>,
     pub(crate) wakeup: Wakeup,
-    /// Of the timers in quarantine.
+    /// The wake-up for timers in quarantine.
     pub(crate) quarantine: Wakeup,
     pub(crate) clock: ServerClock,
-    /// When attached keys are to be looked at.
+    /// The wake-up for checks of attached keys.
     pub(crate) checks: Wakeup,
     pub(crate) leases: Arc<Leases>,
     pub(crate) outbox: SettlementQueue,
@@ -44,7 +44,7 @@ pub(crate) struct Partition {
     seen: Mutex<NotificationThrottle>,
 }
 
-/// How far the last look reached.
+/// Decides whether a notification causes a claim.
 #[derive(Default)]
 struct NotificationThrottle {
     until: Option<Instant>,
@@ -52,22 +52,22 @@ struct NotificationThrottle {
 }
 
 impl Partition {
-    /// The permits and the outage are those of all partitions of a listener.
+    /// Creates the state of a partition. All partitions of a listener share `limiter` and `outage`.
     pub(crate) fn new(
         names: PartitionNames,
         topic: Arc<RunningTopic>,
         client: &Client,
-        permits: &Arc<ConcurrencyLimiter>,
+        limiter: &Arc<ConcurrencyLimiter>,
         outage: &Arc<LogThrottle>,
     ) -> Self {
-        // Virtual time stands still while there is work to do, so company comes anyway.
+        // Virtual time stands still while tasks run, so ends gather without a delay.
         let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
         let leases = Arc::new(Leases::new(topic.config.trusted_lease(), topic.config.timeout));
         Self {
             names,
             store: client.store.clone(),
             topic,
-            limiter: permits.clone(),
+            limiter: limiter.clone(),
             outage: outage.clone(),
             wakeup: Wakeup::default(),
             quarantine: Wakeup::default(),
@@ -80,7 +80,7 @@ impl Partition {
         }
     }
 
-    /// The wake-up of whoever claims from an index.
+    /// Returns the wake-up of the claimer of an index.
     pub(crate) fn wakeup_of(&self, index: Index) -> &Wakeup {
         match index {
             Index::Due => &self.wakeup,
@@ -88,20 +88,19 @@ impl Partition {
         }
     }
 
-    /// Ends a timer without an attempt.
+    /// Settles a timer without an attempt.
     pub(crate) fn end(&self, lease: Lease, end: AttemptEnd) {
         self.outbox.put(Settlement { lease, end: Some(end), restore: None });
     }
 
-    /// Notes how far a claim has looked.
+    /// Records until when notifications need no claim, because this claim covered their timers.
     pub(crate) fn note_look(&self, reading: ClockReading) {
         let mut seen = lock(&self.seen);
         seen.until = Some(reading.arrived + self.topic.config.lookahead + NOTIFIED_LATE);
     }
 
-    /// An expired key was announced: worth a look, unless the last one has
-    /// covered it; and never a look for each key, or many listeners would do
-    /// each other's work over and over.
+    /// Requests a claim for an expiry notification, unless the last claim has covered it. At most one claim is
+    /// requested in 250 ms, because many listeners receive the same notifications.
     pub(crate) fn note_expired(&self) {
         let now = Instant::now();
         let mut seen = lock(&self.seen);
@@ -109,7 +108,7 @@ impl Partition {
             return;
         }
         if seen.notified.is_some_and(|last| last > now) {
-            return; // one is planned already
+            return; // a claim is planned already
         }
         let at = seen.notified.map_or(now, |last| (last + NOTIFIED_EVERY).max(now));
         seen.notified = Some(at);

@@ -1,4 +1,4 @@
-//! Ends of attempts: what each leads to, which are pure decisions; and on their way to Redis, gathered into batches.
+//! Ends of attempts: pure decisions about what follows, and the queue from which they are settled in batches.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use crate::wire::{AttemptEnd, DeadReason, Ending, FailedAttempt, History, MAX_BA
 #[derive(Debug)]
 pub(crate) enum AttemptResult {
     Returned(Outcome),
-    /// By an error, a panic or its timeout.
+    /// The attempt ended with an error, a panic or a timeout.
     Failed(Ending, Failure),
     Undecodable(Undecodable),
-    /// The key was written back for this attempt, and its writer has taken it.
+    /// The key was written back for this attempt, and its writer has created it again.
     Superseded,
-    /// The handler was stopped, as the listener is.
+    /// The handler was stopped because the listener stops.
     Stopped,
 }
 
 /// Why a payload cannot be decoded.
 #[derive(Debug)]
 pub(crate) struct Undecodable {
-    /// For the log, too: it never quotes the payload.
+    /// The error for history and log, which never quotes the payload.
     pub(crate) error: Error,
-    /// The text of the decoder's panic. It may quote the payload, so it stays with it, in the history.
+    /// The text of the decoder's panic. It may quote the payload, so it is kept only in the history, not logged.
     pub(crate) panic: Option<String>,
 }
 
 impl AttemptResult {
-    /// What it is called.
+    /// Returns the ending for statistics and history.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Returned(Outcome::Done) => Ending::Done,
@@ -54,8 +54,8 @@ impl AttemptResult {
         }
     }
 
-    /// The same with the wait that the topic's policy says. The policy is the application's: should it
-    /// panic, that is the attempt's failure, and the default policy says how long to wait.
+    /// Sets the delay of the topic's backoff schedule. The schedule may be code of the application: if it panics, the
+    /// attempt fails with the panic, and the default schedule applies.
     pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
         match self {
             Self::Failed(
@@ -78,8 +78,8 @@ impl AttemptResult {
         }
     }
 
-    /// Applies the topic's policy to a timer whose attempt has ended at this ms of the server's clock: what
-    /// Redis is to be told; none: that it is done.
+    /// Decides what follows an attempt that ended at this ms of the server's clock. `None` means that the timer is
+    /// done.
     pub(crate) fn decide(
         self,
         config: &TopicConfig,
@@ -121,7 +121,7 @@ impl AttemptResult {
                 if left.is_zero() {
                     return Some(dead(DeadReason::Undecodable, history));
                 }
-                // Each time as long again as it has waited so far.
+                // Each delay is as long as the wait so far, so the total doubles.
                 let delay = waited.clamp(SHORTEST_PAUSE, LONGEST_PAUSE).min(left);
                 AttemptEnd::Retry { delay: bounded(delay), attempt, snoozes, history }
             }
@@ -147,17 +147,17 @@ impl AttemptResult {
     }
 }
 
-/// How long a payload that cannot be decoded is put off, at first and at the most.
+/// The shortest and the longest delay before an undecodable payload is tried again.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Since when, in ms, a timer is put off as its payload cannot be decoded: of its history that is one entry.
+/// Returns since when, in ms, a timer waits because its payload is undecodable. Its history has one entry for this.
 pub(crate) fn first_undecodable(state: &State) -> Option<u64> {
     let last = History::decode(&state.history).0.pop()?;
     (last.kind == Ending::Undecodable.as_str()).then(|| unix_ms(last.at))
 }
 
-/// The history with this attempt, which has failed.
+/// Returns the history with this failed attempt.
 fn with_failure(state: &State, kind: Ending, error: String, at: u64) -> Bytes {
     let mut history = History::decode(&state.history);
     history.push(FailedAttempt {
@@ -173,28 +173,28 @@ fn bounded(delay: Duration) -> u64 {
     ms_ceil(delay.min(MAX_DELAY))
 }
 
-/// How long the first end waits for company. At a high rate batches fill
-/// faster; at a low one nobody waits for an ack but Redis.
+/// How long the first end in a batch waits for others. At a high rate, batches fill sooner. At a low rate the delay
+/// is harmless, because only Redis waits for an ack.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
-/// This many do not wait any longer.
+/// A batch of this size is settled without waiting.
 const SETTLE_WITHOUT_LINGER: usize = 64;
-/// Beyond this many unsettled ends, nothing more is claimed.
+/// With this many unsettled ends, no timer is claimed.
 const MAX_UNSETTLED: usize = 4 * MAX_BATCH;
 
-/// One end of an attempt. It owns the lease until it is settled, or given up.
+/// The end of an attempt. It owns the lease until the end is settled or given up.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) lease: Lease,
-    /// None: gone, the ordinary way.
+    /// The next state of the timer. `None` means that the timer is done.
     pub(crate) end: Option<AttemptEnd>,
-    /// The value of an attached key that is to be written back for its retry.
+    /// The value of an attached key to write back for its retry.
     pub(crate) restore: Option<Bytes>,
 }
 
-/// The ends of one partition.
+/// The unsettled ends of a partition.
 #[derive(Debug)]
 pub(crate) struct SettlementQueue {
-    /// How long the first end waits for company.
+    /// How long the first end in a batch waits for others.
     linger: Duration,
     state: Mutex<UnsettledEnds>,
     filled: Notify,
@@ -204,7 +204,7 @@ pub(crate) struct SettlementQueue {
 #[derive(Debug, Default)]
 struct UnsettledEnds {
     waiting: Vec<Settlement>,
-    /// How many are on their way.
+    /// How many ends were sent and not answered yet.
     sent: usize,
 }
 
@@ -215,7 +215,7 @@ impl SettlementQueue {
 
     pub(crate) fn put(&self, settlement: Settlement) {
         let mut state = lock(&self.state);
-        // In one step: whoever sees that all attempts have ended must find here what is left to settle.
+        // Under the lock: a task that finds all attempts ended must also find their ends in this queue.
         settlement.lease.end();
         state.waiting.push(settlement);
         let count = state.waiting.len();
@@ -225,7 +225,7 @@ impl SettlementQueue {
         }
     }
 
-    /// The next batch, once there is something.
+    /// Waits for the next batch.
     pub(crate) async fn next_batch(&self) -> Vec<Settlement> {
         while lock(&self.state).waiting.is_empty() {
             self.filled.notified().await;
@@ -233,12 +233,12 @@ impl SettlementQueue {
         if self.linger.is_zero() {
             return self.take();
         }
-        let company = async {
+        let filled = async {
             while lock(&self.state).waiting.len() < SETTLE_WITHOUT_LINGER {
                 self.filled.notified().await;
             }
         };
-        let _ = tokio::time::timeout(self.linger, company).await;
+        let _ = tokio::time::timeout(self.linger, filled).await;
         self.take()
     }
 
@@ -249,18 +249,18 @@ impl SettlementQueue {
         batch
     }
 
-    /// So many of those on their way were settled or given up.
+    /// Records that sent ends were settled or given up.
     pub(crate) fn settled(&self, count: usize) {
         lock(&self.state).sent -= count;
         self.drained.notify_waiters();
     }
 
-    /// Returns once there is room for more ends.
+    /// Waits until the queue has room for more ends.
     pub(crate) async fn room(&self) {
         self.fewer_than(MAX_UNSETTLED).await;
     }
 
-    /// Returns once everything is settled.
+    /// Waits until all ends are settled.
     pub(crate) async fn empty(&self) {
         self.fewer_than(1).await;
     }

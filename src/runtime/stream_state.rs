@@ -1,4 +1,4 @@
-//! What the roles of a listener know of its stream: whether it is anchored, and what can be heard.
+//! The state of the event streams for the roles of a listener: whether they are anchored, and the event mode.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,35 +7,36 @@ use tokio::sync::watch;
 
 use crate::log::{info, warn};
 
-/// Others, who hear, have so long to look at a key before one who does not hear does.
+/// How long a listener without events waits after a deadline before it checks the key. Listeners with events check it
+/// first.
 const CHECK_DELAY_WITHOUT_EVENTS: Duration = Duration::from_millis(100);
 
-/// What a listener can hear of keys that other programs write. It is proven by canaries, not read from
-/// the configuration.
+/// The events that a listener receives of attached keys. Heartbeat keys prove the mode; it is not read from the
+/// server's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventMode {
-    /// Nothing is known yet.
+    /// The mode is not known yet.
     #[default]
     Starting,
-    /// Nothing is announced (flags cleared, CONFIG forbidden, RESP2, a dead line): keys are found by
-    /// scanning and looked at after their deadlines. A key that expires before a scan has found it is lost,
-    /// and a deleted key cannot be told from an expired one.
+    /// No events arrive: flags are cleared, CONFIG is forbidden, the protocol is RESP2, or the connection is dead.
+    /// Scans find keys, and each key is checked after its deadline. A key that expires before a scan finds it is
+    /// lost. A deleted key looks like an expired one.
     ScanOnly,
-    /// There is no subscription: the server refuses it, or cannot be reached. Calls go another way, and as far as they
-    /// are answered all is as with [`Blind`](Self::Blind).
+    /// No subscription exists: the server refuses it or is unreachable. As far as calls are answered, keys are
+    /// handled as with [`ScanOnly`](Self::ScanOnly).
     Unsubscribed,
-    /// Expiries are heard (`Ex`): each is fired. Keys are found by scanning; a key that expires before a
-    /// scan has found it fires without its value.
+    /// Expiries are received (`Ex`), and each runs. Scans find keys. A key that expires before a scan finds it runs
+    /// without its value.
     Expired,
-    /// Expiries and changes of deadlines are heard (`KExg$`): keys are enrolled as they are written, and
-    /// deletions are known as such.
+    /// Expiries and changes are received (`KExg$`). Keys are tracked when they are written, and deletions are
+    /// distinguished from expiries.
     Changes,
-    /// Expiries and some of the changes are heard (`KExg` or `KEx$`): scans find the rest.
+    /// Expiries and some changes are received (`KExg` or `KEx$`). Scans find the rest.
     SomeChanges,
-    /// Expiries are heard, but the server refuses to have keys of a topic read or found: the user lacks a right,
-    /// which the log and [`TopicHealth::refused`](crate::health::TopicHealth::refused) name. What is announced fires without
-    /// its value, and nothing is looked at when it is due.
+    /// Expiries are received, but the server refuses to read or find keys of a topic. The log and
+    /// [`TopicHealth::refused`](crate::health::TopicHealth::refused) name the missing permission. Keys are not
+    /// checked at their deadlines. Announced expiries run without values.
     Unreadable,
 }
 
@@ -48,7 +49,7 @@ impl EventMode {
         }
     }
 
-    /// A word for logs and metrics.
+    /// Returns the word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -61,7 +62,7 @@ impl EventMode {
         }
     }
 
-    /// The more, the higher.
+    /// Returns a rank: a mode with more information has a higher one.
     fn detail_level(self) -> u8 {
         match self {
             Self::Unsubscribed => 0,
@@ -74,7 +75,7 @@ impl EventMode {
         }
     }
 
-    /// Whether keys are looked at without anything that was announced.
+    /// Returns whether keys are checked without any events.
     pub(crate) fn receives_nothing(self) -> bool {
         matches!(self, Self::ScanOnly | Self::Unsubscribed)
     }
@@ -85,29 +86,29 @@ impl EventMode {
             Self::Starting => {}
             Self::ScanOnly => warn!(
                 mode,
-                "attached keys: nothing is heard. Keys are found by scanning alone, and one that expires before it \
-                 is found is lost; deleted keys fire like expired ones. notify-keyspace-events Ex would change that"
+                "attached keys: no events arrive. Keys are found by scanning, a key that expires before that is lost, \
+                 and deleted keys run like expired ones: set notify-keyspace-events to Ex"
             ),
             Self::Unsubscribed => warn!(
                 mode,
-                "attached keys: there is no subscription, and a line above gives the reason. Keys are found by scanning \
-                 and read by calls when they are due; deleted keys fire like expired ones"
+                "attached keys: no subscription, for the reason in a line above. Keys are found by scanning and checked \
+                 at their deadlines, and deleted keys run like expired ones"
             ),
             Self::Expired => info!(
                 mode,
-                "attached keys: expiries are heard. Keys are enrolled by scanning; one that expires before it is found \
-                 fires without its value. notify-keyspace-events KExg$ would enrol them as they are written"
+                "attached keys: expiries are received. Keys are tracked by scanning, and a key that expires before that \
+                 runs without its value. With notify-keyspace-events KExg$ keys are tracked when they are written"
             ),
-            Self::Changes => info!(mode, "attached keys: expiries and changes are heard"),
+            Self::Changes => info!(mode, "attached keys: expiries and changes are received"),
             Self::SomeChanges => info!(
                 mode,
-                "attached keys: expiries and some changes are heard. Scans find the rest; \
-                 notify-keyspace-events KExg$ would tell of all"
+                "attached keys: expiries and some changes are received. Scans find the rest. \
+                 With notify-keyspace-events KExg$ all changes are received"
             ),
             Self::Unreadable => warn!(
                 mode,
-                "attached keys: the server refuses to have keys read or found. What it announces by itself, late, fires \
-                 without its value: grant the right that is missing"
+                "attached keys: the server refuses to read or find keys. Expiries are announced late and run without \
+                 values: grant the missing permission"
             ),
         }
     }
@@ -119,23 +120,25 @@ impl fmt::Display for EventMode {
     }
 }
 
-/// What is known of all servers' streams together, for those to whom it is the same where a key lies.
+/// The combined state of all servers' event streams.
 #[derive(Debug, Default)]
 pub(crate) struct StreamState(watch::Sender<StreamSnapshot>);
 
-/// What is known at a moment.
+/// The state of event streams at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamSnapshot {
     pub(crate) anchored: bool,
-    /// Whether what is read now has a place in the stream, or none needs one as nothing is heard.
+    /// True if keys can be tracked: either a read has a position in the stream, or no events arrive and no position
+    /// is needed.
     pub(crate) can_track: bool,
     pub(crate) mode: EventMode,
-    /// How often something may have been missed, and that was over.
+    /// The number of gaps that have ended.
     pub(crate) gaps: u64,
 }
 
 impl StreamState {
-    /// Tells what is known now, where that is news. It is asked for in here, so that what is told last is the latest.
+    /// Publishes a new state if it has changed. `now` is called under the lock, so that the last published state is
+    /// the latest.
     pub(super) fn publish_snapshot(&self, now: impl FnOnce() -> StreamSnapshot) {
         let mut new_mode = None;
         self.0.send_if_modified(|known| {
@@ -144,7 +147,7 @@ impl StreamState {
             new_mode = (known.mode != before.mode).then_some(known.mode);
             *known != before
         });
-        // Not before: what logs may be slow, and readers wait for the change.
+        // Logged after the change, because logging may be slow and readers wait for the change.
         if let Some(mode) = new_mode {
             mode.announce();
         }
@@ -154,14 +157,14 @@ impl StreamState {
         *self.0.borrow()
     }
 
-    /// For those who wait for changes.
+    /// Returns a receiver of changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<StreamSnapshot> {
         self.0.subscribe()
     }
 }
 
 impl StreamSnapshot {
-    /// Of two servers: what can be done on either, and what is heard on the one that tells less.
+    /// Combines the states of two servers: flags that hold for one of them, the lower event mode and the sum of gaps.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             anchored: self.anchored || other.anchored,
@@ -171,8 +174,7 @@ impl StreamSnapshot {
         }
     }
 
-    /// How long a look must have been due before it is taken: no time for whoever hears, and none is
-    /// taken in a gap.
+    /// Returns how long after its deadline a key is checked, or `None` in a gap, when no key is checked.
     pub(crate) fn check_delay(self) -> Option<Duration> {
         match self {
             Self { anchored: true, .. } => Some(Duration::ZERO),
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_is_told_of_what_is_new_and_of_nothing_else() {
+    fn only_changes_wake_receivers() {
         let (state, mut present) = (StreamState::default(), StreamSnapshot::default());
         let mut known = state.subscribe();
         for (change, news) in [
@@ -200,13 +202,13 @@ mod tests {
         ] {
             change(&mut present);
             state.publish_snapshot(|| present);
-            assert_eq!(known.has_changed().expect("it lives"), news, "{:?}", state.known());
+            assert_eq!(known.has_changed().expect("the sender is alive"), news, "{:?}", state.known());
             known.mark_unchanged();
         }
     }
 
     #[test]
-    fn of_several_servers_one_that_is_blind_is_named_and_does_not_keep_others_from_their_work() {
+    fn the_lowest_mode_of_several_servers_is_reported_and_does_not_stop_the_others() {
         let heard = StreamSnapshot { anchored: true, can_track: true, mode: EventMode::Changes, gaps: 1 };
         let blind =
             StreamSnapshot { mode: EventMode::ScanOnly, can_track: true, ..StreamSnapshot::default() };

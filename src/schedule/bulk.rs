@@ -282,7 +282,7 @@ impl BulkSender<'_> {
 
     fn put(&mut self, partition: usize, batch: OpenBatch) {
         let ask = OpRequest { flags: self.flags, ops: batch.ops };
-        let answer = self.lanes[partition].put(self.schedule.client.patience, ask);
+        let answer = self.lanes[partition].put(self.schedule.client.retry_for, ask);
         self.asked.push_back((batch.places, answer.boxed()));
     }
 

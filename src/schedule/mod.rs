@@ -126,7 +126,7 @@ impl Schedule {
         &self,
         call: impl FnMut(bool) -> F,
     ) -> Result<T> {
-        retry_until_answered(self.client.patience, call).await
+        retry_until_answered(self.client.retry_for, call).await
     }
 
     /// Repeats a read of at most `most` items. An answer may be too large for the server to send, so each repeat

@@ -212,7 +212,7 @@ impl Schedule {
     /// Makes one call, alone or in a batch with others.
     async fn make(&self, config: &TopicConfig, flags: OpFlags, op: Op) -> Result<OpReply> {
         let lane = self.lane_of(config, op.key()).await?;
-        lane.call(self.client.patience, OpRequest { flags, ops: vec![op] }).await
+        lane.call(self.client.retry_for, OpRequest { flags, ops: vec![op] }).await
     }
 
     /// Arms a timer on a connection of its own: waiting for replicas delays all later calls on a connection.

@@ -10,7 +10,7 @@ use keylapse_support::eventually;
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, now, orders_with_values, until_time};
 
-const COUNTER: &str = "keylapse:{canary/0}";
+const COUNTER: &str = "keylapse:{heartbeat/0}";
 const TOMORROW: u64 = 86_400_000;
 
 /// Where an announcement counts only if the key's deadline was read.

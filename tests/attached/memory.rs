@@ -14,7 +14,7 @@ const URL: &str = "KEYLAPSE_CHILD_URL";
 /// Where that listener writes how it is.
 const STATE: &str = "child";
 /// The last canary: while it is of another type, no canary can be made.
-const CANARY: &str = "keylapse:{canary/0}";
+const CANARY: &str = "keylapse:{heartbeat/0}";
 
 const KEYS: usize = 400_000;
 /// So many bytes more than before does a listener take at most, as docs/attach.md promises.

@@ -484,9 +484,9 @@ async fn a_database_that_may_not_be_scanned_is_said_counted_and_shown_until_it_m
 async fn changes_that_may_not_be_heard_are_said_counted_and_shown_until_they_may() {
     let (log, _guard) = Log::keep();
     let pattern = "&__keyspace@0__:app:order:*";
-    let channels = ["&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{canary/0}:*"];
+    let channels = ["&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{heartbeat/0}:*"];
     let harness = without(&[&["resetchannels"], &channels[..]].concat(), ALL_FLAGS).await;
-    let line = "changes of attached keys are not heard";
+    let line = "changes of attached keys are not received";
     harness.until_refused(&log, line, &[pattern, "NOPERM"]).await;
     harness.listener.until_mode(EventMode::Expired).await;
     assert!(harness.listener.attached().refused_subscriptions > 0);

@@ -13,7 +13,7 @@ use keylapse_testing::TestBed;
 
 use super::input::Input;
 
-const COUNTER: &str = "keylapse:{canary/0}";
+const COUNTER: &str = "keylapse:{heartbeat/0}";
 const EXPIRED: &str = "__keyevent@0__:expired";
 /// Steps of one sequence.
 const STEPS: usize = 40;

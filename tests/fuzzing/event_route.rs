@@ -13,7 +13,7 @@ use keylapse_wire::{Index, PartitionNames};
 
 const PARTITIONS: usize = 2;
 const EXPIRED: &[u8] = b"__keyevent@7__:expired";
-const CANARY: &str = "keylapse:{canary/";
+const CANARY: &str = "keylapse:{heartbeat/";
 
 /// Only the one channel speaks of expired keys, only the wake-up channels wake, and only keys of the
 /// pattern have a route.

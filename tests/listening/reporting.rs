@@ -113,6 +113,6 @@ async fn a_report_that_is_refused_is_said_once_and_harms_nothing() {
         bed.advance(secs(1)).await;
     }
     assert_eq!((bed.all_runs().len(), others(&bed).await.len()), (20, 1));
-    let said = log.lines().iter().filter(|line| line.contains("others cannot see")).count();
+    let said = log.lines().iter().filter(|line| line.contains("cannot write this listener's report")).count();
     assert_eq!((said, log.lines().len()), (1, 1), "{:#?}", log.lines());
 }

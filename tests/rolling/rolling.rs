@@ -1,5 +1,5 @@
 //! The build before beside this one, on one server: neither takes over nor spoils what the other holds, both
-//! say why, and the way over that CHANGELOG.md gives under "Wire version 4" works.
+//! say why, and the way over that CHANGELOG.md gives under "Wire version 5" works.
 
 mod side;
 

@@ -10,8 +10,8 @@ use super::capture::Capture;
 use super::hostile::scene::{Tally, orders};
 use super::support::{PATIENCE, Running, listener};
 
-const GONE: &str = "what keylapse keeps is gone";
-const BACK: &str = "what keylapse kept before is there again";
+const GONE: &str = "the data of keylapse is gone";
+const BACK: &str = "the earlier data of keylapse is back";
 const MADE: &str = "the names of a partition were gone";
 
 async fn says(log: &Capture, times: usize, what: &str) {

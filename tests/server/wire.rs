@@ -116,7 +116,7 @@ async fn nothing_in_redis_has_another_name() {
     for (what, name) in [
         ("an expiry to be noted", "keylapse:{app.watched/0}:expiry_history"),
         ("a key to be enrolled", "keylapse:{app.watched/0}:tracked"),
-        ("a canary", "keylapse:{canary/0}"),
+        ("a canary", "keylapse:{heartbeat/0}"),
     ] {
         eventually(PATIENCE, what, async || line.exists(name).await.expect("an answer")).await;
     }
@@ -137,7 +137,7 @@ fn is_listed(key: &str) -> bool {
         Some(("keylapse:{app.wire/0" | "keylapse:{app.wire/1" | "keylapse:{app.watched/0", word)) => {
             format!("\n| `{word}` | ")
         }
-        Some(("keylapse:{canary/0", _)) => "\n| `keylapse:{canary/0}:<n>:<m>` | ".to_owned(),
+        Some(("keylapse:{heartbeat/0", _)) => "\n| `keylapse:{heartbeat/0}:<n>:<m>` | ".to_owned(),
         Some(_) => return false,
         None if key.starts_with("app:wire:") || key.starts_with("app:watched:") => {
             "\n| the timer's key itself | ".to_owned()

@@ -10,8 +10,8 @@ use crate::output::Output;
 
 /// Show and control timers that keylapse keeps in Redis or Valkey.
 ///
-/// Exit codes: 0 success, 1 a problem was found or nothing matched, 2 the command line is invalid or a file or address in it
-/// cannot be used, 3 the server cannot be reached or refuses.
+/// The exit code is 0 for success. It is 1 if a problem was found or nothing matched. It is 2 if the command line is
+/// invalid, or a file or address in it cannot be used. It is 3 if the server cannot be reached or refuses.
 #[derive(Debug, Parser)]
 #[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {

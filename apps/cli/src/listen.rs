@@ -54,11 +54,12 @@ impl Listen {
     pub(crate) fn read(&self) -> Result<HttpSecurity, CliError> {
         let mut access = Access::to_hosts(&self.allowed_host)
             .map_err(|error| CliError::Usage(format!("--allowed-host: {error}")))?;
-        if let Some((of, said)) = token(self.token_file.as_deref(), "KEYLAPSE_TOKEN")? {
-            access = access.tokens(&said).map_err(|error| CliError::Usage(format!("{of}: {error}")))?;
+        if let Some((source, text)) = token(self.token_file.as_deref(), "KEYLAPSE_TOKEN")? {
+            access = access.tokens(&text).map_err(|error| CliError::Usage(format!("{source}: {error}")))?;
         }
-        if let Some((of, said)) = token(self.read_token_file.as_deref(), "KEYLAPSE_READ_TOKEN")? {
-            access = access.read_tokens(&said).map_err(|error| CliError::Usage(format!("{of}: {error}")))?;
+        if let Some((source, text)) = token(self.read_token_file.as_deref(), "KEYLAPSE_READ_TOKEN")? {
+            access =
+                access.read_tokens(&text).map_err(|error| CliError::Usage(format!("{source}: {error}")))?;
         }
         let certificate = match (&self.listen_cert, &self.listen_key) {
             (Some(certificate), Some(key)) => Some(Certificate::read(certificate, key).map_err(usage)?),
@@ -104,10 +105,10 @@ impl HttpSecurity {
 fn token(file: Option<&Path>, variable: &str) -> Result<Option<(String, String)>, CliError> {
     match (file, std::env::var(variable)) {
         (Some(file), _) => {
-            let said = keylapse_relay::read_secret_file(file).map_err(CliError::Usage)?;
-            Ok(Some((file.display().to_string(), said)))
+            let text = keylapse_relay::read_secret_file(file).map_err(CliError::Usage)?;
+            Ok(Some((file.display().to_string(), text)))
         }
-        (None, Ok(said)) if !said.is_empty() => Ok(Some((variable.to_owned(), said))),
+        (None, Ok(text)) if !text.is_empty() => Ok(Some((variable.to_owned(), text))),
         (None, _) => Ok(None),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct State {
     is_read_only: bool,
     pub(crate) shows_payloads: bool,
     face: RouteScope,
-    pub(crate) patience: ServerLimits,
+    pub(crate) limits: ServerLimits,
     /// Renders the metrics of the process.
     pub(crate) recorded: Option<Render>,
     pub(crate) metrics: Metrics,
@@ -86,7 +86,7 @@ impl Web {
             is_read_only: false,
             shows_payloads: false,
             face: RouteScope::Whole,
-            patience: ServerLimits::default(),
+            limits: ServerLimits::default(),
             recorded: None,
             metrics: Metrics::new(RECENT),
             readiness: SharedCache::new(RECENT),
@@ -146,8 +146,8 @@ impl Web {
     }
 
     /// Sets the timeouts for bodies and answers, and the maximum of live tails.
-    pub fn limits(self, patience: ServerLimits) -> Self {
-        Self(State { patience, tails: Arc::new(Semaphore::new(patience.tails)), ..self.0 })
+    pub fn limits(self, limits: ServerLimits) -> Self {
+        Self(State { limits, tails: Arc::new(Semaphore::new(limits.tails)), ..self.0 })
     }
 
     /// Returns the guarded routes, below the prefix. Without a prefix they have a fallback, and cannot be merged into an

@@ -232,8 +232,8 @@ impl TopicHandle {
     /// `None`.
     ///
     /// # Errors
-    /// Returns the errors of these methods. Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if `letter` is
-    /// not a dead letter of the topic.
+    /// Returns the errors of these methods. Returns an error of kind [`Invalid`](keylapse::ErrorKind::Invalid) if `letter`
+    /// is not a dead letter of the topic.
     pub async fn act(&self, action: Action, key: &[u8], letter: Option<&Entry>) -> Result<ActionResult> {
         let (became, deadline_ms) = self.apply_action(action, key, letter).await?;
         Ok(ActionResult { deadline_ms, ..ActionResult::to_key(self, key, became) })

@@ -47,7 +47,7 @@ pub enum AlarmKind {
     Unserved,
     /// Timers wait for a destination that does not answer or has asked for a later call.
     HeldBack,
-    /// Most attempts of the last five minutes have failed.
+    /// At least half of the attempts of the last five minutes have failed, and more than two.
     Failing,
     /// Dead letters were trimmed within the last hour.
     Trimmed,

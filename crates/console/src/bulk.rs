@@ -1,7 +1,7 @@
 //! One action on all entries that match a filter.
 //!
-//! Counting and acting read the same pages with the same filter. A dry run leaves out only the last step, so its count
-//! covers exactly the entries that a real run acts on.
+//! Counting and acting read the same pages with the same filter. A dry run leaves out only the last step, so it counts the
+//! entries on which a real run would act.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::ready;
@@ -102,8 +102,8 @@ impl<'a> Bulk<'a> {
         self
     }
 
-    /// Ends the run early when `stop` completes, after the current step. A step has up to 500 entries, or those of a tenth of
-    /// a second at the [`rate`](Self::rate). The report has the cursor at which another run can continue.
+    /// Ends the run early when `stop` completes, after the current step. A step has up to 500 entries, or those of a tenth
+    /// of a second at the [`rate`](Self::rate). The report has the cursor at which another run can continue.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'a) -> Self {
         self.stop = stop.boxed();
         self

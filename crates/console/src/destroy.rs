@@ -70,8 +70,8 @@ impl Console {
     /// destruction, or its timer is deleted as a whole.
     ///
     /// The work is done in steps of at most 500 timers, and the server answers other clients between them. If a call is
-    /// interrupted, the topic stays closed, and another call continues; a forced destruction continues as forced. The topic's
-    /// number of partitions must be the registered one.
+    /// interrupted, the topic stays closed, and another call continues; a forced destruction continues as forced. The
+    /// topic's number of partitions must be the registered one.
     ///
     /// ```no_run
     /// # async fn destroy(console: keylapse_console::Console) -> keylapse::Result<()> {
@@ -109,8 +109,8 @@ impl Console {
     /// ```
     ///
     /// # Errors
-    /// Returns the errors of [`destroy`](Self::destroy). Returns an error of kind [`Invalid`](ErrorKind::Invalid) if the topic
-    /// is not attached; [`Attached::topic`](keylapse::Attached::topic) returns an attached one.
+    /// Returns the errors of [`destroy`](Self::destroy). Returns an error of kind [`Invalid`](ErrorKind::Invalid) if the
+    /// topic is not attached; [`Attached::topic`](keylapse::Attached::topic) returns an attached one.
     pub async fn detach<T>(&self, topic: &Topic<T>) -> Result<Destroyed> {
         topic.config().policy_for("detach")?;
         let request = DestroyRequest { console: self, config: topic.config(), forced: false };
@@ -119,7 +119,7 @@ impl Console {
 }
 
 impl DestroyRequest<'_> {
-    /// Destroys the topic even if listeners serve it or timers are armed. Running attempts receive a request to stop and
+    /// Allows the destruction of a topic that listeners serve or that has timers. Running attempts receive a request to stop and
     /// cannot settle. A listener that continues to run waits, and creates the topic again afterwards.
     pub fn forced(mut self) -> Self {
         self.forced = true;
@@ -187,8 +187,8 @@ impl Destroyer<'_> {
         while left {
             (all, first, closed) = (Destroyed::default(), None, Vec::new());
             let mut most = 0;
-            // Partition 0 is read last. Its `forced` is set before and deleted after that of the other partitions. If another
-            // partition has a different one, the call that set it has ended.
+            // Partition 0 is read last. Its `forced` is set before and deleted after that of the other partitions. If
+            // another partition has a different one, the call that set it has ended.
             for at in self.partitions.iter().rev() {
                 let found = self.close(at, CloseMode::Ask).await?;
                 all.add(&found);
@@ -280,7 +280,8 @@ impl Destroyer<'_> {
         }
     }
 
-    /// Removes the timers of a partition, page by page, each after its marker key. Returns the number of deleted marker keys.
+    /// Removes the timers of a partition, page by page, each after its marker key. Returns the number of deleted marker
+    /// keys.
     async fn empty(&self, at: &PartitionNames) -> Result<u64> {
         let (mut page, mut markers) = (Vec::new(), 0);
         loop {
@@ -299,8 +300,8 @@ impl Destroyer<'_> {
         }
     }
 
-    /// Deletes the marker keys of waiting timers, except keys that another program has written. A marker key that stays has no
-    /// effect when it expires.
+    /// Deletes the marker keys of waiting timers, except keys that another program has written. A marker key that stays has
+    /// no effect when it expires.
     async fn delete_markers(&self, timers: &[(Bytes, Option<u64>)]) -> Result<u64> {
         if !self.config.marker_keys {
             return Ok(0);
@@ -337,8 +338,8 @@ impl Destroyer<'_> {
         }
     }
 
-    /// Ends the call if a closed partition was reopened. Nobody reopens a partition that was closed by force: another call has
-    /// deleted it, and a program has created it again.
+    /// Ends the call if a closed partition was reopened. Nobody reopens a partition that was closed by force: another call
+    /// has deleted it, and a program has created it again.
     async fn was_opened(&self) -> Result<()> {
         if self.forced.is_some() {
             return Ok(());

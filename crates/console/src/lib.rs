@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! Results implement [`Serialize`]. In JSON, times are milliseconds since 1970 by the server's clock; keys and payloads are
-//! printable ASCII with escapes (see [`text`]).
+//! Topics, entries, reports and findings implement [`Serialize`]. In JSON, times are milliseconds since 1970 by the server's
+//! clock; keys and payloads are printable ASCII with escapes (see [`text`]).
 
 #![forbid(unsafe_code)]
 
@@ -130,8 +130,8 @@ impl Console {
         self.retry_until_answered(|_| self.store().reports(&hash)).await
     }
 
-    /// Asks each listener of a topic to call a blocked destination now, such as a host whose circuit is open.
-    /// The next reports of the listeners show the result.
+    /// Asks each listener of a topic to call a blocked destination now, such as a host whose circuit is open. The next
+    /// reports of the listeners show the result.
     ///
     /// # Errors
     /// Returns an error if the server cannot be reached or refuses the command, if no topic has this name, or if the
@@ -145,8 +145,8 @@ impl Console {
         self.topic(topic).await?.try_now(destination).await
     }
 
-    /// Returns the addresses of the servers without user and password, such as `127.0.0.1:6379`,
-    /// `h1:7000,h2:7001 (cluster)` or `h1:26379 (master shop of sentinels)`. A database other than 0 is included.
+    /// Returns the addresses of the servers without user and password, such as `127.0.0.1:6379`, `h1:7000,h2:7001 (cluster)`
+    /// or `h1:26379 (master shop of sentinels)`. A database other than 0 is included.
     pub fn servers(&self) -> String {
         self.store().target().to_string()
     }
@@ -264,8 +264,8 @@ impl Console {
     ///
     /// # Errors
     /// Returns an error of kind [`Invalid`](ErrorKind::Invalid) if no topic has this name; its message lists similar names.
-    /// Returns an error of kind [`WireVersion`](ErrorKind::WireVersion) if the topic's entry cannot be read. Returns an error
-    /// if the server cannot be reached or refuses the command.
+    /// Returns an error of kind [`WireVersion`](ErrorKind::WireVersion) if the topic's entry cannot be read. Returns an
+    /// error if the server cannot be reached or refuses the command.
     pub async fn topic(&self, name: &str) -> Result<TopicHandle> {
         self.find(name).await?.map_err(|unreadable| unreadable.refusal())
     }

@@ -33,8 +33,8 @@ pub struct Page {
     pub now: SystemTime,
     /// The entries, sorted by time.
     pub entries: Vec<Entry>,
-    /// The position of the next page, or `None` after the last one. A page that is not the last can be empty, because at most
-    /// 20,000 entries are examined for one page.
+    /// The position of the next page, or `None` after the last one. A page that is not the last can be empty, because at
+    /// most 20,000 entries are examined for one page.
     pub next: Option<Cursor>,
     /// The number of entries that were examined.
     pub looked_at: usize,
@@ -52,9 +52,9 @@ struct ListingQuery<'a> {
 impl TopicHandle {
     /// Returns a page of the topic's entries in a state, sorted by time, from the end of an earlier page.
     ///
-    /// A page has up to `count` entries, at most 1,000. A page of running timers can have about 250 more, and these pages have
-    /// no order among themselves. The work for a page is bounded, and no keys of other programs are read. An entry that moves
-    /// between two calls can appear twice or not at all. All others appear once.
+    /// A page has up to `count` entries, at most 1,000. A page of running timers can have about 250 more, and these pages
+    /// have no order among themselves. The work for a page is bounded, and no keys of other programs are read. An entry that
+    /// moves between two calls can appear twice or not at all. All others appear once.
     ///
     /// # Errors
     /// Returns an error if a server cannot be reached or refuses the command.

@@ -20,7 +20,8 @@ const AHEAD: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)
 pub struct Overview {
     /// The reason of the pause, if the topic is paused.
     pub paused: Option<String>,
-    /// The reason why the topic is closed: `destroying`, `repartitioning`, or `wire version N` if this program cannot read it.
+    /// The reason why the topic is closed: `destroying`, `repartitioning`, or `wire version N` if this program cannot read
+    /// it.
     pub closed: Option<String>,
     /// Timers that wait or run, including those in quarantine. In an attached topic, its lapses.
     pub timers: u64,
@@ -167,8 +168,8 @@ struct CountHistory {
 }
 
 impl Rates {
-    /// Records that `ended` attempts had ended at the server's time `now_ms`, and returns the rate per second. Returns `None`
-    /// until two reports have arrived.
+    /// Records that `ended` attempts had ended at the server's time `now_ms`, and returns the rate per second. Returns
+    /// `None` until two reports have arrived.
     pub fn of(&mut self, topic: &str, now_ms: u64, ended: u64) -> Option<f64> {
         let numbers = self.topics.entry(topic.to_owned()).or_default();
         numbers.add(now_ms, ended);

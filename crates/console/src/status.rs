@@ -26,7 +26,7 @@ pub enum TopicState {
     Paused,
     /// Timers wait for a destination that does not answer or has asked for a later call.
     HeldBack,
-    /// Most attempts of the last five minutes have failed.
+    /// At least half of the attempts of the last five minutes have failed, and more than two.
     Failing,
     /// The topic is being destroyed or repartitioned, or has another wire version.
     Closed,
@@ -68,8 +68,8 @@ pub struct Status {
     pub listeners: Vec<ListenerReport>,
     /// Listeners that have not reported for seven seconds: they have crashed, are blocked, or cannot reach the server.
     ///
-    /// A silent listener is forgotten after ten minutes, or when a listener that was started later on the same machine serves
-    /// all of its topics.
+    /// A silent listener is forgotten after ten minutes, or when a listener that was started later on the same machine
+    /// serves all of its topics.
     pub silent_listeners: Vec<ListenerReport>,
 }
 

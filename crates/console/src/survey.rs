@@ -129,8 +129,7 @@ impl SurveyRequest<'_> {
         self
     }
 
-    /// Sets the time after which up to 1,000 keys are read a second time. Zero turns the second look off.
-    /// Default: 10 s.
+    /// Sets the time after which up to 1,000 keys are read a second time. Zero turns the second look off. Default: 10 s.
     pub fn watch(mut self, span: Duration) -> Self {
         self.watch = span;
         self

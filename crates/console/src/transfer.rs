@@ -116,12 +116,12 @@ impl TopicHandle {
 
     /// Imports up to 1,000 exported lines, without replacing existing timers and dead letters.
     ///
-    /// Importing a line twice changes nothing: timers are identified by key and ID, dead letters by key, ID and time of death.
-    /// A timer that ended within the last ten minutes is not imported again.
+    /// Importing a line twice changes nothing: timers are identified by key and ID, dead letters by key, ID and time of
+    /// death. A timer that ended within the last ten minutes is not imported again.
     ///
     /// # Errors
-    /// Returns an error of kind [`Invalid`](ErrorKind::Invalid), and imports nothing, if a line does not belong to this topic
-    /// or is a timer of an attached topic. Returns an error if a server cannot be reached or refuses the command.
+    /// Returns an error of kind [`Invalid`](ErrorKind::Invalid), and imports nothing, if a line does not belong to this
+    /// topic or is a timer of an attached topic. Returns an error if a server cannot be reached or refuses the command.
     pub async fn import(&self, lines: &[Export]) -> Result<ImportReport> {
         let mut by_partition = BTreeMap::<u32, Vec<ImportEntry>>::new();
         for line in lines {
@@ -339,8 +339,8 @@ impl TopicHandle {
         self.console.retry_until_answered(|_| store.names_in(at, listing, cursor, NAMES_PER_STEP)).await
     }
 
-    /// Returns the names that are still in `listing` but not in `elsewhere`. Checks twice, because a timer can end between two
-    /// calls.
+    /// Returns the names that are still in `listing` but not in `elsewhere`. Checks twice, because a timer can end between
+    /// two calls.
     async fn inconsistent(
         &self,
         at: &PartitionNames,

@@ -266,7 +266,7 @@ fn is_periodic_poll(request: &CommandRequest<'_>) -> bool {
         b"EVALSHA" => [&CANARY, &PEEK, &REPAIR, &SAVE_REPORT, &TAKE_CHECKS, &TAKE_DUTY]
             .iter()
             .any(|look| look.sha.as_bytes() == text(1)),
-        b"EXISTS" => text(1).windows(8).any(|part| part == b"{canary/"),
+        b"EXISTS" => text(1).windows(11).any(|part| part == b"{heartbeat/"),
         b"CONFIG" => text(1) == b"GET",
         _ => false,
     }

@@ -198,7 +198,7 @@ pub fn canary(namespace: &str, tag: u32) -> String {
     format!("{}{tag}}}", canary_prefix(namespace))
 }
 
-/// The least number that lies in a slot, as the hash tag `canary/<number>`.
+/// The least number that lies in a slot, as the hash tag `heartbeat/<number>`.
 pub fn tag_of(slot: u16) -> u32 {
     TAGS[usize::from(slot)]
 }
@@ -208,7 +208,7 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(CLUSTER_SLOTS)];
     let mut missing = tags.len();
     for number in 0_u32.. {
-        let tag = &mut tags[usize::from(slot_of(format!("canary/{number}").as_bytes()))];
+        let tag = &mut tags[usize::from(slot_of(format!("heartbeat/{number}").as_bytes()))];
         if tag.is_none() {
             *tag = Some(number);
             missing -= 1;
@@ -222,7 +222,7 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 
 /// What the names of all canaries begin with, up to the tag.
 pub fn canary_prefix(namespace: &str) -> String {
-    format!("{namespace}:{{canary/")
+    format!("{namespace}:{{heartbeat/")
 }
 
 /// The channel on which a database publishes the keys that expire.
@@ -306,6 +306,6 @@ mod tests {
         for slot in 0..CLUSTER_SLOTS {
             assert_eq!(slot_of(canary("keylapse", tag_of(slot)).as_bytes()), slot);
         }
-        assert_eq!(tag_of(slot_of(b"canary/0")), 0, "a server that is alone uses the first");
+        assert_eq!(tag_of(slot_of(b"heartbeat/0")), 0, "a server that is alone uses the first");
     }
 }

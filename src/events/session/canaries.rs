@@ -118,12 +118,12 @@ impl Session<'_> {
     }
 
     /// Checks a heartbeat. Without attached topics, each one is accepted: it only proves that events arrive.
-    async fn link_of(&mut self, tag: u32, heard: CanaryNumbers) -> CanaryStatus {
+    async fn link_of(&mut self, tag: u32, numbers: CanaryNumbers) -> CanaryStatus {
         if !self.has_positions() {
             return CanaryStatus::Believed;
         }
         if self.share.has_canaries_of(tag) {
-            return self.chain.apply_canary(heard, Instant::now());
+            return self.chain.apply_canary(numbers, Instant::now());
         }
         if !self.supervisor.source.is_of_several() {
             return CanaryStatus::Refused;
@@ -134,11 +134,11 @@ impl Session<'_> {
         CanaryStatus::Broken
     }
 
-    pub(super) async fn heard_canary(&mut self, tag: u32, heard: CanaryNumbers) {
+    pub(super) async fn handle_canary(&mut self, tag: u32, numbers: CanaryNumbers) {
         let was_whole = self.chain.is_whole();
-        match self.link_of(tag, heard).await {
+        match self.link_of(tag, numbers).await {
             CanaryStatus::Believed => {
-                let CanaryNumbers { number, before } = heard;
+                let CanaryNumbers { number, before } = numbers;
                 let canary = Canary { number, before, ..mem::take(&mut self.canary) };
                 if self.opened.ordered {
                     self.supervisor.pass(Event::Canary(canary)).await;
@@ -149,10 +149,10 @@ impl Session<'_> {
                 if was_whole {
                     self.lose(0).await;
                 }
-                self.supervisor.pass(Event::CanaryUnverified(heard.number)).await;
+                self.supervisor.pass(Event::CanaryUnverified(numbers.number)).await;
                 self.ask_soon();
             }
-            CanaryStatus::Refused => self.refused_canary(heard).await,
+            CanaryStatus::Refused => self.refused_canary(numbers).await,
         }
     }
 
@@ -183,9 +183,9 @@ impl Session<'_> {
 
     /// Rejects a heartbeat that is forged, or that follows a change of the server's clock or data. The script's next
     /// answer shows which.
-    async fn refused_canary(&mut self, heard: CanaryNumbers) {
+    async fn refused_canary(&mut self, numbers: CanaryNumbers) {
         if !mem::replace(&mut self.rejection_logged, true) {
-            let (server, CanaryNumbers { number, before }) = (&self.server, heard);
+            let (server, CanaryNumbers { number, before }) = (&self.server, numbers);
             warn!(
                 %server, number, before,
                 "rejected a heartbeat that cannot be the server's next: does a client publish to the channel of expired \
@@ -280,14 +280,14 @@ struct NamedCanary {
     /// When the script was called.
     asked: Instant,
     /// Set once it has arrived, since its name is accepted only once.
-    heard: bool,
+    arrived: bool,
 }
 
 impl Chain {
     /// Notes the heartbeat key that the script has named. The script was called at `asked`.
     pub(super) fn name(&mut self, numbers: CanaryNumbers, asked: Instant) {
         if self.named.is_none_or(|named| named.numbers != numbers) {
-            self.named = Some(NamedCanary { numbers, asked, heard: false });
+            self.named = Some(NamedCanary { numbers, asked, arrived: false });
         }
     }
 
@@ -302,20 +302,20 @@ impl Chain {
     }
 
     /// Checks a heartbeat that has arrived at `now`, and updates the chain.
-    pub(super) fn apply_canary(&mut self, heard: CanaryNumbers, now: Instant) -> CanaryStatus {
+    pub(super) fn apply_canary(&mut self, numbers: CanaryNumbers, now: Instant) -> CanaryStatus {
         let Some(named) = &mut self.named else { return CanaryStatus::Broken };
-        let is_named = !named.heard && named.numbers == heard;
-        let set_back = is_named && heard.number.saturating_add(ms(MAX_CLOCK_LEAD)) < self.last;
-        if heard.number > named.most(now) || heard.number <= self.last && !set_back {
+        let is_named = !named.arrived && named.numbers == numbers;
+        let set_back = is_named && numbers.number.saturating_add(ms(MAX_CLOCK_LEAD)) < self.last;
+        if numbers.number > named.most(now) || numbers.number <= self.last && !set_back {
             return CanaryStatus::Refused;
         }
-        named.heard |= is_named;
-        let follows = self.whole && heard.before == self.last;
+        named.arrived |= is_named;
+        let follows = self.whole && numbers.before == self.last;
         self.whole = follows || is_named;
         if !self.whole {
             return CanaryStatus::Broken;
         }
-        self.last = heard.number;
+        self.last = numbers.number;
         CanaryStatus::Believed
     }
 }

@@ -35,7 +35,7 @@ async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later
     let bed = Rig::new();
     let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
     let mut session = Session::open(&supervisor).await.expect("a subscription");
-    session.share.canaries = Some("keylapse:{canary/0}".into());
+    session.share.canaries = Some("keylapse:{heartbeat/0}".into());
     session.make_canary(true);
     session.share.canaries = None;
     for _ in 0..20 {

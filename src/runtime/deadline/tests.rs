@@ -1,14 +1,14 @@
 use super::*;
 use crate::time::ServerTime;
 
-/// What the server's clock shows in these tests, in ms.
+/// The server's time in these tests, in ms.
 const NOW: u64 = 1_000_000;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// One that has looked before.
+/// Returns a timer that has claimed before.
 fn settled_in() -> DeadlineTimer {
     DeadlineTimer { looked: true, ..DeadlineTimer::new(ms(10)) }
 }
@@ -17,7 +17,7 @@ fn reading() -> ClockReading {
     ClockReading::now(ServerTime::from_ms(NOW))
 }
 
-/// A look with this head that took something, or nothing.
+/// Returns the result of a claim with this next deadline, which found something or nothing.
 fn seen(head: Option<u64>, empty: bool) -> LookResult {
     LookResult {
         reading: reading(),
@@ -37,7 +37,7 @@ fn head(ms: u64) -> Option<EarliestDeadline> {
     Some(EarliestDeadline { ms, at: reading().when(ms), known: NOW, exactly: false })
 }
 
-/// The clock and the wake-up of a partition whose server has answered, or has not yet.
+/// Returns the wake-up and the clock of a partition whose server has answered, or has not yet.
 fn partition(answered: bool) -> (Wakeup, ServerClock) {
     let clock = ServerClock::default();
     if answered {
@@ -47,7 +47,7 @@ fn partition(answered: bool) -> (Wakeup, ServerClock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
+async fn a_claimer_follows_only_if_a_rival_took_the_timer_for_which_it_woke() {
     let after =
         |seen: LookResult, woke_for, source| DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source);
     assert!(after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Timer));
@@ -57,17 +57,17 @@ async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
     assert!(!after(from_rival(Some(NOW)), head(NOW), LapseSource::Timer), "it is still there");
     assert!(!after(from_rival(Some(NOW - 1)), head(NOW), LapseSource::Timer), "something earlier is there");
     assert!(!after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Sweep), "it did not wake for it");
-    assert!(!after(from_rival(Some(NOW + 1)), None, LapseSource::Timer), "it woke for nothing");
+    assert!(!after(from_rival(Some(NOW + 1)), None, LapseSource::Timer), "it did not wake for a deadline");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_took_something_before_this_was_known_is_no_rival() {
+async fn a_listener_that_claimed_only_before_this_deadline_was_known_is_no_rival() {
     for (took, beaten) in [(NOW - 60_000, false), (NOW - 1, false), (NOW, true), (NOW + 1, true)] {
         let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
         let seen = LookResult { rival: Some(took), ..seen(None, true) };
         assert_eq!(timer.learn(seen, LapseSource::Timer), beaten, "{took}");
     }
-    // What is heard of is known from then on.
+    // An announced deadline is known from the time of its announcement.
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     tokio::time::advance(ms(100)).await;
@@ -77,7 +77,7 @@ async fn who_took_something_before_this_was_known_is_no_rival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_follows_takes_only_what_is_left_lying_until_it_leads_again() {
+async fn a_follower_claims_only_unclaimed_timers_until_it_leads() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     assert_eq!(timer.reach(), 10);
     timer.learn(from_rival(None), LapseSource::Timer);
@@ -87,7 +87,7 @@ async fn who_follows_takes_only_what_is_left_lying_until_it_leads_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_called_comes_when_it_was_left_lying_unless_it_leads() {
+async fn a_called_follower_claims_when_timers_count_as_unclaimed() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     let called = async |timer: &mut DeadlineTimer, ms| {
@@ -96,19 +96,19 @@ async fn who_is_called_comes_when_it_was_left_lying_unless_it_leads() {
         timer.read_pending(&wakeup, &clock);
         timer.planned.take()
     };
-    assert_eq!(called(&mut timer, NOW).await, None, "it looks by itself");
+    assert_eq!(called(&mut timer, NOW).await, None, "a leader claims anyway");
     timer.leadership.lost();
     for (left, at) in [(NOW - 60_000, 13), (NOW, 13), (NOW + 3, 16)] {
         assert_eq!(called(&mut timer, left).await, Some((Instant::now() + ms(at), LapseSource::Timer)));
     }
     timer.rested = Instant::now() + ms(50);
-    assert_eq!(called(&mut timer, NOW).await.unwrap().0, timer.rested, "not in a hurry, should it be forged");
+    assert_eq!(called(&mut timer, NOW).await.unwrap().0, timer.rested, "the pause limits forged calls");
     timer.planned = Some((Instant::now(), LapseSource::Sweep));
     assert_eq!(called(&mut timer, NOW).await, Some((Instant::now(), LapseSource::Sweep)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_follows_rests_while_another_is_the_standby() {
+async fn a_follower_rests_while_another_is_the_standby() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     let (wakeup, clock) = partition(true);
     timer.learn(LookResult { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
@@ -116,13 +116,13 @@ async fn who_follows_rests_while_another_is_the_standby() {
     assert!(waits.is_err(), "another is the standby");
     timer.learn(from_rival(Some(NOW + 10)), LapseSource::Sweep);
     let waits = tokio::time::timeout(ms(261), timer.due(&wakeup, &clock)).await;
-    assert_eq!(waits, Ok(LapseSource::Timer), "nobody is, so this one is from now on");
+    assert_eq!(waits, Ok(LapseSource::Timer), "without another standby, this one is the standby");
     timer.learn(seen(None, true), LapseSource::Timer);
-    assert_eq!(timer.leadership, Leadership::default(), "nobody else is there");
+    assert_eq!(timer.leadership, Leadership::default(), "no other listener claims");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_clock_was_set_forward_has_its_head_looked_for_earlier() {
+async fn a_server_clock_that_is_set_forward_advances_the_claim() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     timer.head = head(NOW + 60_000);
@@ -133,7 +133,7 @@ async fn a_server_whose_clock_was_set_forward_has_its_head_looked_for_earlier() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_finds_something_leads_again_and_does_not_rest() {
+async fn a_successful_claim_leads_and_does_not_pause() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     assert!(timer.learn(from_rival(None), LapseSource::Timer));
     assert_ne!(timer.leadership, Leadership::default());
@@ -144,18 +144,18 @@ async fn whoever_finds_something_leads_again_and_does_not_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_empty_look_what_is_due_waits_a_little_but_what_is_not_yet_due_keeps_its_time() {
+async fn an_empty_claim_delays_due_timers_but_not_later_ones() {
     for (due, at) in [(NOW - 9, 5), (NOW, 5), (NOW + 1, 1), (NOW + 9, 9)] {
         let mut timer = settled_in();
         timer.learn(seen(Some(due), true), LapseSource::Sweep);
         let head = timer.head.unwrap();
         assert_eq!((head.ms, head.at), (due, Instant::now() + ms(at)));
-        assert!(head.exactly, "an early look has just come away empty");
+        assert!(head.exactly, "an early claim has just found nothing");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_look_of_all_puts_nothing_off() {
+async fn the_first_claim_delays_nothing() {
     let mut timer = DeadlineTimer::looking_now(ms(10));
     timer.learn(seen(Some(NOW), true), LapseSource::Sweep);
     assert_eq!(timer.head.unwrap().at, Instant::now());
@@ -164,67 +164,67 @@ async fn the_first_look_of_all_puts_nothing_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_full_look_the_next_head_is_looked_for_ahead_of_its_time() {
+async fn after_a_successful_claim_the_next_one_is_early() {
     let mut timer = settled_in();
     timer.learn(seen(Some(NOW + 9), false), LapseSource::Timer);
     assert!(!timer.head.unwrap().exactly);
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_of_an_earlier_head_counts_and_of_a_later_or_the_same_does_not() {
+async fn only_an_earlier_announced_deadline_changes_the_plan() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
-    let told = |timer: &mut DeadlineTimer, ms| {
+    let announce = |timer: &mut DeadlineTimer, ms| {
         wakeup.head(ms);
         timer.read_pending(&wakeup, &clock);
         let head = timer.head.unwrap();
         assert_eq!(head.at, reading().when(head.ms));
         (head.ms, head.exactly)
     };
-    assert_eq!(told(&mut timer, NOW + 50), (NOW + 50, false));
-    assert_eq!(told(&mut timer, NOW + 60), (NOW + 50, false));
-    assert_eq!(told(&mut timer, NOW + 40), (NOW + 40, false));
+    assert_eq!(announce(&mut timer, NOW + 50), (NOW + 50, false));
+    assert_eq!(announce(&mut timer, NOW + 60), (NOW + 50, false));
+    assert_eq!(announce(&mut timer, NOW + 40), (NOW + 40, false));
     timer.head.as_mut().unwrap().exactly = true;
-    assert_eq!(told(&mut timer, NOW + 40), (NOW + 40, true), "an early look need not be made twice");
+    assert_eq!(announce(&mut timer, NOW + 40), (NOW + 40, true), "an early claim is not repeated");
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_during_a_rest_waits_for_its_end_and_is_then_looked_for_at_once() {
+async fn a_deadline_announced_during_a_pause_is_claimed_when_it_ends() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     timer.rested = Instant::now() + ms(5);
-    let told = |timer: &mut DeadlineTimer, ms| {
+    let announce = |timer: &mut DeadlineTimer, ms| {
         timer.head = None;
         wakeup.head(ms);
         timer.read_pending(&wakeup, &clock);
         let head = timer.head.unwrap();
         (head.at - Instant::now(), head.exactly)
     };
-    assert_eq!(told(&mut timer, NOW + 2), (ms(5), true));
-    assert_eq!(told(&mut timer, NOW + 5), (ms(5), false), "it is not put off");
-    assert_eq!(told(&mut timer, NOW + 9), (ms(9), false));
+    assert_eq!(announce(&mut timer, NOW + 2), (ms(5), true));
+    assert_eq!(announce(&mut timer, NOW + 5), (ms(5), false), "it is not delayed");
+    assert_eq!(announce(&mut timer, NOW + 9), (ms(9), false));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_planned_look_stands_with_the_first_reason_for_it() {
+async fn the_earliest_planned_claim_keeps_its_first_reason() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     let now = Instant::now();
-    let told = |timer: &mut DeadlineTimer, (at, source)| {
+    let announce = |timer: &mut DeadlineTimer, (at, source)| {
         wakeup.look(at, source);
         timer.read_pending(&wakeup, &clock);
         timer.planned
     };
     let first = (now + ms(9), LapseSource::Notification);
-    assert_eq!(told(&mut timer, first), Some(first));
-    assert_eq!(told(&mut timer, (now + ms(9), LapseSource::Sweep)), Some(first));
-    assert_eq!(told(&mut timer, (now + ms(20), LapseSource::Sweep)), Some(first));
+    assert_eq!(announce(&mut timer, first), Some(first));
+    assert_eq!(announce(&mut timer, (now + ms(9), LapseSource::Sweep)), Some(first));
+    assert_eq!(announce(&mut timer, (now + ms(20), LapseSource::Sweep)), Some(first));
     let earlier = (now, LapseSource::Sweep);
-    assert_eq!(told(&mut timer, earlier), Some(earlier));
+    assert_eq!(announce(&mut timer, earlier), Some(earlier));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_without_a_reading_of_the_servers_clock_is_looked_for_at_once() {
+async fn a_deadline_without_a_reading_of_the_clock_is_claimed_immediately() {
     let (wakeup, clock) = partition(false);
     let mut timer = settled_in();
     wakeup.head(NOW + 50);
@@ -234,19 +234,19 @@ async fn a_head_without_a_reading_of_the_servers_clock_is_looked_for_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_head_and_the_earliest_look_are_kept_until_they_are_taken() {
+async fn the_earliest_deadline_and_claim_are_kept_until_they_are_taken() {
     let (wakeup, now) = (Wakeup::default(), Instant::now());
     let at = |ms| now + Duration::from_millis(ms);
     [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
     wakeup.look(at(7), LapseSource::Sweep);
     wakeup.look(at(5), LapseSource::Timer);
-    wakeup.look(at(5), LapseSource::Sweep); // the first reason stays
+    wakeup.look(at(5), LapseSource::Sweep); // the first reason is kept
     wakeup.look(at(6), LapseSource::Sweep);
     wakeup.woken().await;
     let pending = wakeup.take();
     assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Timer))));
     wakeup.look(at(5), LapseSource::Notification);
-    wakeup.look(at(6), LapseSource::Sweep); // a notification is not for everybody
+    wakeup.look(at(6), LapseSource::Sweep); // followers ignore a notification
     assert_eq!(wakeup.take().look, Some((at(6), LapseSource::Sweep)));
     let nothing = wakeup.take();
     assert_eq!((nothing.head, nothing.look), (None, None));

@@ -1,4 +1,4 @@
-//! What those who wait are told by a renewal, at the very moment that it wakes them.
+//! The state of a lease at the moment when a renewal wakes the tasks that wait for it.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -15,43 +15,43 @@ fn held(key: &'static str) -> LeaseRef {
     LeaseRef { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
 }
 
-/// Looks whether the lease is ours whenever it is woken, as a waiting attempt on another thread does.
+/// Reads the state of a lease at each wake-up, as a waiting attempt on another thread does.
 struct Asking {
     state: Arc<LeaseState>,
-    told: Mutex<Vec<bool>>,
+    seen: Mutex<Vec<bool>>,
 }
 
 impl Wake for Asking {
     fn wake(self: Arc<Self>) {
-        self.told.lock().expect("no panic").push(self.state.is_ours());
+        self.seen.lock().expect("no thread has panicked").push(self.state.is_ours());
     }
 }
 
-/// What an attempt of `key` is told that waits while a renewal of both finds that "lost" is lost.
-async fn told(key: &'static str) -> Vec<bool> {
+/// Returns what a waiting attempt of `key` reads while a renewal of both leases finds that "lost" is lost.
+async fn seen_while_waiting(key: &'static str) -> Vec<bool> {
     let leases = Arc::new(Leases::new(TRUST, TRUST));
     let both = ["lost", "kept"].map(held);
     let mut owners = leases.take(both.clone(), now());
     tokio::time::advance(TRUST * 2).await;
     let waiting = owners.remove(usize::from(key == "kept"));
-    let asking = Arc::new(Asking { state: waiting.state.clone(), told: Mutex::default() });
+    let asking = Arc::new(Asking { state: waiting.state.clone(), seen: Mutex::default() });
     let mut waits = std::pin::pin!(waiting.confirmed());
     let waker = Waker::from(asking.clone());
     assert_eq!(waits.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
     assert_eq!(leases.renewed(&both, &[&both[0]], now()), 1);
-    let told = asking.told.lock().expect("no panic").clone();
+    let seen = asking.seen.lock().expect("no thread has panicked").clone();
     assert_eq!(waits.await, key == "kept");
-    told
+    seen
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_renewal_finds_lost_is_never_called_ours() {
-    assert_eq!(told("lost").await, [false]);
+    assert_eq!(seen_while_waiting("lost").await, [false]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_renewal_extends_is_ours_at_once() {
-    assert_eq!(told("kept").await, [true]);
+    assert_eq!(seen_while_waiting("kept").await, [true]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,12 +21,12 @@ fn before(attempt: u32) -> State {
     State::waiting(attempt)
 }
 
-/// Once, with this error.
+/// Returns the state of a timer with one failed attempt.
 fn failed(error: &str) -> State {
     State { history: with_failure(&before(1), Ending::Error, error.to_owned(), 2000), ..before(1) }
 }
 
-/// What follows for a timer that was due at second one, and whose attempt has ended at second two.
+/// Decides what follows for a timer that was due at second 1 and whose attempt ended at second 2.
 fn decide(ended: AttemptResult, state: &State) -> Option<AttemptEnd> {
     decide_at(2000, ended, state)
 }
@@ -66,7 +66,7 @@ fn failures_are_retried_by_policy_until_they_are_exhausted() {
 }
 
 #[test]
-fn a_policy_that_panics_is_what_the_attempt_has_failed_of() {
+fn a_policy_that_panics_fails_the_attempt() {
     let topic =
         Topic::<u32>::new("a:{id}").unwrap().retry(Backoff::custom(|_| panic!("no idea"))).max_attempts(2);
     let by_policy = |ended: AttemptResult, attempt| ended.by_policy(&topic.config, attempt);
@@ -82,7 +82,7 @@ fn a_policy_that_panics_is_what_the_attempt_has_failed_of() {
     unasked.into_iter().for_each(|ended| drop(by_policy(ended, 1)));
     assert!(
         matches!(by_policy(error(RetryDecision::ByPolicy), 2), AttemptResult::Failed(Ending::Error, _)),
-        "none follows the last attempt"
+        "no attempt follows the last one"
     );
 }
 
@@ -94,7 +94,7 @@ fn a_delay_of_the_handler_does_not_outlive_the_policy() {
 }
 
 #[test]
-fn of_the_policy_and_the_least_delay_that_was_asked_for_the_later_counts() {
+fn the_longer_of_backoff_and_requested_delay_applies() {
     for (least, delay) in [(0, 15), (14, 15), (16, 16), (7 * 86_400, 7 * 86_400)] {
         let asked = || error(RetryDecision::NoSooner(Duration::from_secs(least)));
         for ended in [asked(), asked().by_policy(&config(), 1)] {
@@ -113,7 +113,7 @@ fn permanent_failures_die_at_once() {
 }
 
 #[test]
-fn a_strange_payload_is_put_off_ever_longer_for_an_hour_and_uses_up_no_attempt() {
+fn an_undecodable_payload_waits_longer_each_time_for_an_hour_and_uses_up_no_attempt() {
     let (mut state, mut now, mut pauses) = (failed("no"), 2000, Vec::new());
     let last = loop {
         match decide_at(now, undecodable(), &state) {
@@ -134,11 +134,11 @@ fn a_strange_payload_is_put_off_ever_longer_for_an_hour_and_uses_up_no_attempt()
         panic!("{last:?}")
     };
     let kinds: Vec<_> = History::decode(&history).0.into_iter().map(|failed| failed.kind).collect();
-    assert_eq!(kinds, ["error", "undecodable"], "once, from when it began");
+    assert_eq!(kinds, ["error", "undecodable"], "one entry, from the first attempt");
 }
 
 #[test]
-fn a_strange_payload_dies_at_once_where_it_is_to() {
+fn an_undecodable_payload_without_retention_dies_immediately() {
     let config = Topic::<u32>::new("a:{id}").unwrap().undecodable_retention(Duration::ZERO).config;
     let record = Record { arming: ArmingId::random(), deadline: 1000, payload: Bytes::new() };
     let end = undecodable().decide(&config, &record, &before(1), 2000);
@@ -165,7 +165,7 @@ fn with_the_greatest_number_of_snoozes_only_the_age_ends_what_snoozes() {
         |at| AttemptResult::Returned(Outcome::Snooze(Duration::ZERO)).decide(&config, &record, &often, at);
     assert!(matches!(snooze(2000), Some(AttemptEnd::Snooze { snoozes: u16::MAX, .. })));
     assert_eq!(reason(snooze(1000 + 31 * 86_400_000)), Some(DeadReason::TooOld));
-    // So many were allowed before, and fewer are now.
+    // The limit was lowered since.
     let fewer = AttemptResult::Returned(Outcome::Snooze(Duration::ZERO)).decide(
         &self::config(),
         &record,
@@ -194,7 +194,7 @@ fn a_snooze_uses_up_no_attempt_and_keeps_what_was_before() {
 }
 
 #[test]
-fn a_letter_tells_of_the_last_failure_too() {
+fn a_dead_letter_includes_the_last_failure() {
     let Some(AttemptEnd::Dead { history, .. }) = decide(error(RetryDecision::Dead), &failed("first")) else {
         panic!("not buried")
     };
@@ -219,7 +219,7 @@ fn put(outbox: &SettlementQueue, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| outbox.put(ended(number)));
 }
 
-/// How long the next batch lets wait, and how many are in it.
+/// Returns how long the next batch took to arrive, and its size.
 async fn batch(outbox: &SettlementQueue) -> (Duration, usize) {
     let asked = Instant::now();
     let batch = outbox.next_batch().await;
@@ -227,7 +227,7 @@ async fn batch(outbox: &SettlementQueue) -> (Duration, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_end_waits_for_company_and_enough_do_not() {
+async fn one_end_lingers_and_a_full_batch_does_not() {
     let outbox = SettlementQueue::new(LINGER);
     for (count, waits) in [
         (1, LINGER),
@@ -241,7 +241,7 @@ async fn one_end_waits_for_company_and_enough_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_batch_hears_of_the_first_end_and_of_the_last_that_is_needed() {
+async fn a_waiting_settler_wakes_for_the_first_end_and_for_a_full_batch() {
     let outbox = SettlementQueue::new(LINGER);
     let later = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -254,7 +254,7 @@ async fn whoever_waits_for_a_batch_hears_of_the_first_end_and_of_the_last_that_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_and_the_last_that_is_needed_ring_and_no_other() {
+async fn only_the_first_end_and_a_full_batch_wake_the_settler() {
     let outbox = SettlementQueue::new(LINGER);
     let mut woken = Vec::new();
     for number in 0..SETTLE_WITHOUT_LINGER + 10 {
@@ -267,14 +267,14 @@ async fn the_first_and_the_last_that_is_needed_ring_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_virtual_time_nobody_waits_for_company() {
+async fn without_linger_one_end_is_a_batch() {
     let outbox = SettlementQueue::new(Duration::ZERO);
     put(&outbox, 0..1);
     assert_eq!(batch(&outbox).await, (Duration::ZERO, 1));
 }
 
 #[test]
-fn whoever_sees_that_an_attempt_has_ended_finds_its_end_to_settle() {
+fn the_end_of_an_ended_attempt_is_in_the_queue() {
     let outbox = SettlementQueue::new(Duration::ZERO);
     for number in 0..1000 {
         let (start, ended) = (Barrier::new(2), ended(number));
@@ -304,7 +304,7 @@ async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
     put(&outbox, MAX_UNSETTLED / 2..MAX_UNSETTLED - 1);
     assert!(has_room().await && !is_empty().await);
     put(&outbox, MAX_UNSETTLED - 1..MAX_UNSETTLED);
-    assert!(!has_room().await, "4,000 are on their way or wait for it");
+    assert!(!has_room().await, "4,000 ends are sent or queued");
     outbox.settled(1);
     assert!(has_room().await && !is_empty().await);
     outbox.settled(sent.len() - 1);
@@ -315,7 +315,7 @@ async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
 }
 
 proptest! {
-    /// Whatever a handler answers, and whatever the settings and the record say.
+    /// For any result, settings and record.
     #[test]
     fn no_end_leads_beyond_the_limits(
         (delay, max_age) in any::<(Duration, Duration)>(),

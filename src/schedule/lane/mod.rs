@@ -57,11 +57,11 @@ impl Lane {
     }
 
     /// Makes one call, alone or in a batch with others.
-    pub(super) async fn call(&self, patience: Duration, ask: OpRequest) -> Result<OpReply> {
-        let until = Instant::now() + patience;
+    pub(super) async fn call(&self, retry_for: Duration, ask: OpRequest) -> Result<OpReply> {
+        let until = Instant::now() + retry_for;
         match self.enter(ask, until) {
             Entered::Alone(going, ask) => {
-                let answer = self.send_alone(patience, &ask).await;
+                let answer = self.send_alone(retry_for, &ask).await;
                 drop(going);
                 answer.and_then(only)
             }
@@ -70,8 +70,8 @@ impl Lane {
     }
 
     /// Queues a call for a batch. It is made even if the returned future is not polled.
-    pub(super) fn put(&self, patience: Duration, ask: OpRequest) -> impl Future<Output = Answers> + use<> {
-        let until = Instant::now() + patience;
+    pub(super) fn put(&self, retry_for: Duration, ask: OpRequest) -> impl Future<Output = Answers> + use<> {
+        let until = Instant::now() + retry_for;
         wait(self.queue(lock(&self.0.queue), ask, until))
     }
 
@@ -107,14 +107,14 @@ impl Lane {
         receiver
     }
 
-    async fn send_alone(&self, patience: Duration, ask: &OpRequest) -> Answers {
+    async fn send_alone(&self, retry_for: Duration, ask: &OpRequest) -> Answers {
         let SharedLane { at, store, .. } = &*self.0;
         let call = async |repeat| {
             let flags = OpFlags { repeat, ..ask.flags };
             let mut answers = store.produce(at, &[OpCall { flags, ops: ask.ops.iter().collect() }]).await;
             answers.pop().unwrap_or_else(|| Ok(Vec::new()))
         };
-        retry_until_answered(patience, call).await.map_err(|error| ask.failed(error))
+        retry_until_answered(retry_for, call).await.map_err(|error| ask.failed(error))
     }
 }
 

@@ -136,7 +136,7 @@ async fn slots_that_move_as_one_to_and_fro_on_a_busy_machine_lose_and_double_not
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: make test-more SUITE=clusters-long"]
 async fn slots_with_that_of_canaries_that_move_to_and_fro_double_only_what_another_listener_hears_in_a_gap() {
-    each(Some("{canary/0}"), |listeners, mut doubled| {
+    each(Some("{heartbeat/0}"), |listeners, mut doubled| {
         println!("{} twice with {listeners} listeners", doubled.len());
         let is_of_another = |run: &Run| listeners > 1 && run.expiry == Expiry::Ambiguous;
         doubled.retain(|(_, runs)| !runs.iter().any(is_of_another));

@@ -114,7 +114,7 @@ async fn each_fires_once_that_both_announce() {
         match next(&mut of_old).await {
             end if end == END => break,
             // What the listener itself has made expire, to see whether it hears.
-            canary if canary.starts_with("keylapse:{canary/") => {}
+            canary if canary.starts_with("keylapse:{heartbeat/") => {}
             key => _ = again.insert(key),
         }
     }

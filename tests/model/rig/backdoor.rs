@@ -84,6 +84,6 @@ impl Rig {
     }
 
     fn last_canary(&self) -> String {
-        format!("{{canary/{}}}", self.at.topic)
+        format!("{{heartbeat/{}}}", self.at.topic)
     }
 }

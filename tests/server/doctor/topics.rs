@@ -134,7 +134,7 @@ async fn of_very_many_topics_some_are_looked_at() {
     server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     let observed = &find(&diagnosis, "K600").observed;
-    assert_eq!(observed, "3,000 topics (1,000 looked at), 0 timers, 0 listeners");
+    assert_eq!(observed, "3,000 topics (1,000 examined), 0 timers, 0 listeners");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +144,7 @@ async fn a_topic_that_is_paused_is_not_late() {
     schedule.pause(&topic(), "the bank is\x1b[2J down").await.unwrap();
     let diagnosis = diagnose(&server.app_url()).await;
     let finding = find(&diagnosis, "K608");
-    assert!(finding.observed.ends_with(r"because: the bank is\u{1b}[2J down"), "{finding}");
+    assert!(finding.observed.ends_with(r"reason: the bank is\u{1b}[2J down"), "{finding}");
     assert!(!codes(&diagnosis).contains("K601"));
     schedule.resume(&topic()).await.unwrap();
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K608"));

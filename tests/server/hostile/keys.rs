@@ -155,7 +155,7 @@ async fn keys_of_our_own_namespace_are_refused_and_nothing_is_harmed() {
     let running =
         Running::start(Listener::builder(server.url()).on(topic.clone(), tally.handler::<String>()));
     let mut names = super::scene::names(&topic).all().to_vec();
-    names.extend(["keylapse:topics", "keylapse:{canary/0}", "keylapse:x"].map(str::to_owned));
+    names.extend(["keylapse:topics", "keylapse:{heartbeat/0}", "keylapse:x"].map(str::to_owned));
     for name in &names {
         let error = schedule.arm(&topic, Key(name), SOON, &String::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);

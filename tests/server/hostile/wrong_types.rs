@@ -214,14 +214,14 @@ async fn a_spoilt_registry_or_canary_keeps_nobody_from_working() {
         return;
     }
     let server = Server::start().await;
-    for name in ["keylapse:topics", "keylapse:{canary/0}"] {
+    for name in ["keylapse:topics", "keylapse:{heartbeat/0}"] {
         spoil(&server, name).await;
     }
     let scene = Scene::on(server, orders()).await;
     scene.proves_well("1").await;
     scene.running.until("the silence to be noticed", |stats| stats.listener().gaps > 0).await;
     scene.proves_well("2").await;
-    heal(&scene.server, "keylapse:{canary/0}").await;
+    heal(&scene.server, "keylapse:{heartbeat/0}").await;
     scene.running.until_anchored().await;
     scene.stop().await;
 }

@@ -319,7 +319,7 @@ fn repartitionings() -> Vec<Row> {
     ]
 }
 
-const FIRST_CANARY: &str = "keylapse:{canary/0}:4000000000000:0";
+const FIRST_CANARY: &str = "keylapse:{heartbeat/0}:4000000000000:0";
 
 /// The repeat finds nothing left to be put right.
 fn repairs() -> Vec<Row> {

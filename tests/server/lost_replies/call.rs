@@ -320,7 +320,7 @@ pub(super) static CANARY: LazyLock<(String, String)> = LazyLock::new(|| {
 async fn canary(url: &str) -> Said {
     let mut line = connect(url).await?;
     let mut call = redis::cmd("EVALSHA");
-    call.arg(&CANARY.1).arg(1).arg("keylapse:{canary/0}").arg(3_600_000);
+    call.arg(&CANARY.1).arg(1).arg("keylapse:{heartbeat/0}").arg(3_600_000);
     let (name, new): (String, u64) = call.query_async(&mut line).await?;
     Ok(format!("{name}, new: {new}"))
 }

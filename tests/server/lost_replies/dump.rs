@@ -53,7 +53,7 @@ impl Dump {
 
 fn pairs(key: &[u8], entries: &[Vec<u8>]) -> BTreeSet<String> {
     // Canaries, and what remembers that something was handed on, live by the real clock.
-    let lives_by_itself = ["{canary/", ":forwarded:"].iter().any(|part| shown(key).contains(part));
+    let lives_by_itself = ["{heartbeat/", ":forwarded:"].iter().any(|part| shown(key).contains(part));
     let pair = |pair: &[Vec<u8>]| match pair {
         [field, _] if lives_by_itself => shown(field),
         [field, value] => format!("{} = {}", shown(field), shown(value)),

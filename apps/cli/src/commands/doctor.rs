@@ -72,7 +72,7 @@ const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Writes the findings by server, each problem with its meaning and its fix, and then the summary. The stream is one of
-/// `anstream`, which removes colours that nobody would see.
+/// `anstream`, which removes colours that the output does not support.
 pub(crate) fn write_findings(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
     let mut node = None;
     for finding in &diagnosis.findings {

@@ -13,7 +13,7 @@ const SHOWN: usize = 4096;
 pub(crate) struct Args {
     #[command(flatten)]
     listing: ListingArgs,
-    /// List entries in this state: waiting, running, quarantined, dead, tracked.
+    /// List entries in a state: waiting, running, quarantined, dead, tracked.
     #[arg(long, default_value = "waiting", value_name = "STATE")]
     state: EntryState,
     /// Print at most this many entries.

@@ -17,8 +17,8 @@ use crate::output::Output;
 use crate::{log, recorder, signals};
 
 /// The advice for a header that seems to hold a secret.
-const EXPOSED: &str = "every user of this machine can read the file, and with it this header: \
-                       write { file = \"…\" } or { env = \"…\" } as its value, or chmod o= the file";
+const EXPOSED: &str = "every user of this machine can read this header in the file: \
+                       write { file = \"…\" } or { env = \"…\" } as its value, or run chmod o= on the file";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -24,33 +24,33 @@ pub(crate) struct Args {
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, CliError> {
     let mut tail = console.tail(&args.topics).await?;
     let ends = Instant::now() + args.time.unwrap_or(Duration::from_secs(365 * 86_400));
-    let mut heard = 0;
-    while args.limit.is_none_or(|limit| heard < limit) {
+    let mut printed = 0;
+    while args.limit.is_none_or(|limit| printed < limit) {
         let next = tokio::select! {
             next = timeout_at(ends, tail.next()) => next,
             _ = tokio::signal::ctrl_c() => break,
         };
         let Ok(next) = next else { break };
-        let told = match next {
-            Some(told) => told,
+        let item = match next {
+            Some(item) => item,
             // A topic has been given another number of partitions, so the channels are others.
             None => {
                 tail = console.tail(&args.topics).await?;
                 TailItem::Missed(Missed::Disconnected)
             }
         };
-        heard += u64::from(matches!(told, TailItem::Event(_)));
-        say(&told, out)?;
+        printed += u64::from(matches!(item, TailItem::Event(_)));
+        print(&item, out)?;
         out.flush()?;
     }
-    Ok(if heard == 0 { Exit::ProblemsFound } else { Exit::Success })
+    Ok(if printed == 0 { Exit::ProblemsFound } else { Exit::Success })
 }
 
-fn say(told: &TailItem, out: &mut Output) -> Result<(), CliError> {
+fn print(item: &TailItem, out: &mut Output) -> Result<(), CliError> {
     if out.is_json() {
-        return out.line("tail", told);
+        return out.line("tail", item);
     }
-    match told {
+    match item {
         TailItem::Event(event) => {
             let key = short(&text::escape(&event.key), 100);
             let shown = event.shown(span, |ms| ago(ms, event.at_ms));

@@ -9,7 +9,7 @@ use super::{count, span};
 
 /// How often a line is printed if standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(3);
-/// Up to this many entries end quickly enough without a line.
+/// No line is printed for this many entries or fewer.
 const MIN_REPORTED_ENTRIES: u64 = 1000;
 
 /// A line that stays up to date on a terminal, and elsewhere a new line every few seconds.

@@ -84,7 +84,7 @@ async fn the_order_of_the_compose_file_reaches_the_receiver_with_its_value() {
     let mut relay = keylapse();
     relay.arg("run").current_dir(folder.path()).env("WEBHOOK_SECRET", SECRET);
     let relay = Program::logging(relay.env("KEYLAPSE_URL", server.plain_url())).expect("the program");
-    relay.says("attached keys: expiries and changes are heard").await;
+    relay.says("attached keys: expiries and changes are received").await;
     let text = read("compose.yaml");
     let (_, order) = text.split_once("exec redis redis-cli ").expect("an order");
     let words = order.lines().next().expect("a line").split(' ').map(|word| word.trim_matches('\''));

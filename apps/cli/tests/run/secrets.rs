@@ -1,10 +1,10 @@
-//! Secrets in headers, and where they lie.
+//! Secrets in headers, and their files.
 
 use std::process::Command;
 
 use crate::run::{Receiver, Scene, Then};
 
-const EXPOSED: &str = "every user of this machine can read the file";
+const EXPOSED: &str = "every user of this machine can read this header";
 
 fn file(receiver: &Receiver, authorization: &str) -> String {
     format!(

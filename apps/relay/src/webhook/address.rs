@@ -1,6 +1,6 @@
 //! Decides which addresses a webhook may call.
 //!
-//! Without this check, a payload that names a host could reach addresses that only this machine can: its own services, its
+//! A payload may name a host. Without this check it could reach services that only this machine can: its own, those of its
 //! network, and the metadata service from which cloud machines get credentials. The special-purpose networks are those of
 //! the registries of IANA (RFC 6890).
 
@@ -37,7 +37,7 @@ const REFUSED_V6: [(Ipv6Addr, u8); 4] = [
 ];
 
 /// Metadata services, from which cloud machines get credentials and startup scripts. Each is accepted only if it is listed
-/// by itself, as some have public addresses, and some are in networks that are listed for other reasons.
+/// by itself. Some have public addresses, and some are in networks that are listed for other reasons.
 const METADATA: [IpAddr; 17] = [
     // Amazon and most others; Amazon's containers.
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),

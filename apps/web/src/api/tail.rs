@@ -58,7 +58,7 @@ pub(super) async fn tail(
     }
     let place = shared.tails.clone().try_acquire_owned().map_err(|_| {
         let why =
-            format!("{} live tails are open, which is the maximum: try again later", shared.patience.tails);
+            format!("{} live tails are open, which is the maximum: try again later", shared.limits.tails);
         ApiError::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
     })?;
     let console = shared.console.clone();

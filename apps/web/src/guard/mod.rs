@@ -70,8 +70,8 @@ async fn read_at_once(request: Request, next: Next) -> Response {
 fn limited(routes: Router<SharedState>, shared: &SharedState) -> Router<SharedState> {
     // The limit applies to `Content-Length` before the body is read, and to the bytes that arrive.
     let routes = routes.layer(DefaultBodyLimit::disable()).layer(RequestBodyLimitLayer::new(LARGEST_BODY));
-    let routes = routes.layer(RequestBodyTimeoutLayer::new(shared.patience.body));
-    routes.layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, shared.patience.answer))
+    let routes = routes.layer(RequestBodyTimeoutLayer::new(shared.limits.body));
+    routes.layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, shared.limits.answer))
 }
 
 /// Refuses requests to a host name that is not one of this server.

@@ -34,9 +34,9 @@ const HEAD_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     pub(super) routes: Router,
     pub(super) from: SocketAddr,
-    pub(super) seat: ConnectionSlot,
+    pub(super) slot: ConnectionSlot,
     pub(super) closed: ServerShutdown,
-    pub(super) patience: ServerLimits,
+    pub(super) limits: ServerLimits,
 }
 
 /// Signals the shutdown of the server to answers that have no end of their own.
@@ -59,12 +59,12 @@ impl Connection {
     pub(super) async fn begin(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.patience.write));
+        stream.set_write_timeout(Some(self.limits.write));
         let stream = Box::pin(stream);
         let Some(acceptor) = acceptor else { return self.serve(stream).await };
         let accepted = tokio::select! {
-            accepted = timeout(self.patience.head, acceptor.accept(stream)) => accepted,
-            () = self.seat.wait_for_eviction() => return,
+            accepted = timeout(self.limits.head, acceptor.accept(stream)) => accepted,
+            () = self.slot.wait_for_eviction() => return,
         };
         match accepted {
             Ok(Ok(stream)) => self.serve(stream).await,
@@ -74,17 +74,17 @@ impl Connection {
     }
 
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
-        let Self { routes, from, seat, closed, patience } = self;
+        let Self { routes, from, slot, closed, limits } = self;
         let routes = Extension(closed.clone()).layer(Extension(ConnectInfo(from)).layer(routes));
-        let routes = Extension(seat.clone()).layer(routes);
-        let its_seat = seat.clone();
+        let routes = Extension(slot.clone()).layer(routes);
+        let its_seat = slot.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
-            let (routes, seat) = (routes.clone(), its_seat.clone());
+            let (routes, slot) = (routes.clone(), its_seat.clone());
             async move {
                 if !is_probe(request.uri().path()) {
-                    seat.leave_probe_slot().await;
+                    slot.leave_probe_slot().await;
                 }
-                let (request, underway) = ReceivingRequest::begin(request, seat);
+                let (request, underway) = ReceivingRequest::begin(request, slot);
                 let response = routes.oneshot(request).await?;
                 underway.has_come();
                 // The body keeps the guard until the body is written or dropped.
@@ -97,12 +97,12 @@ impl Connection {
             }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(patience.head).max_buf_size(HEAD_BYTES);
+        http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES);
         let connection = http.serve_connection(TokioIo::new(stream), answer);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = &mut connection => ended,
-            () = seat.wait_for_eviction() => return debug!(%from, "closed an idle connection in favour of a new one"),
+            () = slot.wait_for_eviction() => return debug!(%from, "closed an idle connection in favour of a new one"),
             () = closed.begins() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -123,7 +123,7 @@ fn is_probe(path: &str) -> bool {
 /// A request, which counts as active once all of it has arrived.
 #[derive(Clone)]
 struct ReceivingRequest {
-    seat: ConnectionSlot,
+    slot: ConnectionSlot,
     busy: Arc<OnceLock<ActiveRequestGuard>>,
 }
 
@@ -134,8 +134,8 @@ struct TrackedBody {
 }
 
 impl ReceivingRequest {
-    fn begin(request: Request<Incoming>, seat: ConnectionSlot) -> (Request, Self) {
-        let of = Self { seat, busy: Arc::default() };
+    fn begin(request: Request<Incoming>, slot: ConnectionSlot) -> (Request, Self) {
+        let of = Self { slot, busy: Arc::default() };
         if request.body().is_end_stream() {
             of.has_come();
         }
@@ -145,7 +145,7 @@ impl ReceivingRequest {
 
     /// Marks the request as active: its body is complete, or the route has answered without the rest.
     fn has_come(&self) {
-        self.busy.get_or_init(|| self.seat.busy());
+        self.busy.get_or_init(|| self.slot.busy());
     }
 }
 

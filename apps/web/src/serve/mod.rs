@@ -37,7 +37,7 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub struct WebServer {
     listener: TcpListener,
     certificate: Option<Certificate>,
-    patience: ServerLimits,
+    limits: ServerLimits,
 }
 
 /// Error of [`WebServer::bind`] and [`Certificate::read`].
@@ -71,13 +71,13 @@ impl WebServer {
         }
         let listener =
             TcpListener::bind(address).await.map_err(|error| ServeError::Address(address, error))?;
-        Ok(Self { listener, certificate, patience: ServerLimits::default() })
+        Ok(Self { listener, certificate, limits: ServerLimits::default() })
     }
 
     /// Sets the timeouts for clients, and the maximum of connections.
     #[must_use]
-    pub fn limits(self, patience: ServerLimits) -> Self {
-        Self { patience, ..self }
+    pub fn limits(self, limits: ServerLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Returns the address, with the port that the system chose.
@@ -90,7 +90,7 @@ impl WebServer {
 
     /// Serves these routes until `stop` completes. Then finishes answers that have begun, for up to 5 s.
     pub async fn run(self, routes: Router, stop: impl Future<Output = ()>) {
-        let seats = ConnectionSlots::new(self.patience.connections);
+        let slots = ConnectionSlots::new(self.limits.connections);
         let (closing, closed) = watch::channel(());
         let mut running = JoinSet::new();
         tokio::pin!(stop);
@@ -108,12 +108,12 @@ impl WebServer {
                     continue;
                 }
             };
-            let seat = tokio::select! {
+            let slot = tokio::select! {
                 () = &mut stop => break,
-                seat = seats.take() => seat,
+                slot = slots.take() => slot,
             };
-            let (closed, patience) = (ServerShutdown::new(closed.clone()), self.patience);
-            let connection = Connection { routes: routes.clone(), from, seat, closed, patience };
+            let (closed, limits) = (ServerShutdown::new(closed.clone()), self.limits);
+            let connection = Connection { routes: routes.clone(), from, slot, closed, limits };
             let acceptor =
                 self.certificate.as_ref().map(|certificate| TlsAcceptor::from(certificate.config()));
             running.spawn(connection.begin(stream, acceptor));

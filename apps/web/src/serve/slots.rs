@@ -48,7 +48,7 @@ struct Waiter {
 pub(crate) struct ConnectionSlot(Arc<SlotShared>);
 
 struct SlotShared {
-    seats: ConnectionSlots,
+    slots: ConnectionSlots,
     gives_way: Arc<Notify>,
     standing: Mutex<SlotState>,
 }
@@ -114,13 +114,13 @@ impl ConnectionSlots {
 
     fn occupy(&self, permit: OwnedSemaphorePermit, is_kept: bool) -> ConnectionSlot {
         let standing = SlotState { permit, is_kept, busy: 0, waits: false, idle: None };
-        let seat = ConnectionSlot(Arc::new(SlotShared {
-            seats: self.clone(),
+        let slot = ConnectionSlot(Arc::new(SlotShared {
+            slots: self.clone(),
             gives_way: Arc::default(),
             standing: Mutex::new(standing),
         }));
-        seat.change(|_| {});
-        seat
+        slot.change(|_| {});
+        slot
     }
 }
 
@@ -184,7 +184,7 @@ impl ConnectionSlot {
     /// Moves the connection from a reserved slot to a general one, and counts it as idle until it has one.
     pub(super) async fn leave_probe_slot(&self) {
         if self.0.standing().is_kept {
-            let permit = self.0.seats.take_free().await;
+            let permit = self.0.slots.take_free().await;
             // Leaves the idle connections and joins them again, so that it becomes the last one, with a general slot.
             self.change(|standing| standing.busy += 1);
             self.change(|standing| {
@@ -195,16 +195,16 @@ impl ConnectionSlot {
     }
 
     fn change(&self, change: impl FnOnce(&mut SlotState)) {
-        let SlotShared { seats, gives_way, .. } = &*self.0;
+        let SlotShared { slots, gives_way, .. } = &*self.0;
         let mut standing = self.0.standing();
         change(&mut standing);
         match (standing.is_idle(), standing.idle) {
             (true, None) => {
                 let waiter = Waiter { gives_way: Arc::clone(gives_way), is_kept: standing.is_kept };
-                standing.idle = Some(seats.idle.occupy(waiter));
+                standing.idle = Some(slots.idle.occupy(waiter));
             }
             (false, Some(place)) => {
-                seats.idle.stand_up(place);
+                slots.idle.stand_up(place);
                 standing.idle = None;
             }
             _ => {}
@@ -221,7 +221,7 @@ impl SlotShared {
 impl Drop for SlotShared {
     fn drop(&mut self) {
         let idle = self.standing().idle.take();
-        idle.into_iter().for_each(|place| self.seats.idle.stand_up(place));
+        idle.into_iter().for_each(|place| self.slots.idle.stand_up(place));
     }
 }
 
@@ -252,22 +252,22 @@ mod tests {
     use super::*;
 
     /// Fills all reserved slots with connections that send nothing.
-    async fn silent(seats: &ConnectionSlots) -> Vec<ConnectionSlot> {
+    async fn silent(slots: &ConnectionSlots) -> Vec<ConnectionSlot> {
         let mut all = Vec::new();
         while all.len() < KEPT {
-            all.push(seats.take().await);
+            all.push(slots.take().await);
         }
         all
     }
 
     #[tokio::test]
     async fn the_longest_idle_gives_way_and_the_busy_stay() {
-        let seats = ConnectionSlots::new(3);
-        let (busy, first, second) = (seats.take().await, seats.take().await, seats.take().await);
+        let slots = ConnectionSlots::new(3);
+        let (busy, first, second) = (slots.take().await, slots.take().await, slots.take().await);
         let request = busy.busy();
         // After a request the connection has been idle for less time.
         drop(first.busy());
-        let newcomer = seats.take().await;
+        let newcomer = slots.take().await;
         let mut place = Box::pin(newcomer.leave_probe_slot());
         assert!(place.as_mut().now_or_never().is_none());
         second.wait_for_eviction().await;
@@ -282,38 +282,38 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_has_to_wait_gives_way_though_its_request_is_under_way() {
-        let seats = ConnectionSlots::new(1);
-        let seat = seats.take().await;
-        let _request = seat.busy();
-        let silent = silent(&seats).await;
-        let _waits = seat.waiting();
-        let mut newcomer = Box::pin(seats.take());
+        let slots = ConnectionSlots::new(1);
+        let slot = slots.take().await;
+        let _request = slot.busy();
+        let silent = silent(&slots).await;
+        let _waits = slot.waiting();
+        let mut newcomer = Box::pin(slots.take());
         assert!(newcomer.as_mut().now_or_never().is_none());
         assert!(silent[0].wait_for_eviction().now_or_never().is_some(), "it has been idle for longer");
         drop(silent);
         _ = newcomer.await;
-        seat.0.seats.idle.send_away(|_| true);
-        assert!(seat.wait_for_eviction().now_or_never().is_some());
+        slot.0.slots.idle.send_away(|_| true);
+        assert!(slot.wait_for_eviction().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn while_all_are_busy_probes_find_places_and_the_rest_waits() {
-        let seats = ConnectionSlots::new(1);
-        let seat = seats.take().await;
-        let request = seat.busy();
-        let mut crowd = silent(&seats).await;
+        let slots = ConnectionSlots::new(1);
+        let slot = slots.take().await;
+        let request = slot.busy();
+        let mut crowd = silent(&slots).await;
         // A client that moves to a general slot evicts no reserved one, and keeps its own until then.
         let asks = crowd.pop().unwrap();
         let mut place = Box::pin(asks.leave_probe_slot());
         assert!(place.as_mut().now_or_never().is_none());
         assert!(crowd.iter().all(|one| one.wait_for_eviction().now_or_never().is_none()));
         assert!(asks.wait_for_eviction().now_or_never().is_none());
-        let mut probe = Box::pin(seats.take());
+        let mut probe = Box::pin(slots.take());
         assert!(probe.as_mut().now_or_never().is_none());
         crowd[0].wait_for_eviction().await;
         drop(crowd.remove(0));
         probe.await;
-        drop((request, seat));
+        drop((request, slot));
         place.await;
     }
 }

@@ -27,7 +27,7 @@ const PAGES: [(&str, &[&str]); 15] = [
     ("/timer?topic=order.unpaid&key=order:unpaid:nothing", &["nothing is armed under this key"]),
     ("/dead", &["500 Internal Server Error", "25 dead letters in all"]),
     ("/listeners", &["1 listener", "order.unpaid"]),
-    ("/servers", &["nothing is kept on disk", "CONFIG SET appendonly yes"]),
+    ("/servers", &["the server writes nothing to disk", "CONFIG SET appendonly yes"]),
     (
         "/topic/bulk?name=order.unpaid&state=dead&verb=replay&filter=error:~timeout",
         &["5 dead letters of order.unpaid matching error:~timeout will be replayed."],

@@ -1,5 +1,4 @@
-//! Whether listeners could be told of new timers, and whether an expired key is heard: from the flag over the rights to the
-//! network.
+//! Checks notices of new timers and expired events, from the flags over the permissions to the network.
 
 use std::time::Duration;
 
@@ -15,77 +14,79 @@ use super::examination::{ServerExamination, answered};
 use super::rights::{MissingRight, Need};
 use super::settings::enough;
 
-/// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
-/// its time.
+/// How long the check waits for an expired event. Before Redis 7.2 the event arrives with the answer, and since then soon
+/// after it. A proxy that supports only RESP2 can be slower.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
+/// Checks that the event of a key of 1 ms arrives. Returns the subscription in that case. On a replica, it only checks the
+/// permission to subscribe.
 pub(super) async fn canary(case: &mut ServerExamination) -> Result<Option<ExpirySubscription>> {
-    let mut earshot = match answered(ExpirySubscription::of(&case.server, &case.namespace).await)? {
-        Ok(earshot) => earshot,
+    let mut subscription = match answered(ExpirySubscription::of(&case.server, &case.namespace).await)? {
+        Ok(subscription) => subscription,
         Err(error) if error.kind() == ErrorKind::Permission => {
             let rules = format!("+subscribe '&{}'", expired_channel(case.db));
             case.refusals.push(MissingRight::new(Need::Events, &rules, &error.to_string()));
             return Ok(None);
         }
         Err(error) => {
-            unheard(case, error.to_string());
+            add_not_received(case, error.to_string());
             return Ok(None);
         }
     };
-    wake_ups(case, &earshot).await?;
+    wake_ups(case, &subscription).await?;
     if !case.takes_writes() {
         return Ok(None);
     }
-    Ok(is_heard(case, &mut earshot).await?.then_some(earshot))
+    Ok(is_received(case, &mut subscription).await?.then_some(subscription))
 }
 
-async fn is_heard(case: &mut ServerExamination, earshot: &mut ExpirySubscription) -> Result<bool> {
-    let (key, voice) = (case.key("canary"), earshot.connection());
+async fn is_received(case: &mut ServerExamination, subscription: &mut ExpirySubscription) -> Result<bool> {
+    let (key, connection) = (case.key("canary"), subscription.connection());
     let began = Instant::now();
-    match answered(make_and_release(&voice, &key).await)? {
+    match answered(write_and_read(&connection, &key).await)? {
         Ok(()) => {}
         Err(error) => {
             writes_refused(case, &error);
             return Ok(false);
         }
     }
-    let heard = timeout(EVENT_TIMEOUT, until(earshot, key.as_bytes())).await.unwrap_or_default();
-    if heard {
+    let received =
+        timeout(EVENT_TIMEOUT, wait_for_key(subscription, key.as_bytes())).await.unwrap_or_default();
+    if received {
         let ms = began.elapsed().as_secs_f64() * 1000.0;
         case.lateness.heartbeat_ms = Some(ms);
         case.add_finding(
             &codes::EVENTS_RECEIVED,
-            format!("a key of 1 ms was heard {ms:.1} ms after it was written"),
+            format!("the event of a key of 1 ms arrived {ms:.1} ms after its write"),
         );
     } else {
-        unheard(case, "a key of 1 ms was read when it was due, and no event came".to_owned());
+        add_not_received(case, "a key of 1 ms was read when it was due, and no event arrived".to_owned());
     }
-    Ok(heard)
+    Ok(received)
 }
 
-async fn make_and_release(voice: &SubscribedConnection, key: &str) -> Result<()> {
-    voice.ask("making a canary", cmd("SET").arg(key).arg("").arg("PX").arg(1)).await?;
-    voice.check_key(key.to_owned()).await
+async fn write_and_read(connection: &SubscribedConnection, key: &str) -> Result<()> {
+    connection.ask("writing a heartbeat key", cmd("SET").arg(key).arg("").arg("PX").arg(1)).await?;
+    connection.check_key(key.to_owned()).await
 }
 
-/// Whether this key is heard before the connection ends.
-async fn until(earshot: &mut ExpirySubscription, key: &[u8]) -> bool {
-    while let Some(heard) = earshot.expired().await {
-        if heard == key {
+/// Returns whether the event of this key arrives before the connection ends.
+async fn wait_for_key(subscription: &mut ExpirySubscription, key: &[u8]) -> bool {
+    while let Some(expired) = subscription.expired().await {
+        if expired == key {
             return true;
         }
     }
     false
 }
 
-/// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
 fn writes_refused(case: &mut ServerExamination, error: &Error) {
     let line = match error.code() {
+        // The check of permissions reports missing ones. The other codes mean that a slot is moving.
         Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
         Some("OOM") => format!("CONFIG SET maxmemory {}", enough(case)),
         Some("NOREPLICAS") => "CONFIG SET min-replicas-to-write 0".to_owned(),
-        // It takes writes again, and loses them in a crash: that is said by itself.
+        // The server accepts writes again, but loses them in a crash. The check of the disk reports that.
         Some("MISCONF") if error.to_string().contains("RDB") => {
             "CONFIG SET stop-writes-on-bgsave-error no".to_owned()
         }
@@ -95,8 +96,8 @@ fn writes_refused(case: &mut ServerExamination, error: &Error) {
     case.add_finding_with(&codes::NO_WRITES, error.to_string(), &[("line", &line)]);
 }
 
-/// Missing flags are the reason, and said already. Flags that are seen to be there are not the reason.
-fn unheard(case: &mut ServerExamination, observed: String) {
+/// Adds a finding unless the flags are known to be missing. It suggests to set them only if they cannot be read.
+fn add_not_received(case: &mut ServerExamination, observed: String) {
     if case.has_finding(&[codes::FLAGS_MISSING]) {
         return;
     }
@@ -105,26 +106,29 @@ fn unheard(case: &mut ServerExamination, observed: String) {
     case.add_finding_with(&codes::CANARY_NOT_RECEIVED, observed, &[("line", line)]);
 }
 
-async fn wake_ups(case: &mut ServerExamination, earshot: &ExpirySubscription) -> Result<()> {
-    let (channel, voice) = (case.key("wake"), earshot.connection());
-    if !earshot.is_ordered() {
-        case.add_finding(&codes::NO_SHARDED, "there is no RESP3, in which alone it is used");
+async fn wake_ups(case: &mut ServerExamination, subscription: &ExpirySubscription) -> Result<()> {
+    let (channel, connection) = (case.key("wake"), subscription.connection());
+    if !subscription.is_ordered() {
+        case.add_finding(
+            &codes::NO_SHARDED,
+            "keylapse uses it only with RESP3, which the server or a proxy does not support",
+        );
         return Ok(());
     }
     let subscribe = cmd("SSUBSCRIBE").arg(&channel).clone();
-    if let Err(error) = answered(voice.ask("SSUBSCRIBE", &subscribe).await)? {
+    if let Err(error) = answered(connection.ask("SSUBSCRIBE", &subscribe).await)? {
         wake_ups_refused(case, "+ssubscribe +sunsubscribe", &error);
     }
     if case.takes_writes() {
         let publish = cmd("SPUBLISH").arg(&channel).arg("").clone();
-        if let Err(error) = answered(voice.ask("SPUBLISH", &publish).await)? {
+        if let Err(error) = answered(connection.ask("SPUBLISH", &publish).await)? {
             wake_ups_refused(case, "+spublish", &error);
         }
     }
     Ok(())
 }
 
-/// Of a cluster, the channel's slot may be on its way: that says nothing.
+/// Adds what a refusal shows. A redirection only means that the channel's slot is moving.
 fn wake_ups_refused(case: &mut ServerExamination, rule: &str, error: &Error) {
     match error.kind() {
         ErrorKind::Permission => {

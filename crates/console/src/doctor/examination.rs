@@ -1,4 +1,4 @@
-//! One server under examination: how it is called, and what is found of it while the checks go over it.
+//! The examination of one server: its address, its state and its findings.
 
 use keylapse::inside::ClientInside as _;
 use std::collections::HashMap;
@@ -19,47 +19,46 @@ use super::service::{Service, UNNAMED};
 use super::settings::Info;
 use super::time::Clocks;
 
-/// One server.
+/// The examination of one server.
 pub(super) struct ServerExamination {
     pub(super) server: Server,
     /// Host and port.
     name: String,
-    /// How an administrator reaches it.
+    /// The start of a `redis-cli` command line for the server.
     pub(super) cli: String,
-    /// Who we are there, as far as the URL says.
+    /// The user's name from the URL, or `default`.
     pub(super) user: String,
     pub(super) namespace: String,
     pub(super) db: i64,
     pub(super) asked: ServerKind,
-    /// The URL's name of the primary that a sentinel watches.
+    /// The name of the primary in a URL of sentinels.
     pub(super) primary: Option<String>,
-    /// A slot that it holds; none of one that is known to be a replica.
+    /// A slot that the server holds, or `None` for a replica.
     slot: Option<u16>,
-    /// Tells the names of this run from those of another.
+    /// A random number in the names of this run's keys.
     run: u32,
     pub(super) info: Info,
-    /// What CONFIG GET says; none where that is refused.
+    /// The answer to `CONFIG GET`, or `None` if the user may not send it.
     pub(super) settings: Option<HashMap<String, String>>,
-    /// CONFIG is refused as a command that does not exist.
+    /// True if the server refuses `CONFIG` as an unknown command.
     pub(super) has_no_config: bool,
-    /// What the user was refused.
     pub(super) refusals: Vec<MissingRight>,
-    /// The clocks, when the examination began.
+    /// The clocks at the start of the examination.
     pub(super) clocks: Option<Clocks>,
-    /// It is what the URL takes it for, and answers calls about keys.
+    /// True if the server fits the URL and answers calls for keys.
     pub(super) serves: bool,
     pub(super) findings: Vec<Finding>,
     pub(super) lateness: Lateness,
 }
 
-/// The kind of server that the URL takes it for.
+/// The kind of server that the URL expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
-    /// The only one, or the replica of that.
+    /// A single primary, or a replica of it.
     Server,
-    /// One of a cluster, which has named it.
+    /// A node that the cluster names.
     Node,
-    /// One of a cluster, of which nothing is known.
+    /// A node that only the URL names.
     Seed,
     Sentinel,
 }
@@ -90,7 +89,7 @@ impl ServerExamination {
         }
     }
 
-    /// All servers that are known without asking the primaries. Sentinels are asked who theirs is.
+    /// Returns all servers that are known without asking primaries for replicas. Asks sentinels for their primary.
     pub(super) async fn for_known_servers(client: &Client) -> Result<Vec<Self>> {
         let (run, mut cases) = (rand::random(), Vec::new());
         for (server, slot) in client.store().topology().servers().await? {
@@ -100,7 +99,7 @@ impl ServerExamination {
         Ok(cases)
     }
 
-    /// The servers or sentinels that the URL names, for where none of them names the others.
+    /// Returns the servers or sentinels in the URL.
     pub(super) fn for_url_endpoints(client: &Client) -> Vec<Self> {
         let target = client.store().target();
         let (asked, primary) = match &target.endpoints {
@@ -115,7 +114,7 @@ impl ServerExamination {
         target.endpoints.all().iter().map(named).collect()
     }
 
-    /// The primary that a sentinel names.
+    /// Returns the primary that this sentinel names.
     pub(super) async fn for_named_primary(&self, client: &Client) -> Option<Self> {
         let target = client.store().target();
         let Endpoints::Sentinel { master, .. } = &target.endpoints else { return None };
@@ -126,7 +125,8 @@ impl ServerExamination {
         Some(Self::new(client, fixed(client, endpoint, ServerKind::Server), Some(0), 0))
     }
 
-    /// The replicas that a primary names. Of a cluster they are known already, and streams of a program lead to one server.
+    /// Returns the replicas that this primary names. In a cluster they are known already. A program's own stream reaches
+    /// only one server.
     pub(super) fn replicas(&self, client: &Client) -> Vec<Self> {
         if self.is_of_cluster() || client.store().target().options.streams.is_some() {
             return Vec::new();
@@ -138,34 +138,34 @@ impl ServerExamination {
         places.map(replica).collect()
     }
 
-    /// Returns whether it is one of a cluster, as far as the URL says.
+    /// Returns whether the URL expects a node of a cluster.
     pub(super) fn is_of_cluster(&self) -> bool {
         matches!(self.asked, ServerKind::Node | ServerKind::Seed)
     }
 
-    /// Whether it was taken for a replica before it was asked.
+    /// Returns whether the server was found as a replica.
     pub(super) fn is_known_replica(&self) -> bool {
         self.slot.is_none()
     }
 
-    /// Whether it is a primary, and holds slots.
+    /// Returns whether the server is a primary and holds slots.
     pub(super) fn takes_writes(&self) -> bool {
         !self.info.is_replica() && !self.is_known_replica()
     }
 
-    /// A setting, where the server lets us read it.
+    /// Returns a setting, if the user may read settings.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// The same, if it is a number.
+    /// Returns a numeric setting, if the user may read settings.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.setting(name)?.parse().ok()
     }
 
-    /// The service that runs it, if it is known to be one.
+    /// Returns the service that runs the server, if one is recognized.
     pub(super) fn service(&self) -> Option<&'static Service> {
-        let named = || Service::at(&self.address().endpoint()).or_else(|| Service::said_by(&self.info));
+        let named = || Service::at(&self.address().endpoint()).or_else(|| Service::in_info(&self.info));
         named().or(self.has_no_config.then_some(&UNNAMED))
     }
 }
@@ -179,7 +179,7 @@ impl ServerExamination {
         self.address().is_over_tls()
     }
 
-    /// Returns a URL of the same server with this part behind `redis` in its scheme, and this path.
+    /// Returns a URL of this server, with `kind` after `redis` in the scheme, and with this path.
     pub(super) fn url(&self, kind: &str, tls: bool, path: &str) -> String {
         let scheme = if tls { "rediss" } else { "redis" };
         match self.address().endpoint() {
@@ -188,7 +188,7 @@ impl ServerExamination {
         }
     }
 
-    /// Returns the part behind `redis` in the scheme of the URL that names it.
+    /// Returns the part after `redis` in the scheme of the user's URL.
     pub(super) fn url_scheme_suffix(&self) -> &'static str {
         match self.asked {
             ServerKind::Server => "",
@@ -197,7 +197,7 @@ impl ServerExamination {
         }
     }
 
-    /// Returns the path of that URL.
+    /// Returns the path of the user's URL.
     pub(super) fn path_there(&self) -> String {
         match &self.primary {
             Some(name) if self.db == 0 => name.clone(),
@@ -206,24 +206,25 @@ impl ServerExamination {
         }
     }
 
-    /// Returns the path of a URL that names the same database.
+    /// Returns the path that selects the database in a URL without sentinels.
     pub(super) fn path(&self) -> String {
         if self.db == 0 { String::new() } else { self.db.to_string() }
     }
 
-    /// A name in our namespace that lies there, and is nobody else's.
+    /// Returns a key in the namespace that this server holds and that no other program uses.
     pub(super) fn key(&self, what: &str) -> String {
-        // Those of canaries are the only tags of which there is one for each slot.
+        // Only the tags of heartbeat keys cover every slot.
         let tag = tag_of(self.slot.unwrap_or_default());
-        format!("{}:doctor:{{canary/{tag}}}:{}:{what}", self.namespace, self.run)
+        format!("{}:doctor:{{heartbeat/{tag}}}:{}:{what}", self.namespace, self.run)
     }
 
-    /// What the server says to a command. The outer error means that it says nothing, and the examination ends.
+    /// Sends a command. The inner result is the server's answer. The outer error means that no answer arrived, which ends
+    /// the examination.
     pub(super) async fn ask(&self, doing: &str, command: &Cmd) -> Result<Result<Value>> {
         answered(self.server.call(doing, command).await)
     }
 
-    /// The same to several, sent in one request.
+    /// Sends several commands in one request, as [`ask`](Self::ask) sends one.
     pub(super) async fn ask_each(
         &self,
         doing: &str,
@@ -238,7 +239,7 @@ impl ServerExamination {
         self.add_finding_with(code, observed, &[]);
     }
 
-    /// With what the names in the line that mends it stand for.
+    /// Adds a finding. `names` has the values of placeholders in the fix.
     pub(super) fn add_finding_with(
         &mut self,
         code: &Code,
@@ -254,13 +255,13 @@ impl ServerExamination {
         self.findings.push(finding);
     }
 
-    /// Whether any of these codes was said.
+    /// Returns whether a finding has one of these codes.
     pub(super) fn has_finding(&self, codes: &[Code]) -> bool {
         self.findings.iter().any(|finding| codes.iter().any(|code| code.code == finding.code))
     }
 }
 
-/// An error with a code is an answer.
+/// Separates answers from connection errors. An error with a code is an answer of the server.
 pub(super) fn answered<T>(answer: Result<T>) -> Result<Result<T>> {
     match answer {
         Err(error) if error.code().is_none() => Err(error),
@@ -268,7 +269,7 @@ pub(super) fn answered<T>(answer: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// Returns a URL as one word of a shell.
+/// Quotes a URL as one word of a shell.
 pub(super) fn as_word(url: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:/+%".contains(&byte);
     if url.bytes().all(is_plain) { url.to_owned() } else { quoted(url) }
@@ -280,7 +281,7 @@ fn fixed(client: &Client, endpoint: Endpoint, asked: ServerKind) -> Server {
     Server::at(Address::at(endpoint, access.clone()), client.answers_within())
 }
 
-/// A command line of `redis-cli` up to where the command begins, without user and password.
+/// Returns the start of a `redis-cli` command line, without user, password and command.
 fn cli(address: &Address) -> String {
     let tls = if address.is_over_tls() { " --tls" } else { "" };
     match address.endpoint() {

@@ -1,9 +1,9 @@
-//! Looks at servers before anything of ours is there, and at topics once they are: what is amiss, what that means, and
-//! the line that mends it.
+//! Examines servers, before the first use or later, and the topics on them. Each finding has a meaning and, for a fault, the
+//! command line that corrects it.
 //!
-//! Checks stand by their subjects, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
-//! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
-//! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
+//! [`codes()`] has all kinds of findings. The doctor needs no permission that keylapse does not need; it tries commands
+//! where it may not ask for permissions. Its keys begin with `<namespace>:doctor:` and have a TTL of at most one minute, or
+//! half of the measuring time.
 
 mod codes;
 mod events;
@@ -33,33 +33,32 @@ use keylapse::Client;
 use examination::{ServerExamination, ServerKind};
 use topics::TopicChecks;
 
-/// How long may be measured.
 const MIN_MEASURE_TIME: Duration = Duration::from_secs(1);
 const MAX_MEASURE_TIME: Duration = Duration::from_secs(3600);
 
-/// An examination, about to begin: set options, then `.await` it.
+/// A request to examine servers and topics. Set options, then `.await` it.
 #[derive(Debug)]
-#[must_use = "nothing is looked at until the request is awaited"]
+#[must_use = "the request does nothing until it is awaited"]
 pub struct DoctorRequest<'a> {
     client: &'a Client,
     measure: Option<Duration>,
 }
 
 impl Console {
-    /// Looks whether keylapse can do its work here: at each server, primaries and the replicas that can be reached, and at
-    /// the topics that are registered.
+    /// Examines whether keylapse can work here. It covers the primaries, the replicas that can be reached, and the
+    /// registered topics.
     ///
-    /// It needs no topic, no listener and no right that keylapse itself does not need, and never fails: a server that
-    /// cannot be reached is a finding. Each question waits for its answer no longer than
-    /// [`answer_within`](Client::answer_within) says. Where the user lacks rights, trying them leaves lines in the server's
-    /// `ACL LOG`.
+    /// The examination needs no topic, no listener and no permission that keylapse does not need. It never fails: a server
+    /// that cannot be reached is a finding. Each command waits for its answer as long as
+    /// [`answer_within`](Client::answer_within) allows. If the user lacks permissions, the trials add entries to the
+    /// server's `ACL LOG`.
     ///
     /// ```no_run
     /// use std::time::Duration;
     /// use keylapse::Client;
     /// use keylapse_console::Console;
     ///
-    /// # async fn look() -> keylapse::Result<()> {
+    /// # async fn examine() -> keylapse::Result<()> {
     /// let console = Console::new(Client::new("redis://127.0.0.1/")?);
     /// let diagnosis = console.doctor().measure(Duration::from_secs(30)).await;
     /// for finding in &diagnosis.findings {
@@ -75,16 +74,17 @@ impl Console {
 }
 
 impl DoctorRequest<'_> {
-    /// Measures besides, for this long (a second to an hour), how late expired keys are announced: 200 keys on each primary that nobody reads,
-    /// beside 200 that are read when they are due. Default: it is only predicted.
+    /// Measures how late expired keys are announced, for a time from one second to one hour. By default, the lateness is
+    /// only predicted.
     ///
-    /// Their deadlines lie in the first half of the time. A key that nobody reads can take as long as is predicted.
+    /// The measurement writes 400 keys on each primary, and reads half of them when they are due. Their deadlines are in the
+    /// first half of the time. The event of a key that is not read can take as long as the prediction.
     pub fn measure(mut self, time: Duration) -> Self {
         self.measure = Some(time.clamp(MIN_MEASURE_TIME, MAX_MEASURE_TIME));
         self
     }
 
-    async fn look(self) -> Diagnosis {
+    async fn examine(self) -> Diagnosis {
         let Self { client, measure } = self;
         let known = match client.check_settings() {
             Ok(()) => ServerExamination::for_known_servers(client).await,
@@ -101,7 +101,7 @@ async fn all(client: &Client, servers: Vec<ServerExamination>, measure: Option<D
     let with_replicas = |server| with_replicas(client, server, measure);
     let mut cases: Vec<ServerExamination> =
         join_all(servers.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
-    once(&mut cases);
+    keep_one_slot_finding(&mut cases);
     let serves = cases.iter().any(|case| case.serves);
     let mut diagnosis = Diagnosis::default();
     for case in cases {
@@ -114,11 +114,12 @@ async fn all(client: &Client, servers: Vec<ServerExamination>, measure: Option<D
     diagnosis
 }
 
-/// All nodes of a cluster say that it is down: one primary is enough, and comes first.
-fn once(cases: &mut Vec<ServerExamination>) {
-    let says = |case: &ServerExamination| case.has_finding(&[codes::SLOTS_UNSERVED]);
-    let primary = cases.iter().position(|case| says(case) && !case.info.is_replica());
-    let Some(place) = primary.or_else(|| cases.iter().position(says)) else { return };
+/// Keeps one finding of unserved slots, because each node of a cluster reports them. It is a primary's, if possible, and
+/// comes first.
+fn keep_one_slot_finding(cases: &mut Vec<ServerExamination>) {
+    let reports = |case: &ServerExamination| case.has_finding(&[codes::SLOTS_UNSERVED]);
+    let primary = cases.iter().position(|case| reports(case) && !case.info.is_replica());
+    let Some(place) = primary.or_else(|| cases.iter().position(reports)) else { return };
     let first = cases.remove(place);
     for case in &mut *cases {
         case.findings.retain(|finding| finding.code != codes::SLOTS_UNSERVED.code);
@@ -126,7 +127,7 @@ fn once(cases: &mut Vec<ServerExamination>) {
     cases.insert(0, first);
 }
 
-/// A server, and then the replicas that it has named.
+/// Examines a server, then the replicas that it names.
 async fn with_replicas(
     client: &Client,
     server: ServerExamination,
@@ -139,25 +140,25 @@ async fn with_replicas(
     cases
 }
 
-/// For a cluster none of whose nodes names the others, and for sentinels that name nobody. The first server of the URL that can
-/// be reached shows why.
+/// Explains why no servers could be found: no node of the cluster names the others, or no sentinel names a primary. The
+/// first reachable server of the URL shows the reason.
 async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let mut cases = Vec::new();
     for server in ServerExamination::for_url_endpoints(client) {
         let case = glance(server).await;
-        // A sentinel that watches the primary leads on to it.
+        // A sentinel without findings watches the primary, so the primary itself has the reason.
         let behind = if case.findings.is_empty() { case.for_named_primary(client).await } else { None };
         cases.push(case);
         if let Some(primary) = behind {
             cases.push(glance(primary).await);
         }
     }
-    let says = |case: &ServerExamination, code| case.has_finding(&[code]);
+    let has = |case: &ServerExamination, code| case.has_finding(&[code]);
     let explains = |case: &&ServerExamination| {
-        !case.findings.is_empty() && !says(case, codes::UNREACHABLE) && !says(case, codes::ANSWERS)
+        !case.findings.is_empty() && !has(case, codes::UNREACHABLE) && !has(case, codes::ANSWERS)
     };
     let is_primary =
-        |case: &&ServerExamination| says(case, codes::UNREACHABLE) && case.asked == ServerKind::Server;
+        |case: &&ServerExamination| has(case, codes::UNREACHABLE) && case.asked == ServerKind::Server;
     let findings = match cases.iter().find(explains).or_else(|| cases.iter().find(is_primary)) {
         Some(case) => case.findings.clone(),
         None => {
@@ -169,17 +170,17 @@ async fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     Diagnosis { findings, ..Diagnosis::default() }
 }
 
-/// Goes over one server, up to where it answers no more.
+/// Runs all checks of one server. A connection error ends them.
 async fn examine(mut case: ServerExamination, measure: Option<Duration>) -> ServerExamination {
     if reach::answers(&mut case).await
-        && let Err(error) = go_over(&mut case, measure).await
+        && let Err(error) = run_checks(&mut case, measure).await
     {
         case.add_finding(&codes::LOST, error.to_string());
     }
     case
 }
 
-/// Looks only at what the URL leads to, and whether that serves anybody.
+/// Checks only whether the server fits the URL and serves calls.
 async fn glance(mut case: ServerExamination) -> ServerExamination {
     if reach::answers(&mut case).await
         && let Err(error) = reach::serves(&mut case).await
@@ -189,7 +190,7 @@ async fn glance(mut case: ServerExamination) -> ServerExamination {
     case
 }
 
-async fn go_over(case: &mut ServerExamination, measure: Option<Duration>) -> Result<()> {
+async fn run_checks(case: &mut ServerExamination, measure: Option<Duration>) -> Result<()> {
     case.serves = reach::serves(case).await?;
     if !case.serves {
         return Ok(());
@@ -204,10 +205,10 @@ async fn go_over(case: &mut ServerExamination, measure: Option<Duration>) -> Res
     settings::replication(case);
     time::predicted(case);
     reach::scripts(case).await?;
-    let heard = events::canary(case).await?;
+    let subscription = events::canary(case).await?;
     rights::check(case).await?;
-    if let (Some(window), Some(earshot)) = (measure, heard) {
-        time::measure(case, earshot, window).await?;
+    if let (Some(window), Some(subscription)) = (measure, subscription) {
+        time::measure(case, subscription, window).await?;
     }
     time::clock(case).await
 }
@@ -217,6 +218,6 @@ impl<'a> IntoFuture for DoctorRequest<'a> {
     type IntoFuture = BoxFuture<'a, Diagnosis>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.look().boxed()
+        self.examine().boxed()
     }
 }

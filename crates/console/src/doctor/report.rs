@@ -1,4 +1,4 @@
-//! All that was found: findings, and the figures.
+//! The result of an examination: findings and figures.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use crate::escape::escape_line;
 
 use super::codes::Code;
 
-/// Bytes of what was seen.
+/// The longest text of an observation, in bytes.
 const MAX_OBSERVED_BYTES: usize = 1000;
 
-/// How bad a finding is. The worst is the greatest.
+/// The severity of a finding. A worse severity is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// A fact, or a check that was passed.
+    /// A fact, or a check without a fault.
     Info,
-    /// It works, and a fault or a load away it does not.
+    /// Something works now, but stops after a fault or under load.
     Warning,
     /// Something does not work.
     Error,
@@ -34,36 +34,37 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that was found, what it means, and how it is mended.
+/// A finding: an observation, its meaning, and its correction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which of [`codes`](super::codes()) it is.
+    /// The code, one of [`codes`](super::codes()).
     pub code: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The server that it is about, as host and port; none where it is about a topic.
+    /// The server, as host and port, unless the finding concerns a topic.
     pub node: Option<String>,
-    /// In a few words.
+    /// A short title.
     pub title: &'static str,
-    /// What follows from it.
+    /// The consequences.
     pub meaning: &'static str,
-    /// What was seen, as one line.
+    /// The observation, as one line.
     pub observed: String,
-    /// The line that corrects it: for a shell, as an administrator of the server or a user of the program `keylapse`. Where a
-    /// service lets nobody run that line, what its own means can do.
+    /// The command line that corrects the fault. It is for a shell of the server's administrator or of a user of `keylapse`.
+    /// If a service does not allow that command, the text describes the service's own way.
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// With what the names in the fix stand for. What others have written has to be fit for a shell already.
+    /// Creates a finding. `names` has the values of placeholders in the fix; values from other programs must be quoted for a
+    /// shell.
     pub(super) fn new(
         code: &Code,
         node: Option<&str>,
         observed: impl Into<String>,
         names: &[(&str, &str)],
     ) -> Self {
-        // A server may say anything, and it ends in somebody's terminal.
+        // The text comes from a server and goes to a terminal.
         let observed = escape_line(&observed.into(), MAX_OBSERVED_BYTES);
         let filled = names
             .iter()
@@ -81,7 +82,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// As one line.
+    /// Writes the finding as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { code, severity, title, observed, .. } = self;
         match &self.node {
@@ -91,47 +92,47 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What [`Console::doctor`](crate::Console::doctor) has found.
+/// The result of [`Console::doctor`](crate::Console::doctor).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// Server by server, then topics; of each in the order of the checks.
+    /// The findings of each server, then of the topics, in the order of the checks.
     pub findings: Vec<Finding>,
-    /// How late expired keys are announced.
+    /// The lateness of expired events.
     pub lateness: Lateness,
 }
 
-/// How late expired keys are announced, as the worst of all servers. None where it was not found out.
+/// The lateness of expired events: the worst figures of all servers. A figure that was not found out is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Lateness {
-    /// From the write of a key of 1 ms, which is read once it is due, to its event.
+    /// The time from the write of a key of 1 ms, which is read when it is due, to its event.
     pub heartbeat_ms: Option<f64>,
-    /// The worst that is predicted for keys that nobody reads: keys with a time to live / (hz × (20 + 5 × (effort − 1))).
+    /// The predicted maximum for keys that are not read: number of keys with a TTL / (hz × (20 + 5 × (effort − 1))).
     pub plain_late_predicted_max_s: Option<f64>,
-    /// Measured: the median of the keys that nobody read, of those that were heard.
+    /// The measured median for keys that were not read and whose event arrived.
     pub plain_late_p50_s: Option<f64>,
-    /// The worst of them.
+    /// The measured maximum for keys that were not read and whose event arrived.
     pub plain_late_max_s: Option<f64>,
-    /// How many of them were heard before the time was over.
+    /// The number of keys that were not read and whose event arrived in time.
     pub plain_received: u64,
-    /// Of so many.
+    /// The number of keys that were not read.
     pub plain_probes: u64,
-    /// Measured: of a hundred keys that were read just after their deadlines 99 were heard this soon.
+    /// The measured 99th percentile for keys that were read just after their deadlines and whose event arrived.
     pub checked_late_p99_ms: Option<f64>,
-    /// How many of them were heard.
+    /// The number of keys that were read and whose event arrived.
     pub checked_received: u64,
-    /// Of so many.
+    /// The number of keys that were read just after their deadlines.
     pub checked_probes: u64,
 }
 
 impl Diagnosis {
-    /// How many findings are errors.
+    /// Returns the number of errors.
     pub fn errors(&self) -> usize {
         self.count(Severity::Error)
     }
 
-    /// How many are warnings.
+    /// Returns the number of warnings.
     pub fn warnings(&self) -> usize {
         self.count(Severity::Warning)
     }
@@ -140,14 +141,15 @@ impl Diagnosis {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// All in one line, for scripts: `errors=… warnings=… canary_ms=…` and so on, with `-` for what was not measured.
+    /// Returns the figures as one line for scripts: `errors=… warnings=… canary_ms=…` and so on. A figure that was not
+    /// measured is `-`.
     pub fn summary(&self) -> Summary<'_> {
         Summary(self)
     }
 }
 
 impl Lateness {
-    /// Takes in another server's. The worst counts; of quantiles, too, as servers are not weighed against each other.
+    /// Adds the figures of another server. The worst of both is kept, also for quantiles.
     pub(super) fn add(&mut self, other: &Self) {
         let worst = |one: &mut Option<f64>, other: Option<f64>| {
             *one = match (*one, other) {
@@ -186,7 +188,7 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// With one digit behind the point, or three where it is small.
+/// Formats a number with one decimal, or with three if it is below 1.
 struct Figure(Option<f64>);
 
 impl fmt::Display for Figure {
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_a_dash() {
+    fn a_figure_that_was_not_measured_is_a_dash() {
         let nothing = "errors=0 warnings=0 canary_ms=- plain_late_predicted_max_s=- plain_late_p50_s=- plain_heard=- \
                        touched_late_p99_ms=-";
         assert_eq!(Diagnosis::default().summary().to_string(), nothing);

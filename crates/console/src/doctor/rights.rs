@@ -1,7 +1,7 @@
-//! What the user may do, command by command.
+//! Checks the user's permissions, command by command.
 //!
-//! ACL DRYRUN says it, where that is allowed. Elsewhere each command is tried: rights are looked at before anything else,
-//! so one that then fails for another reason is allowed. What is written is one text with a time to live.
+//! `ACL DRYRUN` shows them if the user may call it. Otherwise each command is tried. The server checks permissions first, so
+//! a command that fails for another reason is allowed. The trial writes one string with a TTL.
 
 use std::collections::BTreeSet;
 
@@ -14,64 +14,64 @@ use crate::escape::escape_line;
 use super::codes::{self, Code};
 use super::examination::ServerExamination;
 
-/// What a right is needed for.
+/// The purpose of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Everything.
+    /// All timers.
     Timers,
-    /// To hear expired keys.
+    /// Expired events.
     Events,
-    /// To tell listeners of new timers, and to hear of them.
+    /// Notices of new timers.
     WakeUps,
-    /// Keys of other programs.
+    /// Attached topics.
     Attached,
-    /// To hand on what is due, to lists and streams.
+    /// Forwarding of due timers to lists and streams.
     Forwarding,
-    /// To look at settings.
+    /// Reading of settings.
     Settings,
 }
 
-/// A server's no.
+/// A refusal of the server.
 #[derive(Clone, Debug)]
 pub(super) struct MissingRight {
     pub(super) need: Need,
-    /// The no is about a key, and not about a command or a channel.
+    /// True if the refusal concerns a key instead of a command or a channel.
     is_of_keys: bool,
-    /// The rules that grant it.
+    /// The ACL rules that grant the permission.
     pub(super) rules: String,
-    pub(super) said: String,
+    refusal: String,
 }
 
 impl MissingRight {
-    pub(super) fn new(need: Need, rules: &str, said: &str) -> Self {
-        Self { need, is_of_keys: is_of_keys(said), rules: rules.to_owned(), said: said.to_owned() }
+    pub(super) fn new(need: Need, rules: &str, refusal: &str) -> Self {
+        Self { need, is_of_keys: is_of_keys(refusal), rules: rules.to_owned(), refusal: refusal.to_owned() }
     }
 }
 
-/// Servers have no codes for it: "no permissions to run the 'get' command", "… to access one of the keys used as
-/// arguments", "… to access the 'a' channel".
-fn is_of_keys(said: &str) -> bool {
-    said.contains(" key") && !said.contains("to run") && !said.contains(" channel")
+/// Reads the text of a refusal, because servers have no codes for the difference: "no permissions to run the 'get' command",
+/// "… to access one of the keys used as arguments", "… to access the 'a' channel".
+fn is_of_keys(refusal: &str) -> bool {
+    refusal.contains(" key") && !refusal.contains("to run") && !refusal.contains(" channel")
 }
 
 pub(super) async fn check(case: &mut ServerExamination) -> Result<()> {
     let rights: Vec<_> = RIGHTS.iter().chain(if case.is_of_cluster() { OF_CLUSTERS } else { &[] }).collect();
-    let how = if knows_dry_run(case).await? {
+    let how = if has_dry_run(case).await? {
         ask_dry(case, &rights).await?;
         "ACL DRYRUN"
     } else {
         let rights = harmless(case, rights).await?;
         try_each(case, &rights).await?;
-        "trying"
+        "trying each command"
     };
     report(case, how);
     Ok(())
 }
 
-/// Whether this user may ask what it may do.
-async fn knows_dry_run(case: &ServerExamination) -> Result<bool> {
+/// Returns whether the user may call `ACL DRYRUN`.
+async fn has_dry_run(case: &ServerExamination) -> Result<bool> {
     let ask = dry_run(case, &["PING".to_owned()]);
-    Ok(case.ask("asking for rights", &ask).await?.is_ok())
+    Ok(case.ask("reading permissions", &ask).await?.is_ok())
 }
 
 async fn ask_dry(case: &mut ServerExamination, rights: &[&Right]) -> Result<()> {
@@ -79,12 +79,12 @@ async fn ask_dry(case: &mut ServerExamination, rights: &[&Right]) -> Result<()> 
     for right in rights {
         commands.add_command(dry_run(case, &words_of(case, right.words)));
     }
-    let answers = case.ask_each("asking for rights", &commands).await?;
+    let answers = case.ask_each("reading permissions", &commands).await?;
     for (right, answer) in rights.iter().zip(answers) {
-        // An error means that there is no such command, which is no matter of rights.
-        if let Ok(Value::BulkString(said)) = answer {
-            let said = escape_line(&String::from_utf8_lossy(&said), 200);
-            case.refusals.push(MissingRight::new(right.need, right.rule, &said));
+        // An error means that the server does not have the command, which is no missing permission.
+        if let Ok(Value::BulkString(refusal)) = answer {
+            let refusal = escape_line(&String::from_utf8_lossy(&refusal), 200);
+            case.refusals.push(MissingRight::new(right.need, right.rule, &refusal));
         }
     }
     Ok(())
@@ -94,38 +94,38 @@ fn dry_run(case: &ServerExamination, words: &[String]) -> Cmd {
     cmd("ACL").arg("DRYRUN").arg(&case.user).arg(words).clone()
 }
 
-/// Leaves out what would make a key, unless a text of ours stands in its way, or the server takes no writes.
+/// Leaves out commands that would create a key, unless the guard prevents that or the server refuses writes.
 async fn harmless<'a>(case: &ServerExamination, rights: Vec<&'a Right>) -> Result<Vec<&'a Right>> {
     let refuses_writes = case.info.is_replica() && case.info.get("slave_read_only") == Some("1");
-    let is_safe =
-        refuses_writes || case.takes_writes() && case.ask("trying rights", &guard(case)).await?.is_ok();
+    let is_safe = refuses_writes
+        || case.takes_writes() && case.ask("checking permissions", &guard(case)).await?.is_ok();
     Ok(rights.into_iter().filter(|right| is_safe || !right.creates).collect())
 }
 
 async fn try_each(case: &mut ServerExamination, rights: &[&Right]) -> Result<()> {
     let mut commands = pipe();
-    // Once more: time may have passed.
+    // The first guard may have expired.
     commands.add_command(guard(case));
     for right in rights {
         let mut command = Cmd::new();
         command.arg(words_of(case, right.words));
         commands.add_command(command);
     }
-    let answers = case.ask_each("trying rights", &commands).await?;
+    let answers = case.ask_each("checking permissions", &commands).await?;
     for (right, answer) in rights.iter().zip(answers.into_iter().skip(1)) {
         if let Err(error) = answer {
-            let said = error.to_string();
-            // EXEC is refused by EXECABORT, which says why.
-            if error.kind() == ErrorKind::Permission || said.contains(" NOPERM ") {
-                case.refusals.push(MissingRight::new(right.need, right.rule, &said));
+            let refusal = error.to_string();
+            // The server refuses EXEC with EXECABORT, whose text contains NOPERM.
+            if error.kind() == ErrorKind::Permission || refusal.contains(" NOPERM ") {
+                case.refusals.push(MissingRight::new(right.need, right.rule, &refusal));
             }
         }
     }
-    // It would expire by itself.
-    case.ask("trying rights", cmd("DEL").arg(case.key("right"))).await.map(drop)
+    // A refusal does no harm, because the guard also expires.
+    case.ask("checking permissions", cmd("DEL").arg(case.key("right"))).await.map(drop)
 }
 
-/// A text with a time to live, where commands for other types come upon it.
+/// Returns the command that writes a string with a TTL. Commands for other types fail on it.
 fn guard(case: &ServerExamination) -> Cmd {
     cmd("SET").arg(case.key("right")).arg("x").arg("PX").arg(60_000).clone()
 }
@@ -139,14 +139,14 @@ fn words_of(case: &ServerExamination, words: &[&str]) -> Vec<String> {
     named.collect()
 }
 
-/// One finding for each need, with all rules that are missing.
+/// Adds one finding for each purpose, with all missing rules.
 fn report(case: &mut ServerExamination, how: &str) {
     let refusals = std::mem::take(&mut case.refusals);
     let (keys, others): (Vec<_>, Vec<_>) =
         refusals.into_iter().partition(|refusal: &MissingRight| refusal.is_of_keys);
     if let Some(first) = keys.first() {
         let refused = counted(keys.len() as u64, "refused command");
-        case.add_finding(&codes::KEYS_REFUSED, format!("{refused}, as of: {}", first.said));
+        case.add_finding(&codes::KEYS_REFUSED, format!("{refused}, the first: {}", first.refusal));
     }
     for (need, code) in [
         (Need::Timers, codes::COMMANDS_REFUSED),
@@ -156,34 +156,38 @@ fn report(case: &mut ServerExamination, how: &str) {
         (Need::Settings, codes::LOOKS_REFUSED),
         (Need::Forwarding, codes::FORWARDING_REFUSED),
     ] {
-        say_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
+        add_finding_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
     }
     let bad = [codes::COMMANDS_REFUSED, codes::KEYS_REFUSED, codes::EVENTS_REFUSED, codes::WAKE_UPS_REFUSED];
     if !case.has_finding(&bad) {
         let user = case.user.clone();
-        case.add_finding(&codes::RIGHTS_FINE, format!("user {user}, by {how}"));
+        case.add_finding(&codes::RIGHTS_FINE, format!("user {user}, checked by {how}"));
     }
 }
 
-fn say_of<'a>(case: &mut ServerExamination, code: &Code, refusals: impl Iterator<Item = &'a MissingRight>) {
+fn add_finding_of<'a>(
+    case: &mut ServerExamination,
+    code: &Code,
+    refusals: impl Iterator<Item = &'a MissingRight>,
+) {
     let refusals: Vec<_> = refusals.collect();
     let Some(first) = refusals.first() else { return };
     let mut rules: Vec<_> = refusals.iter().flat_map(|refusal| refusal.rules.split(' ')).collect();
-    // Rules of a channel come once each; the order is that of the table.
+    // Several refusals can need the same rule for a channel.
     let mut seen = BTreeSet::new();
     rules.retain(|rule| seen.insert(*rule));
     let rules = rules.join(" ");
-    case.add_finding_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
+    case.add_finding_with(code, format!("the user lacks {rules}: {}", first.refusal), &[("rules", &rules)]);
 }
 
-/// A command, and the rule that grants it.
+/// A command, and the ACL rule that grants it.
 struct Right {
     need: Need,
     rule: &'static str,
-    /// Its words. `KEY` holds a text of ours, so that commands for other types are refused for that; `NONE` is a key
-    /// that does not exist.
+    /// The words of the command. `KEY` is the key of the guard, so commands for other types fail. `NONE` is a key that does
+    /// not exist.
     words: &'static [&'static str],
-    /// Whether it makes a key where `KEY` is missing.
+    /// True if the command creates `KEY` when the guard is missing.
     creates: bool,
 }
 
@@ -200,7 +204,7 @@ macro_rules! rights {
     (@) => { false };
 }
 
-/// What is tried with one request. An EXEC that is refused ends what MULTI has begun, too.
+/// The commands that are tried in one request. A refused EXEC also ends the transaction that MULTI has started.
 const RIGHTS: &[Right] = rights! {
     Timers:
         "+ping" ["PING"];
@@ -260,7 +264,7 @@ const RIGHTS: &[Right] = rights! {
         "+zrank" ["ZRANK" "KEY" "x"];
 };
 
-/// Of the nodes of a cluster, besides.
+/// The additional commands for nodes of a cluster.
 const OF_CLUSTERS: &[Right] = rights! {
     Timers:
         "+'cluster|shards'" ["CLUSTER" "SHARDS"];
@@ -271,9 +275,9 @@ const OF_CLUSTERS: &[Right] = rights! {
 mod tests {
     use super::*;
 
-    /// As Redis 7.0 and 8.2, and Valkey 9.1 say it, to a command and to ACL DRYRUN.
+    /// Answers of Redis 7.0 and 8.2 and Valkey 9.1 to a command and to ACL DRYRUN.
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_of_keys_are_recognized() {
         for (said, is_of_key) in [
             ("NOPERM this user has no permissions to run the 'hkeys' command", false),
             ("User keylapse has no permissions to run the 'script|load' command", false),

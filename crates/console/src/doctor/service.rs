@@ -1,9 +1,8 @@
-//! Where a server runs, as far as advice depends on it: its machine, and the service behind it.
+//! The machine or managed service on which a server runs, as far as advice depends on it.
 //!
-//! Services run servers for others, and let nobody run some of the lines that the doctor prints: settings, users and
-//! versions are changed by the service's own means there. docs/providers.md has the pages that say so. A service is known
-//! by its host names; where these are hidden, by what INFO says, if it says anything. One that refuses CONFIG as a command
-//! that does not exist is a service, whichever.
+//! Managed services refuse some of the commands that the doctor recommends: settings, users and versions are changed with
+//! the service's own tools. docs/providers.md links to the documentation of services. A service is recognized by host names
+//! or by fields of INFO. A server that refuses CONFIG as an unknown command belongs to an unknown service.
 
 use std::net::IpAddr;
 
@@ -11,19 +10,19 @@ use crate::connection::Endpoint;
 
 use super::settings::Info;
 
-/// Where the server is, as seen from here.
+/// The machine of a server, as seen from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Site {
-    /// On this machine.
+    /// This machine.
     Here,
-    /// In a container, on whichever machine.
+    /// A container on any machine.
     Container,
-    /// On the machine of this name.
+    /// The machine with this name.
     Elsewhere(String),
 }
 
 impl Site {
-    /// A server that is the first process of its machine runs in a container.
+    /// Finds the machine of a server. A server with the process ID 1 runs in a container.
     pub(super) fn of(endpoint: &Endpoint, info: &Info) -> Self {
         match endpoint {
             _ if info.number("process_id") == Some(1) => Self::Container,
@@ -32,7 +31,7 @@ impl Site {
         }
     }
 
-    /// Ends a line that says what to install.
+    /// Returns the end of a line of advice that names a version to install.
     pub(super) fn there(&self) -> String {
         match self {
             Self::Here => "on this machine".to_owned(),
@@ -41,7 +40,7 @@ impl Site {
         }
     }
 
-    /// Begins a line that is for the kernel of the server's machine; empty where that is this one.
+    /// Returns the start of a command line for the kernel of the server's machine. It is empty for this machine.
     pub(super) fn prefix(&self) -> String {
         match self {
             Self::Here => String::new(),
@@ -51,7 +50,7 @@ impl Site {
     }
 }
 
-/// Returns whether the way there stays within the machine. A name may lead anywhere.
+/// Returns whether a connection stays within this machine. A host name other than `localhost` can be any machine.
 pub(super) fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,
@@ -62,26 +61,27 @@ pub(super) fn is_here(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// One service.
+/// A managed service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) name: &'static str,
-    /// A host name has all of these: the last ends it.
+    /// Parts of host names. A host name of the service contains all parts of one entry and ends in the last part.
     hosts: &'static [&'static [&'static str]],
-    /// A line of INFO, or the beginning of its name where the value is empty.
+    /// A field of INFO and its value. An empty value stands for any value.
     info: Option<(&'static str, &'static str)>,
-    /// The command that sets `{name}` to `{value}`, setting by setting; the last, without a name, all others. Nothing: CONFIG SET.
+    /// The advice that sets `{name}` to `{value}`, by setting. An entry without a name applies to all other settings. Empty
+    /// advice means that the service allows CONFIG SET.
     settings: &'static [(&'static str, &'static str)],
-    /// The command that gives `{user}` more `{rules}`.
+    /// The advice that gives `{rules}` to `{user}`.
     users: &'static str,
 }
 
-/// Parts of other lines that nobody can follow there, and what takes the place of each line.
+/// Parts of other commands that services refuse, and the advice that replaces the command.
 const INSTEAD: [(&str, &str); 4] = [
     ("install Redis", "choose a newer version of the engine in the settings of the service"),
     ("rename-command", "choose an engine of the service that runs scripts"),
-    (" CLUSTER ADDSLOTSRANGE", "ask the support of the service: it alone gives slots to nodes"),
-    (" BGSAVE", "ask the support of the service: the disk is its own"),
+    (" CLUSTER ADDSLOTSRANGE", "ask the support of the service, because only the service assigns slots"),
+    (" BGSAVE", "ask the support of the service, because the service manages the disk"),
 ];
 
 const NOTIFY: &str = "notify-keyspace-events";
@@ -93,7 +93,7 @@ const SERVERLESS: Service = Service {
     info: None,
     settings: &[
         ELASTICACHE.settings[0],
-        ("", "no setting can be changed on ElastiCache Serverless: a node-based cache has {name}"),
+        ("", "ElastiCache Serverless has no settings: use a node-based cache to set {name}"),
     ],
     users: ELASTICACHE.users,
 };
@@ -105,7 +105,7 @@ const ELASTICACHE: Service = Service {
     settings: &[
         (
             LOG,
-            "ElastiCache keeps no log of writes: its backups bound what a crash loses, and MemoryDB has a log",
+            "ElastiCache keeps no log of writes, so a crash loses the writes since the last backup; MemoryDB has a log",
         ),
         (
             "",
@@ -121,7 +121,7 @@ const MEMORYDB: Service = Service {
     hosts: &[&[".memorydb.", ".amazonaws.com"], &[".memorydb.", ".amazonaws.com.cn"]],
     info: None,
     settings: &[
-        (LOG, "MemoryDB keeps a log of its own, whatever INFO says"),
+        (LOG, "MemoryDB keeps its own log, which INFO does not show"),
         (
             "",
             "aws memorydb update-parameter-group --parameter-group-name GROUP \
@@ -140,9 +140,9 @@ const AZURE: Service = Service {
             NOTIFY,
             "Update-AzRedisEnterpriseCacheDatabase -ClusterName NAME -ResourceGroupName GROUP -NotifyKeyspaceEvents {value}",
         ),
-        ("", "set {name} to {value} in the settings of the database, where Azure has it"),
+        ("", "set {name} to {value} in the settings of the database, if Azure offers it"),
     ],
-    users: "grant {user} {rules} by an access policy of the database, where Azure has it",
+    users: "grant {user} {rules} with an access policy of the database, if Azure offers it",
 };
 
 const AZURE_CACHE: Service = Service {
@@ -153,39 +153,42 @@ const AZURE_CACHE: Service = Service {
         "",
         "az redis update --name NAME --resource-group GROUP --set 'redisConfiguration.{name}'={value}",
     )],
-    users: "grant {user} {rules} by a data access policy of the cache",
+    users: "grant {user} {rules} with a data access policy of the cache",
 };
 
 const CLOUD: Service = Service {
     name: "Redis Cloud",
     hosts: &[&[".redis-cloud.com"], &[".redislabs.com"]],
     info: None,
-    settings: &[(NOTIFY, ""), ("", "set {name} to {value} in the console of Redis Cloud, where it has that")],
-    users: "grant {user} {rules} by a role in the console of Redis Cloud",
+    settings: &[
+        (NOTIFY, ""),
+        ("", "set {name} to {value} in the console of Redis Cloud, if it has the setting"),
+    ],
+    users: "grant {user} {rules} with a role in the console of Redis Cloud",
 };
 
 const UPSTASH: Service = Service {
     name: "Upstash",
     hosts: &[&[".upstash.io"]],
     info: Some(("upstash_version", "")),
-    settings: &[(NOTIFY, ""), ("", "set {name} to {value} in the console of Upstash, where it has that")],
-    users: "grant {user} {rules} in the console of Upstash, where it has that",
+    settings: &[(NOTIFY, ""), ("", "set {name} to {value} in the console of Upstash, if it has the setting")],
+    users: "grant {user} {rules} in the console of Upstash, if it has user permissions",
 };
 
-/// The first that fits is it.
+/// All known services. The first one that matches a server is used.
 const ALL: [&Service; 7] = [&SERVERLESS, &ELASTICACHE, &MEMORYDB, &AZURE, &AZURE_CACHE, &CLOUD, &UPSTASH];
 
-/// One that refuses CONFIG, and says no more of itself.
+/// A service that is recognized only because it refuses CONFIG.
 pub(super) const UNNAMED: Service = Service {
     name: "a service that refuses CONFIG",
     hosts: &[],
     info: None,
-    settings: &[("", "set {name} to {value} by the means of the service, where it has that")],
-    users: "grant {user} {rules} by the means of the service",
+    settings: &[("", "set {name} to {value} with the tools of the service, if it has the setting")],
+    users: "grant {user} {rules} with the tools of the service",
 };
 
 impl Service {
-    /// The service that a host name belongs to.
+    /// Returns the service of a host name.
     pub(super) fn at(endpoint: &Endpoint) -> Option<&'static Self> {
         let Endpoint::Tcp { host, .. } = endpoint else { return None };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -196,16 +199,17 @@ impl Service {
         ALL.into_iter().find(|service| service.hosts.iter().any(|parts| fits(parts)))
     }
 
-    /// The service that names itself in INFO.
-    pub(super) fn said_by(info: &Info) -> Option<&'static Self> {
+    /// Returns the service that names itself in INFO.
+    pub(super) fn in_info(info: &Info) -> Option<&'static Self> {
         ALL.into_iter().find(|service| {
             service.info.is_some_and(|(name, value)| {
-                info.get(name).is_some_and(|said| value.is_empty() || said == value)
+                info.get(name).is_some_and(|found| value.is_empty() || found == value)
             })
         })
     }
 
-    /// Returns what to do there in place of a line of `redis-cli` or of the machine's own; none where nobody can.
+    /// Returns the service's advice that replaces a command line, or the line itself if the service allows it. Returns
+    /// `None` if the service has no way.
     pub(super) fn instead(&self, line: &str) -> Option<String> {
         let command = line.split_once("CONFIG SET ").filter(|(cli, _)| cli.starts_with("redis-cli "));
         if let Some((name, value)) = command.and_then(|(_, setting)| setting.split_once(' ')) {
@@ -278,18 +282,18 @@ mod tests {
     }
 
     #[test]
-    fn services_are_known_by_what_they_say_of_themselves() {
+    fn services_are_known_by_their_info() {
         for (text, name) in [
             ("redis_version:7.1.0\r\nos:Amazon ElastiCache\r\n", Some("ElastiCache")),
             ("redis_version:8.2.0\r\nupstash_version:1.10.5\r\n", Some("Upstash")),
             ("redis_version:7.0.15\r\nos:Linux 6.1 x86_64\r\n", None),
         ] {
-            assert_eq!(Service::said_by(&Info::read(text)).map(|service| service.name), name, "{text}");
+            assert_eq!(Service::in_info(&Info::read(text)).map(|service| service.name), name, "{text}");
         }
     }
 
     #[test]
-    fn each_service_says_what_can_be_done_there() {
+    fn each_service_has_advice_for_each_command() {
         let notify = "redis-cli -h h -p 1 CONFIG SET notify-keyspace-events Ex";
         for service in ALL.into_iter().chain([&UNNAMED]) {
             let set = service.instead(notify).unwrap();

@@ -1,4 +1,4 @@
-//! What the server says of itself in INFO, and how it is set: whether it announces expired keys, how much clients may ask, and what it keeps.
+//! Checks of INFO and of settings: expired events, limits for clients, memory, disk and replicas.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,19 @@ use super::codes::{self, Code};
 use super::examination::ServerExamination;
 use super::rights::{MissingRight, Need};
 
-/// INFO's lines by their names.
+/// The fields of INFO by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Info(HashMap<String, String>);
 
-/// What a primary says of a replica.
+/// The line of INFO in which a primary describes a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReplicaLine {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) state: String,
-    /// Up to where it has said that it has everything.
+    /// The offset up to which the replica has acknowledged all writes.
     pub(super) offset: u64,
-    /// Seconds since it has said so.
+    /// The seconds since that acknowledgement.
     pub(super) lag: u64,
 }
 
@@ -37,7 +37,6 @@ impl Info {
         Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Whether anything was said at all.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,8 +49,8 @@ impl Info {
         self.get(name)?.parse().ok()
     }
 
-    /// Valkey has another name for it.
     pub(super) fn is_sentinel(&self) -> bool {
+        // Redis uses the first name, Valkey the second.
         ["redis_mode", "server_mode"].iter().any(|name| self.get(name) == Some("sentinel"))
     }
 
@@ -59,7 +58,7 @@ impl Info {
         self.get("role") == Some("slave")
     }
 
-    /// Kind and version, for people.
+    /// Returns kind and version of the server, for people.
     pub(super) fn kind(&self) -> String {
         match (self.get("valkey_version"), self.get("redis_version")) {
             (Some(version), _) => format!("Valkey {version}"),
@@ -68,21 +67,20 @@ impl Info {
         }
     }
 
-    /// Whether it has all that keylapse needs: Redis 7.0. Valkey says of itself that it is a Redis 7.2. None of another
-    /// program.
+    /// Returns whether the version is sufficient: Redis 7.0 or later, or Valkey, which reports a Redis version of 7.2.
+    /// Returns `None` for another program.
     pub(super) fn is_new_enough(&self) -> Option<bool> {
         let major =
             self.get("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
         major.map(|major| major >= 7)
     }
 
-    /// How many keys of a database have a time to live.
+    /// Returns the number of keys with a TTL in a database.
     pub(super) fn volatile_keys(&self, db: i64) -> u64 {
         let line = self.get(&format!("db{db}")).unwrap_or_default();
         field(line, "expires").and_then(|count| count.parse().ok()).unwrap_or_default()
     }
 
-    /// The replicas of a primary.
     pub(super) fn replicas(&self) -> Vec<ReplicaLine> {
         let lines = (0_u32..).map_while(|place| self.get(&format!("slave{place}")));
         lines.filter_map(ReplicaLine::read).collect()
@@ -102,7 +100,7 @@ impl ReplicaLine {
     }
 }
 
-/// Of `a=1,b=2`.
+/// Returns a field of a line such as `a=1,b=2`.
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
@@ -124,13 +122,14 @@ const NAMES: [&str; 14] = [
     "active-expire-effort",
 ];
 
-/// CONFIG is refused on most managed services. Then the canary decides whether events flow, and INFO has to do.
+/// Reads settings. Most managed services refuse CONFIG; then a heartbeat key shows whether events arrive, and INFO has the
+/// other facts.
 pub(super) async fn read(case: &mut ServerExamination) -> Result<()> {
     let mut get = cmd("CONFIG");
     get.arg("GET").arg(&NAMES[..]);
     match case.ask("reading settings", &get).await? {
         Ok(settings) => case.settings = keylapse_connection::from_redis_value(settings).ok(),
-        // Nobody may read them there, so that no right is missing.
+        // The server has no CONFIG, so no permission is missing.
         Err(error) if is_of_unknown_command(&error) => case.has_no_config = true,
         Err(error) => {
             case.refusals.push(MissingRight::new(Need::Settings, "+'config|get'", &error.to_string()))
@@ -142,7 +141,7 @@ pub(super) async fn read(case: &mut ServerExamination) -> Result<()> {
     Ok(())
 }
 
-/// Where the setting cannot be read the canary decides.
+/// Checks the flags of expired events, if the setting can be read. Otherwise the heartbeat key shows whether events arrive.
 pub(super) fn flags(case: &mut ServerExamination) {
     let Some(flags) = case.setting("notify-keyspace-events").map(str::to_owned) else { return };
     let missing = missing_flags(&flags);
@@ -150,19 +149,21 @@ pub(super) fn flags(case: &mut ServerExamination) {
         return;
     }
     let code = if case.takes_writes() { codes::FLAGS_MISSING } else { codes::REPLICA_FLAGS };
-    // One of the flags is a dollar, and a server may say anything.
+    // The flags can contain a dollar sign, and the text comes from a server.
     let all = quoted(&escape_line(&format!("{flags}{missing}"), 100));
     case.add_finding_with(&code, format!("notify-keyspace-events is '{flags}'"), &[("flags", &all)]);
 }
 
-/// A quarter of the server's defaults: about 80,000 expiries at once.
+/// A quarter of the server's default. It has room for about 80,000 expiries at the same time.
 const MIN_PUBSUB_HARD_LIMIT: u64 = 8 << 20;
+/// A quarter of the server's default.
 const MIN_PUBSUB_SOFT_LIMIT: u64 = 2 << 20;
-/// A few answers of a mebibyte at once, or one timer with the largest payload. All clients together need the same.
+/// Enough for several answers of 1 MiB, or for one timer with the largest payload. It is also the minimum for all clients
+/// together.
 const MIN_OUTPUT_BUFFER_BYTES: u64 = 16 << 20;
-/// The largest payload, and what goes with it.
-const REQUEST: u64 = 16 << 20;
-/// A listener that has nothing to do asks something every few seconds: see the sweeps.
+/// Enough for a request with the largest payload.
+const MIN_REQUEST_LIMIT_BYTES: u64 = 16 << 20;
+/// An idle listener sends a command every few seconds, because it sweeps.
 const MIN_IDLE_TIMEOUT_SECS: u64 = 10;
 
 pub(super) fn buffers(case: &mut ServerExamination) {
@@ -185,8 +186,8 @@ pub(super) fn buffers(case: &mut ServerExamination) {
         case.add_finding(&codes::CLIENTS_EVICTED, format!("maxmemory-clients {setting}"));
     }
     for name in ["proto-max-bulk-len", "client-query-buffer-limit"] {
-        if let Some(limit) = case.number(name).filter(|limit| is_small(*limit, REQUEST)) {
-            let fields = [("setting", name), ("bytes", &REQUEST.to_string())];
+        if let Some(limit) = case.number(name).filter(|limit| is_small(*limit, MIN_REQUEST_LIMIT_BYTES)) {
+            let fields = [("setting", name), ("bytes", &MIN_REQUEST_LIMIT_BYTES.to_string())];
             case.add_finding_with(&codes::REQUESTS_CUT, format!("{name} {limit}"), &fields);
         }
     }
@@ -196,13 +197,13 @@ pub(super) fn buffers(case: &mut ServerExamination) {
     }
 }
 
-/// The hard and the soft limit in bytes; 0 is none.
+/// Returns the hard and the soft limit of a class in bytes. 0 means no limit.
 fn of_class(setting: &str, class: &str) -> Option<(u64, u64)> {
     let mut words = setting.split_whitespace().skip_while(|word| *word != class).skip(1);
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// Bytes, or so many of a hundred of the server's memory; 0 is no limit.
+/// Returns a limit in bytes, given as bytes or as a percentage of `memory`. 0 means no limit.
 fn of_clients(setting: &str, memory: u64) -> Option<u64> {
     match setting.strip_suffix('%') {
         None => setting.parse().ok(),
@@ -210,10 +211,10 @@ fn of_clients(setting: &str, memory: u64) -> Option<u64> {
     }
 }
 
-/// Of a hundred: beyond, memory is nearly full.
-const NEARLY: u64 = 90;
+/// The percentage of used memory from which memory is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 90;
 
-/// INFO has the same as CONFIG, for who may not ask that.
+/// Checks memory and its policy. It reads INFO, which more users may read than CONFIG.
 pub(super) fn eviction(case: &mut ServerExamination) {
     let limit = case.info.number("maxmemory").unwrap_or_default();
     if limit == 0 {
@@ -227,17 +228,17 @@ pub(super) fn eviction(case: &mut ServerExamination) {
         case.add_finding(&codes::EVICTS_VOLATILE, observed);
     }
     let used = case.info.number("used_memory").unwrap_or_default();
-    if u128::from(used) * 100 >= u128::from(limit) * u128::from(NEARLY) {
+    if u128::from(used) * 100 >= u128::from(limit) * u128::from(NEARLY_FULL_PERCENT) {
         let enough = enough(case);
         case.add_finding_with(
             &codes::NEARLY_FULL,
-            format!("{used} of {limit} bytes are used"),
+            format!("{used} of {limit} bytes of memory are used"),
             &[("bytes", &enough)],
         );
     }
 }
 
-/// Twice as much memory as there is, or as is used.
+/// Returns twice the memory limit or the used memory in bytes, whichever is larger.
 pub(super) fn enough(case: &ServerExamination) -> String {
     let bytes = |name| case.info.number(name).unwrap_or_default();
     bytes("maxmemory").max(bytes("used_memory")).saturating_mul(2).to_string()
@@ -260,12 +261,10 @@ pub(super) fn persistence(case: &mut ServerExamination) {
     }
 }
 
-/// Whether there are snapshots only CONFIG says.
+/// Returns the finding for a server without a log of writes. Only CONFIG shows whether it writes snapshots.
 fn without_log(save: Option<&str>) -> (Code, String) {
     match save {
-        None => {
-            (codes::SNAPSHOTS_ONLY, "appendonly no; whether there are snapshots cannot be read".to_owned())
-        }
+        None => (codes::SNAPSHOTS_ONLY, "appendonly no; the setting of snapshots cannot be read".to_owned()),
         Some("") => (codes::NOT_PERSISTENT, "appendonly no, save ''".to_owned()),
         Some(save) => (codes::SNAPSHOTS_ONLY, format!("appendonly no, save '{save}'")),
     }
@@ -283,10 +282,10 @@ fn disk(case: &mut ServerExamination, log: bool) {
     }
 }
 
-/// Bytes that a replica may be behind. It says once a second how far it is, so a busy primary is always some ahead.
-const BEHIND: u64 = 1 << 20;
-/// Seconds that it may be silent.
-const SILENT: u64 = 5;
+/// How many bytes a replica may be behind. It acknowledges writes once a second, so a busy primary is always some bytes
+/// ahead.
+const MAX_BYTES_BEHIND: u64 = 1 << 20;
+const MAX_SILENCE_SECS: u64 = 5;
 
 pub(super) fn replication(case: &mut ServerExamination) {
     if case.info.is_replica() {
@@ -294,7 +293,7 @@ pub(super) fn replication(case: &mut ServerExamination) {
         if link != "up" {
             case.add_finding(
                 &codes::REPLICA_LAGS,
-                format!("its link to the primary is {}", escape_line(&link, 20)),
+                format!("the link to the primary is {}", escape_line(&link, 20)),
             );
         }
         return;
@@ -314,13 +313,17 @@ pub(super) fn replication(case: &mut ServerExamination) {
     }
 }
 
-/// Why a replica counts as behind.
+/// Describes a replica that is behind. Returns `None` for one that is up to date.
 fn lag(replica: &ReplicaLine, ahead: u64) -> Option<String> {
     let ReplicaLine { host, port, state, offset, lag } = replica;
     let behind = ahead.saturating_sub(*offset);
     let (host, state) = (escape_line(host, 100), escape_line(state, 20));
-    (state != "online" || behind > BEHIND || *lag > SILENT)
-        .then(|| format!("{host}:{port} is {state}, {} behind, silent for {lag} s", counted(behind, "byte")))
+    (state != "online" || behind > MAX_BYTES_BEHIND || *lag > MAX_SILENCE_SECS).then(|| {
+        format!(
+            "{host}:{port} is {state}, {} behind, without acknowledgement for {lag} s",
+            counted(behind, "byte")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -328,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_apart() {
+    fn versions_are_recognized() {
         for (text, kind, enough) in [
             ("redis_version:7.0.15\r\n", "Redis 7.0.15", Some(true)),
             ("redis_version:6.2.5\r\n", "Redis 6.2.5", Some(false)),
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_clients_may_take_is_bytes_or_a_part_of_the_memory() {
+    fn the_limit_of_all_clients_is_bytes_or_a_share_of_the_memory() {
         assert_eq!(of_clients("1048576", 0), Some(1 << 20));
         assert_eq!(of_clients("5%", 1000), Some(50));
         assert_eq!(of_clients("5%", 0), Some(0));

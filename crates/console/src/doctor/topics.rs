@@ -1,4 +1,4 @@
-//! What is kept of topics, beside who listens. Read-only, and so much at most, however much there is.
+//! Checks of topics, their data and their listeners. They write nothing, and their work is bounded.
 
 use keylapse::inside::ClientInside as _;
 use std::time::Duration;
@@ -17,22 +17,20 @@ use keylapse::Client;
 use super::codes::{self, Code};
 use super::report::Finding;
 
-/// More topics than these are not looked at.
 const MAX_TOPICS: usize = 1000;
-/// Topics whose partitions are asked in one go.
 const TOPICS_PER_REQUEST: usize = 100;
-/// Sweeps find everything within five seconds. What is later than that and as much again is late.
+/// Sweeps find due timers within five seconds. Twice that counts as late.
 const MAX_LATENESS: Duration = Duration::from_secs(10);
-/// Names of each partition that are compared with its records: the first that are due.
+/// How many of the earliest index entries of each partition are compared with its records.
 const SAMPLE: usize = 100;
-/// More partitions than these are not looked at for that.
-const MOST_PARTITIONS: usize = 500;
-/// So many topics are named that have the same keys.
+/// How many partitions are checked for index entries without records.
+const MAX_SAMPLED_PARTITIONS: usize = 500;
+/// How many overlapping topics a finding names.
 const MAX_NAMED_TOPICS: usize = 3;
-/// Partitions for each primary: with fewer, some primaries have none of a topic by chance.
+/// With fewer partitions per primary, some primaries can have none of a topic by chance.
 const MIN_PARTITIONS_PER_PRIMARY: usize = 2;
 
-/// Looks at the topics that are registered, if any.
+/// The checks of all registered topics.
 pub(super) struct TopicChecks<'a> {
     client: &'a Client,
     findings: Vec<Finding>,
@@ -43,10 +41,10 @@ impl<'a> TopicChecks<'a> {
         Self { client, findings: Vec::new() }
     }
 
-    /// Errors that are no matter of what is kept belong to the servers' findings.
+    /// Runs the checks. Errors that do not concern stored data are left to the findings of servers.
     pub(super) async fn examine(mut self) -> Vec<Finding> {
-        match self.look().await {
-            Err(error) if is_of_what_is_kept(&error) => {
+        match self.check_all().await {
+            Err(error) if is_of_stored_data(&error) => {
                 let observed = format!("{}:topics: {error}", self.client.prefix());
                 let names = [("line", "-n ANOTHER status")];
                 self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &names));
@@ -56,13 +54,13 @@ impl<'a> TopicChecks<'a> {
         self.findings
     }
 
-    async fn look(&mut self) -> Result<()> {
+    async fn check_all(&mut self) -> Result<()> {
         let (mut registered, unreadable) = self.client.store().registry(self.client.prefix()).await?;
         for (name, why) in unreadable.iter().take(MAX_TOPICS) {
-            self.say_unreadable(&text::escape(name), why);
+            self.add_unreadable(&text::escape(name), why);
         }
         let present = self.client.store().listeners(&listeners(self.client.prefix())).await?;
-        let (all, mut seen) = (registered.len(), Vec::new());
+        let (all, mut examined) = (registered.len(), Vec::new());
         registered.truncate(MAX_TOPICS);
         for some in registered.chunks(TOPICS_PER_REQUEST) {
             let partitions: Vec<_> =
@@ -70,18 +68,18 @@ impl<'a> TopicChecks<'a> {
             let each: Vec<_> = partitions.iter().map(Vec::as_slice).collect();
             let held = overviews(self.client.store(), &each).await;
             for ((entry, partitions), held) in some.iter().zip(partitions).zip(held) {
-                seen.extend(self.look_at(entry.clone(), partitions, held, &present)?);
+                examined.extend(self.examine_topic(entry.clone(), partitions, held, &present)?);
             }
         }
-        self.find_orphans(&seen).await?;
-        self.find_overlaps(&seen);
-        self.find_narrow(&seen).await?;
-        self.conclude(all, &seen, present.len());
+        self.find_orphans(&examined).await?;
+        self.find_overlaps(&examined);
+        self.find_narrow(&examined).await?;
+        self.conclude(all, &examined, present.len());
         Ok(())
     }
 
-    /// One topic; none where it cannot be read.
-    fn look_at(
+    /// Examines one topic. Returns `None` if its data cannot be read.
+    fn examine_topic(
         &mut self,
         entry: TopicEntry,
         partitions: Vec<PartitionNames>,
@@ -91,69 +89,70 @@ impl<'a> TopicChecks<'a> {
         let name = entry.name.clone();
         let served = present.iter().filter(|listener| listener.serves(&name)).count();
         match held.and_then(|held| ExaminedTopic::of(entry, partitions, held, served)) {
-            Ok(seen) => {
-                self.find_unserved(&seen);
-                Ok(Some(seen))
+            Ok(topic) => {
+                self.find_unserved(&topic);
+                Ok(Some(topic))
             }
-            Err(error) if is_of_what_is_kept(&error) => {
-                self.say_with(&codes::UNREADABLE, &name, &error.to_string(), &[("line", "status")]);
+            Err(error) if is_of_stored_data(&error) => {
+                self.add_with(&codes::UNREADABLE, &name, &error.to_string(), &[("line", "status")]);
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn conclude(&mut self, all: usize, seen: &[ExaminedTopic], listeners: usize) {
+    fn conclude(&mut self, all: usize, examined: &[ExaminedTopic], listeners: usize) {
         let bad = self.findings.iter().any(|finding| finding.code != codes::PAUSED.code);
         if !bad {
-            let some = if all > seen.len() {
-                format!(" ({} looked at)", show_count(seen.len() as u64))
+            let some = if all > examined.len() {
+                format!(" ({} examined)", show_count(examined.len() as u64))
             } else {
                 String::new()
             };
-            let timers = counted(seen.iter().map(|seen| seen.timers).sum(), "timer");
+            let timers = counted(examined.iter().map(|topic| topic.timers).sum(), "timer");
             let (all, listeners) = (counted(all as u64, "topic"), counted(listeners as u64, "listener"));
             let observed = format!("{all}{some}, {timers}, {listeners}");
             self.findings.push(Finding::new(&codes::TOPICS_FINE, None, observed, &[]));
         }
     }
 
-    /// Finds a topic whose timers nobody runs, or nobody in time.
-    fn find_unserved(&mut self, seen: &ExaminedTopic) {
-        let ExaminedTopic { entry, served, timers, overdue, paused, .. } = seen;
+    /// Finds a topic whose timers no listener runs, or that run late.
+    fn find_unserved(&mut self, topic: &ExaminedTopic) {
+        let ExaminedTopic { entry, served, timers, overdue, paused, .. } = topic;
         let late =
             overdue.map_or_else(String::new, |late| format!(", the first {} s overdue", late.as_secs()));
         let observed = format!("{}{late}", counted(*timers, "timer"));
         let code = match (paused, served, overdue) {
             (Some(reason), ..) => {
-                return self.say(&codes::PAUSED, &entry.name, &format!("{observed}; because: {reason}"));
+                return self.add(&codes::PAUSED, &entry.name, &format!("{observed}; reason: {reason}"));
             }
             (None, 0, Some(_)) => codes::OVERDUE_UNSERVED,
             (None, 0, None) if *timers > 0 => codes::UNSERVED,
             (None, 1.., Some(late)) if *late > MAX_LATENESS => codes::OVERDUE,
             _ => return,
         };
-        self.say(&code, &entry.name, &format!("{observed}, {}", counted(*served as u64, "listener")));
+        self.add(&code, &entry.name, &format!("{observed}, {}", counted(*served as u64, "listener")));
     }
 
-    /// Finds names in an index that have no records.
-    async fn find_orphans(&mut self, seen: &[ExaminedTopic]) -> Result<()> {
-        let mut left = MOST_PARTITIONS;
-        for seen in seen.iter().filter(|seen| seen.timers > 0) {
+    /// Finds index entries without records.
+    async fn find_orphans(&mut self, examined: &[ExaminedTopic]) -> Result<()> {
+        let mut left = MAX_SAMPLED_PARTITIONS;
+        for topic in examined.iter().filter(|topic| topic.timers > 0) {
             let mut orphans = 0;
-            for at in seen.partitions.iter().take(left) {
+            for at in topic.partitions.iter().take(left) {
                 orphans += self.orphans_of(at).await?;
             }
-            left = left.saturating_sub(seen.partitions.len());
+            left = left.saturating_sub(topic.partitions.len());
             if orphans > 0 {
                 let observed = format!("{orphans} among the first {SAMPLE} of each partition");
-                self.say(&codes::ORPHANS, &seen.entry.name, &observed);
+                self.add(&codes::ORPHANS, &topic.entry.name, &observed);
             }
         }
         Ok(())
     }
 
-    /// A timer may end between two looks, so index and records are looked at in one moment.
+    /// Returns the number of index entries without records. A transaction reads both, because a timer can end between two
+    /// calls.
     async fn orphans_of(&self, at: &PartitionNames) -> Result<usize> {
         let (due, rec) = (at.key("due"), at.key("timers"));
         let first = cmd("ZRANGE").arg(due).arg(0).arg(SAMPLE - 1).clone();
@@ -169,7 +168,7 @@ impl<'a> TopicChecks<'a> {
         }
         let mut both = pipe();
         both.atomic().cmd("ZMSCORE").arg(due).arg(&names);
-        // Not the records themselves, which may be large.
+        // The records themselves are not read, because they can be large.
         names.iter().for_each(|name| _ = both.cmd("HEXISTS").arg(rec).arg(name));
         Ok(without_record(self.ask_at_once(at, both).await?))
     }
@@ -182,18 +181,18 @@ impl<'a> TopicChecks<'a> {
         self.client.store().topology().at(at.slot, call).await
     }
 
-    /// Finds topics whose patterns match the same keys, of which only one has listeners. It is decided as by a listener at its
-    /// start that keys may match both.
-    fn find_overlaps(&mut self, seen: &[ExaminedTopic]) {
-        let mut patterns = Vec::with_capacity(seen.len());
-        for seen in seen {
-            match Pattern::new(&seen.entry.pattern) {
-                Ok(pattern) => patterns.push((seen, pattern)),
-                Err(error) => self.say_unreadable(&seen.entry.name, &error.to_string()),
+    /// Finds topics without listeners whose pattern overlaps with that of a topic with listeners. A starting listener uses
+    /// the same test.
+    fn find_overlaps(&mut self, examined: &[ExaminedTopic]) {
+        let mut patterns = Vec::with_capacity(examined.len());
+        for topic in examined {
+            match Pattern::new(&topic.entry.pattern) {
+                Ok(pattern) => patterns.push((topic, pattern)),
+                Err(error) => self.add_unreadable(&topic.entry.name, &error.to_string()),
             }
         }
         let (served, unserved): (Vec<_>, Vec<_>) =
-            patterns.into_iter().partition(|(seen, _)| seen.served > 0);
+            patterns.into_iter().partition(|(topic, _)| topic.served > 0);
         for (topic, pattern) in &unserved {
             let others: Vec<_> = served
                 .iter()
@@ -206,75 +205,72 @@ impl<'a> TopicChecks<'a> {
             if !others.is_empty() {
                 let observed =
                     format!("{} overlaps with {}", escape_line(pattern.as_str(), 100), others.join(", "));
-                self.say(&codes::OVERLAP, &topic.entry.name, &observed);
+                self.add(&codes::OVERLAP, &topic.entry.name, &observed);
             }
         }
     }
 
-    /// Finds topics that are not spread over the primaries of a cluster.
-    async fn find_narrow(&mut self, seen: &[ExaminedTopic]) -> Result<()> {
+    /// Finds topics with too few partitions for the primaries of a cluster.
+    async fn find_narrow(&mut self, examined: &[ExaminedTopic]) -> Result<()> {
         let primaries = self.client.store().topology().slots().await?.len();
         if primaries < 2 {
             return Ok(());
         }
         let enough = (primaries * MIN_PARTITIONS_PER_PRIMARY).to_string();
-        for seen in seen.iter().filter(|seen| seen.partitions.len() < primaries * MIN_PARTITIONS_PER_PRIMARY)
-        {
-            let partitions = counted(seen.partitions.len() as u64, "partition");
+        let is_narrow =
+            |topic: &&ExaminedTopic| topic.partitions.len() < primaries * MIN_PARTITIONS_PER_PRIMARY;
+        for topic in examined.iter().filter(is_narrow) {
+            let partitions = counted(topic.partitions.len() as u64, "partition");
             let observed = format!("{partitions}, {primaries} primaries");
-            self.say_with(&codes::FEW_PARTITIONS, &seen.entry.name, &observed, &[("partitions", &enough)]);
+            self.add_with(&codes::FEW_PARTITIONS, &topic.entry.name, &observed, &[("partitions", &enough)]);
         }
         Ok(())
     }
 
-    /// An entry of the registry, whoever has written it.
-    fn say_unreadable(&mut self, name: &str, why: &str) {
+    /// Adds a finding for an entry of the registry that cannot be read.
+    fn add_unreadable(&mut self, name: &str, why: &str) {
         let observed = format!("{name}, as it is registered: {why}");
         self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &[("line", "status")]));
     }
 
-    fn say(&mut self, code: &Code, topic: &str, observed: &str) {
-        self.say_with(code, topic, observed, &[]);
+    fn add(&mut self, code: &Code, topic: &str, observed: &str) {
+        self.add_with(code, topic, observed, &[]);
     }
 
-    fn say_with(&mut self, code: &Code, topic: &str, observed: &str, names: &[(&str, &str)]) {
+    fn add_with(&mut self, code: &Code, topic: &str, observed: &str, names: &[(&str, &str)]) {
         let names = [&[("topic", topic)], names].concat();
         self.findings.push(Finding::new(code, None, format!("{topic}: {observed}"), &names));
     }
 }
 
-/// Returns whether it says that what is kept is strange, and not that the server is away, busy or refuses.
-fn is_of_what_is_kept(error: &Error) -> bool {
+/// Returns whether an error concerns stored data, and not an unavailable server, a refusal or the connection.
+fn is_of_stored_data(error: &Error) -> bool {
     use ErrorKind::{Auth, Permission, Tls, Unsupported};
     !error.is_transient() && !matches!(error.kind(), Auth | Permission | Tls | Unsupported)
 }
 
-/// Another version's, or another program's.
-fn strange(message: String) -> Error {
-    Error::new(ErrorKind::WireVersion, message)
-}
-
-/// A topic, as it was seen.
+/// The state of a topic.
 struct ExaminedTopic {
     entry: TopicEntry,
     partitions: Vec<PartitionNames>,
-    /// How many listeners have it.
+    /// The number of listeners that serve the topic.
     served: usize,
-    /// Timers, and keys of other programs that are expected to expire.
+    /// Timers, and the tracked keys of an attached topic.
     timers: u64,
-    /// By how much the first that nobody has claimed is late: what is claimed is scored with the end of its lease.
+    /// The time since the earliest time at which a timer needs attention. A claimed timer needs it at the end of its lease.
     overdue: Option<Duration>,
-    /// Why nothing is given out.
+    /// The reason of the pause, if the topic is paused.
     paused: Option<String>,
 }
 
 impl ExaminedTopic {
-    /// Refuses what another version has made.
+    /// Collects the state of a topic. Returns an error if another wire version has created it.
     fn of(entry: TopicEntry, partitions: Vec<PartitionNames>, held: Overview, served: usize) -> Result<Self> {
         if let Some(version) = held.other_version {
-            return Err(strange(format!(
-                "it is of wire version {version}, and this program's is {WIRE_VERSION}"
-            )));
+            return Err(Error::new(
+                ErrorKind::WireVersion,
+                format!("it has wire version {version}, but this program has {WIRE_VERSION}"),
+            ));
         }
         let timers = held.timers + if entry.attached { held.tracked } else { 0 };
         let overdue = (held.first_late_ms > 0).then(|| Duration::from_millis(held.first_late_ms));
@@ -283,7 +279,7 @@ impl ExaminedTopic {
     }
 }
 
-/// How many have a score and no record, in the answer of the transaction.
+/// Returns the number of names that have a score and no record, in the answer of the transaction.
 fn without_record(mut answers: Vec<Value>) -> usize {
     let Some(Value::Array(mut all)) = answers.pop() else { return 0 };
     let records = all.split_off(all.len().min(1));
@@ -297,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_orphan_has_a_score_and_no_record() {
+    fn an_orphan_has_a_score_but_no_record() {
         let scores = Value::Array(vec![Value::Double(1.0), Value::Nil, Value::BulkString(b"2".to_vec())]);
         let answer = |records: [i64; 3]| {
             let records = records.map(Value::Int).into_iter();

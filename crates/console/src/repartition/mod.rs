@@ -56,8 +56,8 @@ pub struct Repartitioned {
     pub dead_letters: u64,
     /// How long this call waited until no attempt ran. Timers could be armed in this time, but not claimed.
     pub waited: Duration,
-    /// How long no timers could be armed, from the closing of the first partition, by this or an earlier call, to the opening
-    /// of the last one.
+    /// How long no timers could be armed, from the closing of the first partition, by this or an earlier call, to the
+    /// opening of the last one.
     pub closed_for: Duration,
 }
 
@@ -71,8 +71,8 @@ impl Console {
     /// has passed. Entries are moved in calls of at most 500 timers and about 1 MiB, and the server answers other clients
     /// between them.
     ///
-    /// Afterwards, programs with the old number get [`Partitions`](keylapse::ErrorKind::Partitions): start them again with the
-    /// new number. A listener with the new number can start earlier; it waits.
+    /// Afterwards, programs with the old number get [`Partitions`](keylapse::ErrorKind::Partitions): start them again with
+    /// the new number. A listener with the new number can start earlier; it waits.
     ///
     /// If the call is interrupted, another call with the same number continues, from any program. A call with another number
     /// is refused until the first change is done. A repeated call does no harm.
@@ -87,7 +87,8 @@ impl Console {
     /// ```
     ///
     /// # Errors
-    /// - [`Invalid`](keylapse::ErrorKind::Invalid) if the topic is attached or not in Redis, or if the number is not allowed;
+    /// - [`Invalid`](keylapse::ErrorKind::Invalid) if the topic is attached or not in Redis, or if the number is not
+    ///   allowed;
     /// - [`InUse`](keylapse::ErrorKind::InUse) if attempts run for longer than `wait`, or if the topic is resumed during the
     ///   wait; nothing changes then;
     /// - [`Repartitioning`](keylapse::ErrorKind::Repartitioning) if the topic is being changed to another number.

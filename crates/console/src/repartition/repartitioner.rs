@@ -375,8 +375,8 @@ impl<'a> Repartitioner<'a> {
         Ok(each.try_fold(Ok(MovedCounts::default()), sum).await?.ok())
     }
 
-    /// Writes the new number to the registry, for other programs. If the server is full and refuses it, the topic still opens;
-    /// the next program that uses it with the new number writes the entry.
+    /// Writes the new number to the registry, for other programs. If the server is full and refuses it, the topic still
+    /// opens; the next program that uses it with the new number writes the entry.
     async fn list(&self) -> Result<()> {
         let entry = TopicEntry { partitions: self.to, ..self.config.entry() };
         let registry = names::registry(self.console.namespace());

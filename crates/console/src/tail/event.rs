@@ -1,4 +1,4 @@
-//! What somebody who looks on is told.
+//! The items of a live tail.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,18 +8,18 @@ use crate::text;
 use crate::wire::TimerEvent;
 use crate::wire::{DeadReason, Ending};
 
-/// What comes of a [`Tail`](super::Tail).
+/// An item of a [`Tail`](super::Tail).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum TailItem {
-    /// A start or an end.
+    /// The start or the end of an attempt, or the end of a waiting timer.
     Event(TailEvent),
-    /// About here, some were not heard.
+    /// Events are missing at about this position.
     Missed(Missed),
 }
 
-/// The start or the end of an attempt, or the end of a timer that waited.
+/// The start or the end of an attempt, or the end of a waiting timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TailEvent {
@@ -27,41 +27,41 @@ pub struct TailEvent {
     pub topic: String,
     /// The partition.
     pub partition: u32,
-    /// When, in ms since 1970 by the server's clock.
+    /// The time in ms since 1970, by the server's clock.
     pub at_ms: u64,
     /// The key.
     #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
-    /// The arming; none where that is not known: that is mostly so of what is done.
+    /// The arming ID, if it is known. It is mostly missing from `done` events.
     #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
-    /// What happened.
+    /// The kind of event.
     pub event: Ending,
-    /// Of a dead letter, why.
+    /// The reason, if the timer became a dead letter.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::reason_as_text")]
     pub reason: Option<DeadReason>,
-    /// The attempt that has started or ended; of a retry, a snooze and what was handed back the one to come.
+    /// The number of the attempt that has started or ended. For a retry, a snooze and a release, the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Of a start, how long after its deadline it was taken, in ms.
+    /// For a start, the time from the deadline to the claim, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_ms: Option<u64>,
-    /// When what follows is due, in ms since 1970.
+    /// The deadline of the attempt or timer that follows, in ms since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_ms: Option<u64>,
 }
 
-/// Why something was not heard.
+/// The reason why events are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "missed", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Missed {
-    /// So many, of a call that had more to tell than a message can say, or since whoever looks on did not keep up.
+    /// A call had more events than fit into one message, or the reader of the tail was too slow.
     Counted {
-        /// How many.
+        /// The number of missing events.
         count: u64,
     },
-    /// Nobody knows how many: a connection was lost, or a partition has moved.
+    /// A connection was lost, or a partition has moved. The number of missing events is not known.
     Disconnected,
 }
 
@@ -69,7 +69,7 @@ impl TailEvent {
     pub(super) fn of(topic: &str, partition: u32, told: TimerEvent, at_ms: u64) -> Self {
         let TimerEvent { what, reason, attempt, arming, at, key } = told;
         let shows = |name| what.row().shown.contains(name);
-        // A deadline that cannot be read is no lateness.
+        // A deadline of 0 is unknown, and gives no lateness.
         let late = || if at == 0 { 0 } else { at_ms.saturating_sub(at) };
         Self {
             topic: topic.to_owned(),
@@ -85,7 +85,7 @@ impl TailEvent {
         }
     }
 
-    /// Returns what happened, for people. `span` writes lengths of time, and `ago` where times lie; both in ms.
+    /// Describes the event for people. `span` formats a length of time in ms, `ago` a time in ms since 1970.
     pub fn shown(&self, span: impl Fn(u64) -> String, ago: impl Fn(u64) -> String) -> String {
         let shown = self.event.row().shown;
         let shown = shown.replace("{attempt}", &self.attempt.unwrap_or_default().to_string());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_one_flat_line() {
+    fn an_item_is_one_flat_json_object() {
         let line = |tailed| serde_json::to_string(&tailed).unwrap();
         let head = r#"{"topic":"a","partition":3,"at_ms":17,"key":"a\\n\\xff","id":"0101010101010101","#;
         for (told, end) in [
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_what_the_row_says() {
+    fn events_are_described_for_people() {
         let shown = |what, reason, at| {
             event(what, reason, 4, at).shown(|ms| format!("{ms}ms"), |ms| format!("at {ms}"))
         };

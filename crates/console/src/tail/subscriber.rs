@@ -1,5 +1,5 @@
-//! Keeps partitions heard: subscribes where they are held, says again and again that somebody looks on, and begins anew
-//! when a line ends. What was heard and not asked for yet stands in a queue: it is bounded, and what finds no room is
+//! The subscription of a live tail. It subscribes on the servers that hold the partitions, renews the watch on each
+//! partition, and subscribes again when a connection ends. Messages wait in a bounded queue; those that find it full are
 //! counted.
 
 use std::collections::BTreeSet;
@@ -19,153 +19,152 @@ use crate::tail::Missed;
 use crate::wire::TailBatch;
 use crate::wire::{PartitionNames, Store};
 
-/// So often partitions are told that somebody looks on ...
 const WATCH_RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
-/// ... for so long.
 const WATCH_TTL_MS: u64 = 20_000;
-/// Partitions that are told at the same time.
-const TOLD: usize = 250;
-/// Waits between tries to subscribe, before jitter.
+const RENEWALS_PER_REQUEST: usize = 250;
+/// The pauses between attempts to subscribe, before jitter.
 const MIN_RESUBSCRIBE_PAUSE: Duration = Duration::from_millis(50);
 const MAX_RESUBSCRIBE_PAUSE: Duration = Duration::from_secs(5);
-/// While some partitions are heard nowhere, they are looked for this often.
-const ALERT: Duration = Duration::from_secs(1);
+/// The pause between searches for the servers of partitions without a subscription.
+const MISSING_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct TailSubscriber {
     store: Store,
     partitions: Arc<[PartitionNames]>,
     queue: TailSender,
-    lines: Vec<(Address, TailConnection)>,
-    /// One of the present lines has ended.
+    connections: Vec<(Address, TailConnection)>,
+    /// Notified when one of the connections ends.
     ended: Arc<Notify>,
 }
 
 impl TailSubscriber {
-    /// Once it is answered, all that starts and ends is heard, but of partitions whose server is away: that is said, and
-    /// they are looked for.
+    /// Subscribes to all partitions and starts their watches. If the server of a partition is unavailable, the queue reports
+    /// missing events, and [`run`](Self::run) subscribes later.
     pub(super) async fn begin(
         store: Store,
         partitions: Arc<[PartitionNames]>,
         queue: TailSender,
     ) -> Result<Self> {
-        let mut keeper = Self { store, partitions, queue, lines: Vec::new(), ended: Arc::default() };
-        keeper.subscribe().await?;
-        if !keeper.is_whole() {
-            keeper.queue.mark_disconnected();
+        let mut subscriber =
+            Self { store, partitions, queue, connections: Vec::new(), ended: Arc::default() };
+        subscriber.subscribe().await?;
+        if !subscriber.is_complete() {
+            subscriber.queue.mark_disconnected();
         }
-        keeper.renew_watch().await?;
-        Ok(keeper)
+        subscriber.renew_watch().await?;
+        Ok(subscriber)
     }
 
-    /// Until it is dropped, or a topic has another number of partitions.
+    /// Keeps the subscriptions and watches until a topic gets another number of partitions.
     pub(super) async fn run(mut self) {
         loop {
-            let is_whole = self.is_whole();
+            let is_complete = self.is_complete();
             tokio::select! {
-                () = self.ended.notified() => self.begin_anew().await,
-                () = self.moved() => self.begin_anew().await,
-                () = tokio::time::sleep(ALERT), if !is_whole => self.subscribe_missing().await,
-                () = tokio::time::sleep(WATCH_RENEWAL_INTERVAL), if is_whole => {}
+                () = self.ended.notified() => self.resubscribe().await,
+                () = self.moved() => self.resubscribe().await,
+                () = tokio::time::sleep(MISSING_RETRY_INTERVAL), if !is_complete => self.subscribe_missing().await,
+                () = tokio::time::sleep(WATCH_RENEWAL_INTERVAL), if is_complete => {}
             }
             match self.renew_watch().await {
                 Err(error) if error.kind() == ErrorKind::Partitions => return,
-                Err(error) => debug!(%error, "partitions were not told that somebody looks on"),
+                Err(error) => debug!(%error, "cannot renew the watch on partitions"),
                 Ok(()) => {}
             }
         }
     }
 
-    fn is_whole(&self) -> bool {
-        self.heard().count() == self.partitions.len()
+    fn is_complete(&self) -> bool {
+        self.subscribed().count() == self.partitions.len()
     }
 
-    /// The places of the partitions that are heard.
-    fn heard(&self) -> impl Iterator<Item = usize> {
-        self.lines.iter().flat_map(|(_, line)| line.heard.iter().copied())
+    /// Returns the indexes of the partitions that have a subscription.
+    fn subscribed(&self) -> impl Iterator<Item = usize> {
+        self.connections.iter().flat_map(|(_, connection)| connection.heard.iter().copied())
     }
 
-    /// Returns when a partition is held by another than the one that is heard.
+    /// Waits until a partition is held by another server than the one with its subscription.
     async fn moved(&self) {
-        let heard = self
-            .lines
+        let subscribed = self
+            .connections
             .iter()
-            .flat_map(|(at, line)| line.heard.iter().map(move |place| (at.endpoint(), *place)));
-        let held: Vec<_> = heard.map(|(at, place)| (at, self.partitions[place].slot)).collect();
+            .flat_map(|(at, connection)| connection.heard.iter().map(move |place| (at.endpoint(), *place)));
+        let held: Vec<_> = subscribed.map(|(at, place)| (at, self.partitions[place].slot)).collect();
         self.store.topology().wait_until_moved(&held).await;
     }
 
-    /// All lines anew, until there are some.
-    async fn begin_anew(&mut self) {
+    /// Closes all connections and opens new ones, until at least one partition has a subscription.
+    async fn resubscribe(&mut self) {
         self.queue.mark_disconnected();
         let mut wait = MIN_RESUBSCRIBE_PAUSE;
         loop {
             tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
             match self.subscribe().await {
                 Ok(()) => return,
-                Err(error) => debug!(%error, "nobody can look on"),
+                Err(error) => debug!(%error, "cannot subscribe to partitions; trying again"),
             }
             wait = (wait * 2).min(MAX_RESUBSCRIBE_PAUSE);
         }
     }
 
-    /// All that can be heard; an error where that is nothing.
+    /// Closes all connections and subscribes to all partitions. Returns an error only if no subscription succeeds.
     async fn subscribe(&mut self) -> Result<()> {
-        self.lines.clear();
+        self.connections.clear();
         self.ended = Arc::default();
         let all: Vec<_> = (0..self.partitions.len()).collect();
-        self.push(&all).await
+        self.subscribe_to(&all).await
     }
 
-    /// Subscribes to those that nobody could be asked for before, and leaves the others' lines alone.
+    /// Subscribes to the partitions without a subscription. The other connections stay open.
     async fn subscribe_missing(&mut self) {
-        let heard: BTreeSet<_> = self.heard().collect();
-        let missing: Vec<_> = (0..self.partitions.len()).filter(|place| !heard.contains(place)).collect();
-        match self.push(&missing).await {
-            // What they have done since they were lost was not heard.
-            Ok(()) if self.heard().count() > heard.len() => self.queue.mark_disconnected(),
+        let subscribed: BTreeSet<_> = self.subscribed().collect();
+        let missing: Vec<_> =
+            (0..self.partitions.len()).filter(|place| !subscribed.contains(place)).collect();
+        match self.subscribe_to(&missing).await {
+            // Events between the loss of a server and the new subscription are missing.
+            Ok(()) if self.subscribed().count() > subscribed.len() => self.queue.mark_disconnected(),
             Ok(()) => {}
-            Err(error) => debug!(%error, "some partitions are not heard yet"),
+            Err(error) => debug!(%error, "cannot subscribe to some partitions yet; trying again"),
         }
     }
 
-    /// Subscribes to these where they are held. A server that is away does not keep the others from being heard: it is an
-    /// error only if there is no other.
-    async fn push(&mut self, places: &[usize]) -> Result<()> {
+    /// Subscribes to partitions on the servers that hold them. An unavailable server is an error only if no other server
+    /// accepts a subscription.
+    async fn subscribe_to(&mut self, places: &[usize]) -> Result<()> {
         let holders = self.holders(places).await?;
-        let listening = holders.into_iter().map(|(address, places)| self.listen(address, places));
-        let (mut refused, before) = (None, self.lines.len());
-        for line in join_all(listening).await {
-            match line {
-                // Of a slot that moves, nothing is heard at either place for a moment.
-                Ok((_, line)) if line.heard.is_empty() => {}
-                Ok(line) => self.lines.push(line),
+        let opening = holders.into_iter().map(|(address, places)| self.open(address, places));
+        let (mut refused, before) = (None, self.connections.len());
+        for opened in join_all(opening).await {
+            match opened {
+                // While a slot moves, neither server accepts its subscription for a moment.
+                Ok((_, connection)) if connection.heard.is_empty() => {}
+                Ok(opened) => self.connections.push(opened),
                 Err(error) => refused = Some(error),
             }
         }
         match refused {
-            Some(error) if self.lines.len() == before => Err(error),
+            Some(error) if self.connections.len() == before => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn listen(
+    fn open(
         &self,
         address: Address,
         places: Vec<usize>,
     ) -> impl Future<Output = Result<(Address, TailConnection)>> + use<> {
         let (queue, ended) = (self.queue.clone(), self.ended.clone());
         let partitions = self.partitions.clone();
-        let hear = move |heard| match heard {
+        let receive = move |message| match message {
             TailMessage::Message(place, message) => queue.push(place, message),
             TailMessage::Ended => ended.notify_one(),
         };
         async move {
-            let line = TailConnection::open(&address, &partitions, &places, hear).await?;
-            Ok((address, line))
+            let connection = TailConnection::open(&address, &partitions, &places, receive).await?;
+            Ok((address, connection))
         }
     }
 
-    /// Where these partitions are held; those that nobody has are left out.
+    /// Returns the servers that hold these partitions. Partitions without a server are left out.
     async fn holders(&self, places: &[usize]) -> Result<Vec<(Address, Vec<usize>)>> {
         let slots: Vec<_> = places.iter().map(|place| self.partitions[*place].slot).collect();
         let holders = self.store.topology().holders(&slots).await?;
@@ -173,57 +172,58 @@ impl TailSubscriber {
         Ok(holders.into_iter().map(|(address, held)| (address, places_of(held))).collect())
     }
 
-    /// Tells all partitions that somebody looks on; an error where none would hear of it, or where one is of another
-    /// number than it was. One that is not there is told once it is.
+    /// Renews the watch on all partitions, so that they continue to publish events. A partition that does not exist yet is
+    /// no error; a later renewal reaches it.
+    ///
+    /// Returns an error if no partition accepts the renewal, or if a topic has another number of partitions.
     async fn renew_watch(&self) -> Result<()> {
-        let (mut refused, mut told) = (None, false);
-        for some in self.partitions.chunks(TOLD) {
-            let asked = some.iter().map(|at| self.store.renew_watch(at, WATCH_TTL_MS));
-            for answer in join_all(asked).await {
+        let (mut refused, mut renewed) = (None, false);
+        for some in self.partitions.chunks(RENEWALS_PER_REQUEST) {
+            let renewals = some.iter().map(|at| self.store.renew_watch(at, WATCH_TTL_MS));
+            for answer in join_all(renewals).await {
                 match answer {
                     Err(error) if error.kind() == ErrorKind::Partitions => return Err(error),
                     Err(error) if error.code() != Some("NOMETA") => refused = Some(error),
-                    _ => told = true,
+                    _ => renewed = true,
                 }
             }
         }
         match refused {
-            Some(error) if !told => Err(error),
+            Some(error) if !renewed => Err(error),
             _ => Ok(()),
         }
     }
 }
 
-/// Messages that may wait, of 64 KiB and one key at most.
+/// How many messages can wait in the queue. A message has at most 64 KiB and one key.
 const MAX_QUEUED_MESSAGES: usize = 1024;
 
-/// A message of a partition, by its place in the list.
+/// The index of a partition, and a message from it.
 pub(super) type PartitionMessage = (usize, Bytes);
 
-/// Where messages come in.
+/// The sending half of the queue.
 #[derive(Clone)]
 pub(super) struct TailSender {
     messages: mpsc::Sender<PartitionMessage>,
     lost: Arc<MissedCounter>,
 }
 
-/// Where they are taken out.
+/// The receiving half of the queue.
 pub(super) struct TailReceiver {
     messages: mpsc::Receiver<PartitionMessage>,
     lost: Arc<MissedCounter>,
 }
 
-/// What was not heard, and not said yet.
+/// Missing events that the tail has not reported yet.
 #[derive(Default)]
 struct MissedCounter {
     count: AtomicU64,
-    line: AtomicBool,
-    news: Notify,
+    disconnected: AtomicBool,
+    changed: Notify,
 }
 
-/// What comes next.
 pub(super) enum QueueItem {
-    Told(usize, Bytes),
+    Message(usize, Bytes),
     Missed(Missed),
 }
 
@@ -234,26 +234,28 @@ pub(super) fn queue() -> (TailSender, TailReceiver) {
 }
 
 impl TailSender {
-    /// Waits for nobody: it is called where a connection is read.
+    /// Adds a message, or counts its events as missing if the queue is full. It never waits, because it runs in the task
+    /// that reads the connection.
     pub(super) fn push(&self, partition: usize, message: Bytes) {
         let Err(mpsc::error::TrySendError::Full((_, message))) = self.messages.try_send((partition, message))
         else {
             return;
         };
-        let told = TailBatch::decode(message).map_or(0, |told| told.left_out + told.entries.len() as u64);
-        self.lost.count.fetch_add(told, Ordering::Relaxed);
-        self.lost.news.notify_one();
+        let events =
+            TailBatch::decode(message).map_or(0, |batch| batch.left_out + batch.entries.len() as u64);
+        self.lost.count.fetch_add(events, Ordering::Relaxed);
+        self.lost.changed.notify_one();
     }
 
-    /// Something may have been missed.
+    /// Records that events may be missing.
     pub(super) fn mark_disconnected(&self) {
-        self.lost.line.store(true, Ordering::Relaxed);
-        self.lost.news.notify_one();
+        self.lost.disconnected.store(true, Ordering::Relaxed);
+        self.lost.changed.notify_one();
     }
 }
 
 impl TailReceiver {
-    /// The next message, or that some are missing; none at the end.
+    /// Returns the next message or report of missing events. Returns `None` when the subscriber has ended.
     pub(super) async fn next(&mut self) -> Option<QueueItem> {
         loop {
             if let Some(missed) = self.lost.take() {
@@ -261,8 +263,10 @@ impl TailReceiver {
             }
             tokio::select! {
                 biased;
-                () = self.lost.news.notified() => {}
-                heard = self.messages.recv() => return heard.map(|(at, message)| QueueItem::Told(at, message)),
+                () = self.lost.changed.notified() => {}
+                received = self.messages.recv() => {
+                    return received.map(|(at, message)| QueueItem::Message(at, message));
+                }
             }
         }
     }
@@ -270,7 +274,7 @@ impl TailReceiver {
 
 impl MissedCounter {
     fn take(&self) -> Option<Missed> {
-        if self.line.swap(false, Ordering::Relaxed) {
+        if self.disconnected.swap(false, Ordering::Relaxed) {
             return Some(Missed::Disconnected);
         }
         match self.count.swap(0, Ordering::Relaxed) {
@@ -285,9 +289,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_finds_no_room_is_counted_and_said() {
+    async fn messages_beyond_the_queue_are_counted_and_reported() {
         let (sender, mut receiver) = queue();
-        // Nothing in it, and that so many were left out.
+        // A message without entries that reports seven left-out events.
         let message = Bytes::from([&b"t"[..], &[0; 8], &7_u32.to_be_bytes()].concat());
         for _ in 0..MAX_QUEUED_MESSAGES + 2 {
             sender.push(0, message.clone());
@@ -295,7 +299,7 @@ mod tests {
         let Some(QueueItem::Missed(missed)) = receiver.next().await else { panic!("some are missing") };
         assert_eq!(missed, Missed::Counted { count: 14 });
         for _ in 0..MAX_QUEUED_MESSAGES {
-            assert!(matches!(receiver.next().await, Some(QueueItem::Told(0, _))));
+            assert!(matches!(receiver.next().await, Some(QueueItem::Message(0, _))));
         }
         sender.mark_disconnected();
         assert!(matches!(receiver.next().await, Some(QueueItem::Missed(Missed::Disconnected))));

@@ -156,5 +156,5 @@ fn is_notification(message: &PubSubMessage) -> bool {
 }
 
 fn is_canary(name: &[u8]) -> bool {
-    name.windows(8).any(|part| part == b"{canary/")
+    name.windows(11).any(|part| part == b"{heartbeat/")
 }

@@ -127,7 +127,7 @@ async fn scripts_of_wire_version_1_refuse_a_partition_of_ours() {
     call.arg(PRELUDE_1).arg(1).arg(&meta).arg(1).arg(1).arg(&scene.at.wake);
     let refused = call.query_async::<Value>(&mut scene.line).await.expect_err("another version");
     assert_eq!(refused.code(), Some("WIREVERSION"));
-    assert_eq!(refused.detail(), Some(&*format!("{meta} says 4, the caller 1")));
+    assert_eq!(refused.detail(), Some(&*format!("{meta} says {WIRE_VERSION}, the caller 1")));
 }
 
 /// What is no time, or one that is too far away.

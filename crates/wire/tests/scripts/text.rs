@@ -186,7 +186,7 @@ fn what_is_put_into_a_table_is_read() {
     let arm = &Source::all()["arm"];
     let is = |value| is_text_alone(arm, value);
     assert!(
-        is("code .. '\\0'") && is("c and '\\0' or '\\1'") && is("'\\0' .. set_trigger(keys[i], at, 1, true)")
+        is("code .. '\\0'") && is("c and '\\0' or '\\1'") && is("'\\0' .. set_marker(keys[i], at, 1, true)")
     );
     assert!(!is("7") && !is("at") && !is("'a' .. at") && !is("c and at or '\\1'"));
     assert_eq!(operands("struct.pack('>I8', a .. b) .. c"), ["struct.pack('>I8', a .. b)", "c"]);

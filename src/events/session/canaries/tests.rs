@@ -79,8 +79,8 @@ fn no_number_is_higher_than_the_clock_can_be() {
     ] {
         let mut scene = Scene::anchored();
         scene.elapsed = elapsed;
-        let heard = CanaryNumbers { number: FIRST.saturating_add_signed(number), before: FIRST };
-        assert_eq!(scene.chain.apply_canary(heard, scene.now()), expected, "{number} after {elapsed} ms");
+        let numbers = CanaryNumbers { number: FIRST.saturating_add_signed(number), before: FIRST };
+        assert_eq!(scene.chain.apply_canary(numbers, scene.now()), expected, "{number} after {elapsed} ms");
         assert!(scene.chain.is_whole(), "the chain stays whole");
     }
 }

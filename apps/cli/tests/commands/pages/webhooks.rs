@@ -63,7 +63,7 @@ impl Stage for Hooks {
     async fn play(&mut self, scene: &str) {
         match scene {
             "the receiver and the relay start" => {
-                self.relay(&[], "attached keys: expiries and changes are heard").await;
+                self.relay(&[], "attached keys: expiries and changes are received").await;
             }
             "order 1001 is delivered" => self.hear("200 1001").await,
             "order 1002 is dead" => {
