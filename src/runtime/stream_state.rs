@@ -53,7 +53,7 @@ impl EventMode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
-            Self::ScanOnly => "blind",
+            Self::ScanOnly => "scan_only",
             Self::Unsubscribed => "unsubscribed",
             Self::Expired => "expired",
             Self::Changes => "changes",

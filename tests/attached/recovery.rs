@@ -294,8 +294,12 @@ async fn where_changes_may_not_be_heard_expiries_are() {
 #[tokio::test]
 async fn what_only_a_canary_may_prove_is_not_believed() {
     // Canaries may be heard, the topic's keys may not.
-    let rules =
-        ["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{heartbeat/0}:*"];
+    let rules = [
+        "resetchannels",
+        "&keylapse:*",
+        "&__keyevent@0__:expired",
+        "&__keyspace@0__:keylapse:{heartbeat/0}:*",
+    ];
     let harness = with_rules(ALL_FLAGS, &rules).await;
     harness.listener.until_mode(EventMode::Expired).await;
     harness.listener.stop().await;

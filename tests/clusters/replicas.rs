@@ -70,7 +70,7 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         // A server that is slow to answer fails the call, and the next one is as good.
         let listeners = schedule.listeners().await.unwrap_or_default();
         let nodes = listeners.iter().flat_map(|listener| &listener.nodes);
-        let blind: Vec<_> = nodes.filter(|node| node.mode == "blind").map(|node| &node.node).collect();
+        let blind: Vec<_> = nodes.filter(|node| node.mode == "scan_only").map(|node| &node.node).collect();
         // Both listeners report it, one sooner than the other.
         blind == [&silent, &silent]
     })

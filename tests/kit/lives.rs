@@ -138,7 +138,7 @@ async fn a_topic_that_is_destroyed_forgets_its_timers_and_its_listener_goes_on()
     assert_eq!(refused.kind(), ErrorKind::InUse);
     assert!(refused.to_string().contains("topic reminder is served by listener "), "{refused}");
     let destroyed = console.destroy(&reminders()).forced().await.unwrap();
-    assert_eq!((destroyed.timers, destroyed.trigger_keys), (1, 1));
+    assert_eq!((destroyed.timers, destroyed.marker_keys), (1, 1));
     bed.advance(DAY).await;
     assert_eq!(bed.all_runs(), []);
     arm(&bed, "b", secs(10)).await;

@@ -81,7 +81,7 @@ async fn a_report_says_who_and_where_and_how() {
     bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
     bed.advance(secs(10)).await;
     let node = &others(&bed).await[0].nodes[0];
-    assert_eq!((&node.mode[..], node.gap.as_deref()), ("blind", Some("silent")));
+    assert_eq!((&node.mode[..], node.gap.as_deref()), ("scan_only", Some("silent")));
 }
 
 #[tokio::test(start_paused = true)]

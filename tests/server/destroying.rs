@@ -79,8 +79,8 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     assert!(schedule.look_up(&topic, 1).await.unwrap().is_some(), "nothing was closed for that");
 
     let destroyed = console.destroy(&topic).forced().await.unwrap();
-    let Destroyed { timers, tracked, dead_letters, trigger_keys, .. } = destroyed;
-    assert_eq!((timers, tracked, dead_letters, trigger_keys), (1999, 0, 1, 1997));
+    let Destroyed { timers, tracked, dead_letters, marker_keys, .. } = destroyed;
+    assert_eq!((timers, tracked, dead_letters, marker_keys), (1999, 0, 1, 1997));
     assert_eq!(left(&server).await, gone());
     assert_eq!(
         keys(&server, "app:*").await,
@@ -422,7 +422,7 @@ async fn a_missing_right_is_named_before_anything_is_closed() {
     server.cmd(&["ACL", "SETUSER", "narrow", "on", ">pass", "+@all", "~keylapse:*", "&*"]).await;
     let narrow = Console::connect(&*server.url_for("narrow", "pass")).await.unwrap();
     let destroyed = narrow.destroy(&orders()).forced().await.unwrap();
-    assert_eq!((destroyed.timers, destroyed.trigger_keys), (10, 0));
+    assert_eq!((destroyed.timers, destroyed.marker_keys), (10, 0));
     assert_eq!(left(&server).await, gone());
     assert_eq!(keys(&server, "app:order:*").await.len(), 10);
 }

@@ -60,7 +60,7 @@ impl Service {
         });
         let cells = [
             managed,
-            self.trigger_keys().await,
+            self.marker_keys().await,
             wake_ups,
             self.partitions().await,
             self.attached().await,
@@ -94,7 +94,7 @@ impl Service {
         Ok((yes(all), yes(told >= 4)))
     }
 
-    async fn trigger_keys(&self) -> String {
+    async fn marker_keys(&self) -> String {
         let schedule = Schedule::new(self.client());
         let topic = Topic::<u32>::new("app:triggered:{id}").unwrap();
         let armed = schedule.arm(&topic, ["1"], Duration::from_secs(3600), &1).await;

@@ -164,8 +164,8 @@
       time.textContent = time.dateTime.slice(11, 23);
       cell(row, "", "fit").append(time);
       const word = document.createElement("span");
-      word.className = `state ${{ started: "running", dead: "dead", retry: "warning", done: "ok" }[told.what] || "waiting"}`;
-      word.textContent = told.what.replaceAll("_", " ");
+      word.className = `state ${{ started: "running", dead: "dead", retry: "warning", done: "ok" }[told.event] || "waiting"}`;
+      word.textContent = told.event.replaceAll("_", " ");
       cell(row, "").append(word);
       cell(row, told.topic);
       const key = cell(row, "", "key");

@@ -106,7 +106,7 @@ outcomes! {
     SUPERSEDED = left "superseded", "superseded: the timer was cancelled or replaced since";
     PAUSED = done "paused", "paused: running attempts continue, no others start";
     RESUMED = done "resumed", "resumed: overdue timers run now";
-    RETRY_REQUESTED = done "asked",
+    RETRY_REQUESTED = done "retry_requested",
         "requested: listeners call the destination now and report the result within five seconds";
 }
 
@@ -352,7 +352,7 @@ impl TopicHandle {
         let request = self.console.destroy(&self.topic);
         let gone = if forced { request.forced().await? } else { request.await? };
         let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
-        let message = format!("deleted {timers}, {dead} and {}", counted(gone.trigger_keys, "marker key"));
+        let message = format!("deleted {timers}, {dead} and {}", counted(gone.marker_keys, "marker key"));
         Ok(ActionResult::with_figures(self, "destroyed", message))
     }
 

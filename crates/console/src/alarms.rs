@@ -84,7 +84,7 @@ impl AlarmKind {
             Self::HeldBack => "held-back",
             Self::Failing => "failing",
             Self::Trimmed => "trimmed",
-            Self::HandlersDiffer => "different",
+            Self::HandlersDiffer => "handlers-differ",
             Self::Silent => "silent",
             Self::Stalled => "stalled",
         }

@@ -47,7 +47,7 @@ pub struct Destroyed {
     /// Dead letters.
     pub dead_letters: u64,
     /// Marker keys that this call has deleted.
-    pub trigger_keys: u64,
+    pub marker_keys: u64,
 }
 
 impl Destroyed {
@@ -119,8 +119,8 @@ impl Console {
 }
 
 impl DestroyRequest<'_> {
-    /// Allows the destruction of a topic that listeners serve or that has timers. Running attempts receive a request to stop and
-    /// cannot settle. A listener that continues to run waits, and creates the topic again afterwards.
+    /// Allows the destruction of a topic that listeners serve or that has timers. Running attempts receive a request to stop
+    /// and cannot settle. A listener that continues to run waits, and creates the topic again afterwards.
     pub fn forced(mut self) -> Self {
         self.forced = true;
         self
@@ -170,7 +170,7 @@ impl Destroyer<'_> {
         }
         let mut all = closed?;
         for at in &self.partitions {
-            all.trigger_keys += self.empty(at).await?;
+            all.marker_keys += self.empty(at).await?;
         }
         self.console.retry_until_answered(|_| store.unlist(&self.partitions[0])).await?;
         for at in self.partitions.iter().rev() {

@@ -44,7 +44,7 @@ impl EntryState {
             Self::Running => "running",
             Self::Quarantined => "quarantined",
             Self::Dead => "dead",
-            Self::Tracked => "enrolled",
+            Self::Tracked => "tracked",
         }
     }
 

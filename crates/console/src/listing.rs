@@ -279,8 +279,8 @@ fn read_cursor(text: &str) -> Option<Cursor> {
 
 /// Returns a page of running timers, sorted by time. The pages have no order among themselves.
 ///
-/// It scans the states instead of the index. The index has running timers, by the end of their lease, among all timers that
-/// are due soon, so finding them there could mean reading many others. Only timers that were claimed have a state.
+/// It scans the states instead of the index. The index sorts running timers by the end of their lease, among all timers
+/// that are due soon. Finding them there could mean reading many others. Only timers that were claimed have a state.
 async fn running(topic: &TopicHandle, wanted: &ListingQuery<'_>, after: Option<&Cursor>) -> Result<Page> {
     let (mut partition, mut cursor) = after.map_or((0, 0), place);
     let (mut entries, mut looked_at, mut now) = (Vec::new(), 0, ServerTime::default());

@@ -13,7 +13,7 @@ use crate::{Console, Overview, Registry, TopicHandle, UnreadableTopic, overview}
 
 const TOPICS_PER_REQUEST: usize = 100;
 
-/// The state of a topic. If several apply, the worst one counts.
+/// The state of a topic. If several apply, the first of unreadable, closed, paused, unserved, held back and failing counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopicState {

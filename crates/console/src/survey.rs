@@ -339,13 +339,13 @@ fn advice(survey: &Survey) -> Vec<String> {
 impl fmt::Display for Survey {
     /// Writes the last line of a command, with `-` for figures that the user has no permission to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { keys, matching, with_deadline, tracked: enrolled, memory_bytes, scan_ms, .. } = self;
+        let Self { keys, matching, with_deadline, tracked, memory_bytes, scan_ms, .. } = self;
         let or_dash =
             |figure: &Option<u64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
         let (keys, scan_ms) = (or_dash(keys), or_dash(scan_ms));
         write!(
             f,
-            "keys={keys} matching={matching} with_deadline={with_deadline} enrolled={enrolled} \
+            "keys={keys} matching={matching} with_deadline={with_deadline} tracked={tracked} \
              memory_bytes={memory_bytes} scan_ms={scan_ms}"
         )
     }

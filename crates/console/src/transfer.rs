@@ -99,7 +99,7 @@ impl TopicHandle {
         let running = entry.state == EntryState::Running;
         Some(Export {
             v: VERSION,
-            kind: if entry.state == EntryState::Dead { "letter" } else { "timer" }.to_owned(),
+            kind: if entry.state == EntryState::Dead { "dead_letter" } else { "timer" }.to_owned(),
             topic: entry.topic,
             key: entry.key,
             id: record.arming.to_string(),
@@ -164,7 +164,7 @@ impl TopicHandle {
         match line.kind.as_str() {
             "timer" if self.is_attached() => Err(self.attached("import")),
             "timer" => Ok(timer(line, record)),
-            "letter" => {
+            "dead_letter" => {
                 letter(line, arming, record).ok_or_else(|| refuse("its reason is missing or unknown"))
             }
             _ => Err(refuse("its type is neither `timer` nor `letter`")),

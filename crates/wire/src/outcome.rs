@@ -109,7 +109,7 @@ outcomes! {
     Lost { word: "lost", attempt: Some(&["fenced"]) }
     /// Its attempt failed, and an arming that was kept for later took its place.
     ReplacedByQueued {
-        word: "gave_way", code: Some(b'G'), shown: "failed; the arming behind it {next}",
+        word: "replaced_by_queued", code: Some(b'G'), shown: "failed; the arming behind it {next}",
         settled: Some("superseded")
     }
     /// It was armed again before it ran.

@@ -33,7 +33,7 @@ async fn keys_that_are_read_are_heard_whatever_the_server_finds_by_itself() {
     assert_eq!((lateness.plain_late_p50_s, lateness.checked_late_p99_ms.is_some()), (None, true));
     find(&lazy, "K503");
     assert!(
-        lazy.summary().to_string().contains(" plain_late_p50_s=- plain_heard=0/200 touched_late_p99_ms=")
+        lazy.summary().to_string().contains(" plain_late_p50_s=- plain_received=0/200 checked_late_p99_ms=")
     );
     assert_is_empty(&server).await;
 }

@@ -47,8 +47,8 @@ async fn a_server_that_is_well_has_no_warning() {
         assert_eq!((diagnosis.errors(), diagnosis.warnings()), (0, 0));
         assert!(diagnosis.lateness.heartbeat_ms.is_some_and(|ms| ms > 0.0));
         let summary = diagnosis.summary().to_string();
-        assert!(summary.starts_with("errors=0 warnings=0 canary_ms="), "{summary}");
-        assert!(summary.ends_with("plain_late_p50_s=- plain_heard=- touched_late_p99_ms=-"), "{summary}");
+        assert!(summary.starts_with("errors=0 warnings=0 heartbeat_ms="), "{summary}");
+        assert!(summary.ends_with("plain_late_p50_s=- plain_received=- checked_late_p99_ms=-"), "{summary}");
     }
 }
 
@@ -64,5 +64,5 @@ async fn a_diagnosis_is_json_for_programs() {
         missing["fix"].as_str().unwrap().ends_with("CONFIG SET notify-keyspace-events gKEx"),
         "{missing}"
     );
-    assert!(json["lateness"]["canary_ms"].is_null());
+    assert!(json["lateness"]["heartbeat_ms"].is_null());
 }

@@ -26,11 +26,11 @@ async fn what_attaching_would_mean_is_said_to_who_may_only_read() {
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
     let number = |field: &str| found[field].as_u64().expect("a number");
     assert_eq!((number("keys"), number("matching"), number("with_deadline")), (63, 32, 31));
-    assert_eq!((number("too_long"), number("enrolled")), (1, 20));
+    assert_eq!((number("too_long"), number("tracked")), (1, 20));
     assert_eq!(found["types"], serde_json::json!({"hash": 1, "string": 30}));
     assert_eq!((found["due_by_hour"][1].as_u64(), found["due_by_hour"][24].as_u64()), (Some(30), Some(1)));
     assert!(
-        number("value_bytes") > 1000 && found["advice"].to_string().contains("no room for all"),
+        number("value_bytes") > 1000 && found["advice"].to_string().contains("than the cap allows"),
         "{found}"
     );
     assert_eq!(server.cmd(&["DBSIZE"]).await, before, "nothing was written");
@@ -41,7 +41,7 @@ async fn what_attaching_would_mean_is_said_to_who_may_only_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn how_keys_are_used_is_told_by_a_second_look() {
-    for (used, word) in [("refreshed", "sessions"), ("deleted", "locks"), ("nothing", "nothing happened")] {
+    for (used, word) in [("refreshed", "sessions"), ("deleted", "locks"), ("nothing", "no key changed")] {
         let server = Server::start().await;
         for n in 0..20 {
             server.cmd(&["SET", &format!("k:{n}"), "1", "EX", "5000"]).await;

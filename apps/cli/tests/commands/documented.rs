@@ -216,7 +216,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
         line["failures"] = serde_json::json!([{"attempt": 1, "at": 7, "kind": "error", "error": "odd"}]);
         format!("{line}\n")
     };
-    let odd = [odd("timer"), odd("letter")].concat();
+    let odd = [odd("timer"), odd("dead_letter")].concat();
     let imported = scene.run_with(&["--json", "import"], odd.as_bytes());
     lines.push(serde_json::from_str(&imported.out).expect("a line"));
     lines.extend(scene.lines(&["export", "order.unpaid"]));

@@ -149,7 +149,7 @@ async fn the_doctors_advice_is_followed_until_nothing_is_wrong() {
         well.code == 0 && well.out.lines().last().is_some_and(|last| last.starts_with("errors=0 ")),
         "{well:?}"
     );
-    assert!(!well.out.contains("canary_ms=-") && !well.out.contains("plain_heard=-"), "{well:?}");
+    assert!(!well.out.contains("heartbeat_ms=-") && !well.out.contains("plain_received=-"), "{well:?}");
     let json = run_at(&server.plain_url(), &["--json", "doctor"], b"");
     let last: serde_json::Value =
         serde_json::from_str(json.out.lines().last().expect("a line")).expect("JSON");

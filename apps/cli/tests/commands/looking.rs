@@ -41,7 +41,7 @@ async fn each_state_is_listed_by_time() {
     dead.sort(); // they died as they came to run
     assert_eq!(dead, ["order:unpaid:dead-0", "order:unpaid:dead-1"]);
     assert_eq!(keys("quarantined"), [""; 0]);
-    assert_eq!(keys("enrolled"), [""; 0]);
+    assert_eq!(keys("tracked"), [""; 0]);
     let dead = scene.run(&["ls", "order.unpaid", "--state", "dead"]);
     let mut lines: Vec<_> = dead.out.lines().collect();
     lines[1..].sort_unstable();

@@ -42,7 +42,7 @@ pub(crate) async fn populate(server: &Server) {
 /// A dead letter more, with this id.
 pub(crate) async fn bury(server: &Server, key: &str, id: &str) {
     let letter: Export = serde_json::from_value(serde_json::json!({
-        "v": 1, "type": "letter", "topic": "order.unpaid", "key": format!("order:unpaid:{key}"), "id": id,
+        "v": 1, "type": "dead_letter", "topic": "order.unpaid", "key": format!("order:unpaid:{key}"), "id": id,
         "deadline_ms": 1_795_599_000_000_u64, "at_ms": 1_795_599_060_000_u64, "reason": "exhausted", "attempt": 5,
         "payload": "\"Ada\"",
         "failures": [{"attempt": 5, "at": 1_795_599_060_000_u64, "kind": "error", "error": ERROR}],

@@ -69,7 +69,7 @@ pub(super) fn delivery(
         (None, Some(forward), None) => forward_of(at, forward, form).map(Delivery::Forward),
         (None, None, Some(_)) if table.value_format.is_some() => Err(at.refuse(
             span,
-            "value is a setting of topics with .webhook or .forward: a program reads the bytes",
+            "value-format is a setting of topics with .webhook or .forward: a program reads the bytes",
         )),
         (None, None, Some(exec)) => exec_of(at, exec),
         _ => {

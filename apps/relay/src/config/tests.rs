@@ -69,7 +69,7 @@ fn values_of_another_kind_are_refused_with_their_line() {
         (webhook(attach, "timeout = \"5 parsecs\""), 6, "invalid length of time"),
         (webhook("attach = \"a:{id}\"\nkeep-values = \"4 furlongs\"", ""), 3, "invalid size"),
         (webhook("attach = \"a:{id}\"\nkeep-values = -1", ""), 3, "negative"),
-        (webhook("attach = \"a:{id}\"\nvalue = \"xml\"", ""), 3, "`json`, `text`, `base64`"),
+        (webhook("attach = \"a:{id}\"\nvalue-format = \"xml\"", ""), 3, "`json`, `text`, `base64`"),
         (webhook("attach = \"a:{id\"", ""), 2, "a:{id"),
         (webhook("attach = 5", ""), 2, "string"),
         ("[topics.a\n".to_owned(), 1, ""),
@@ -95,7 +95,7 @@ fn what_can_never_work_is_refused() {
             "keep-values is a setting of topics with `attach`",
         ),
         (
-            webhook("attach = \"a:{id}\"\ntriggers = true", ""),
+            webhook("attach = \"a:{id}\"\nmarker-keys = true", ""),
             "marker-keys is a setting of topics with `pattern`",
         ),
         (webhook("attach = \"a:{id}\"\nretry = { every = \"1s\", to = \"2s\" }", ""), "retry is"),
@@ -219,7 +219,7 @@ fn what_is_out_of_proportion_is_refused() {
         (other("forward = { list = \"a\", deduplicate-for = \"1s\" }"), "deduplicate-for = 1s: write 60s"),
         (
             other("value-format = \"text\"\nexec = { argv = [\"a\"] }"),
-            "value is a setting of topics with .webhook or .forward",
+            "value-format is a setting of topics with .webhook or .forward",
         ),
         (other("exec = { argv = [] }"), "a program and its arguments"),
         (other("exec = { argv = [\"\"] }"), "a program and its arguments"),

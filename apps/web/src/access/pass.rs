@@ -131,7 +131,7 @@ mod tests {
             };
             assert_eq!((&*pass.name, pass.role, pass.is_for_all()), ("token", Role::Act, true));
         }
-        let text = format!("# who  may  with\nshop act {ONE} order.* cart\n\n  board\tlook  {OTHER}\r\n");
+        let text = format!("# who  may  with\nshop act {ONE} order.* cart\n\n  board\tread  {OTHER}\r\n");
         let [shop, board] = &TokenGrant::read_all(&text, "token", Role::Act).unwrap()[..] else {
             panic!("{text}")
         };

@@ -28,7 +28,7 @@ async fn the_first_page_names_all_that_burns_with_a_word_and_a_colour() {
         for text in [
             "shop.example:443: 10 failures: connection refused <b>, tried again in",
             "4 of 4 attempts failed in the last five minutes",
-            "2 dead letters trimmed and lost",
+            "2 dead letters trimmed since the topic was created",
             "paused: the mail provider is down (1 undelivered timer)",
             "no listener serves it",
             "listener old-host (process 4711): no report for 1m",

@@ -177,7 +177,7 @@ async fn keys_of_other_programs_are_enrolled() {
         chrome.text().await.contains("session:<b>7</b>")
     })
     .await;
-    check(&mut chrome, "enrolled").await;
+    check(&mut chrome, "tracked").await;
     chrome.click("link", "session:<b>7</b>").await;
     chrome.shows("tracked: the time of its expiry is known").await;
     // Nobody but their own programs can do anything to them.

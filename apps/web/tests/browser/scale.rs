@@ -97,7 +97,7 @@ fn letter(n: u32) -> Export {
     let at_ms = now_ms() - u64::from(LETTERS - n) * 2592;
     let error = format!("timeout while calling shop {}", n % 40);
     serde_json::from_value(serde_json::json!({
-        "v": 1, "type": "letter", "topic": "order.unpaid", "key": format!("order:unpaid:dead-{n}"),
+        "v": 1, "type": "dead_letter", "topic": "order.unpaid", "key": format!("order:unpaid:dead-{n}"),
         "id": format!("{:016x}", u64::from(n) + 1), "deadline_ms": at_ms, "at_ms": at_ms, "reason": "exhausted",
         "attempt": 10, "failures": [{"attempt": 10, "at": at_ms, "kind": "error", "error": error}], "payload": "\"Succeed\"",
     }))

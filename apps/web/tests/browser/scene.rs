@@ -140,7 +140,7 @@ impl Scene {
         let topic = console.topic(topic).await.expect("the topic");
         let at_ms = now_ms() - 60_000 * id;
         let letter: Export = serde_json::from_value(serde_json::json!({
-            "v": 1, "type": "letter", "topic": topic.name(), "key": text::escape(key.as_bytes()), "id": format!("{id:016x}"),
+            "v": 1, "type": "dead_letter", "topic": topic.name(), "key": text::escape(key.as_bytes()), "id": format!("{id:016x}"),
             "deadline_ms": at_ms - 600_000, "at_ms": at_ms, "reason": "exhausted", "attempt": 3, "payload": "\"Succeed\"",
             "failures": [
                 {"attempt": 2, "at": at_ms - 60_000, "kind": "error", "error": error},

@@ -45,8 +45,8 @@ async fn what_is_told_is_shown_the_newest_first() {
     assert_eq!(chrome.eval("new URL(source.url, location).search").await, json!("?topic=order.unpaid"));
     let key = "<img src=x onerror=window.__xss=1>\\n";
     for told in [
-        json!({"topic": "order.unpaid", "partition": 0, "at_ms": 1_795_599_000_123_u64, "key": key, "id": null, "what": "started", "attempt": 1, "late_ms": 1500}),
-        json!({"topic": "order.unpaid", "partition": 0, "at_ms": 1_795_599_000_223_u64, "key": "b", "id": null, "what": "dead", "reason": "exhausted", "attempt": 4}),
+        json!({"topic": "order.unpaid", "partition": 0, "at_ms": 1_795_599_000_123_u64, "key": key, "id": null, "event": "started", "attempt": 1, "late_ms": 1500}),
+        json!({"topic": "order.unpaid", "partition": 0, "at_ms": 1_795_599_000_223_u64, "key": "b", "id": null, "event": "dead", "reason": "exhausted", "attempt": 4}),
         json!({"missed": "counted", "count": 7}),
     ] {
         chrome.eval(&format!("tell({told})")).await;

@@ -97,7 +97,7 @@ async fn a_topic_is_paused_for_a_reason_and_resumed() {
     let paused =
         site.post("/api/v1/topics/order/pause", &json!({"reason": "the shop moves"})).await.with(200);
     let (_, says) = ActionResult::of_word("paused").expect("an outcome");
-    assert_eq!(paused, json!({"topic": "order", "outcome": "paused", "says": says}));
+    assert_eq!(paused, json!({"topic": "order", "outcome": "paused", "message": says}));
     assert_eq!(site.get("/api/v1/topics/order").await.with(200)["paused"], "the shop moves");
     site.ask("POST", "/api/v1/topics/order/resume", &[], "").await.with(200);
     assert_eq!(site.get("/api/v1/topics/order").await.with(200)["paused"], serde_json::Value::Null);

@@ -27,8 +27,8 @@ async fn each_answer_about_topics_has_its_alarms() {
     for kind in BURNING {
         assert!(kinds.contains(&&json!(kind.as_str())), "{kind:?} in {kinds:?}");
     }
-    assert_eq!(status["silent"][0]["host"], "old-host");
-    assert!(status["silent"][0]["age_ms"].as_u64().unwrap() >= 60_000, "{status}");
+    assert_eq!(status["silent_listeners"][0]["host"], "old-host");
+    assert!(status["silent_listeners"][0]["age_ms"].as_u64().unwrap() >= 60_000, "{status}");
     let checked = site.get("/api/v1/check").await.with(200);
     for kind in BURNING {
         let alarms = checked["alarms"].as_array().unwrap();
@@ -44,7 +44,7 @@ async fn each_answer_about_topics_has_its_alarms() {
         topic["alarms"][0],
         json!({
             "kind": "failing", "topic": "call.missed", "listener": null,
-            "says": "4 of 4 attempts failed in the last five minutes",
+            "message": "4 of 4 attempts failed in the last five minutes",
         })
     );
     assert_eq!(
@@ -56,7 +56,7 @@ async fn each_answer_about_topics_has_its_alarms() {
     assert_eq!((&trimmed["trimmed"], &trimmed["alarms"][1]["kind"]), (&json!(2), &json!("trimmed")));
     let listeners = site.get("/api/v1/listeners").await.with(200);
     assert_eq!(
-        (&listeners["silent"][0]["pid"], listeners["listeners"].as_array().unwrap().len()),
+        (&listeners["silent_listeners"][0]["pid"], listeners["listeners"].as_array().unwrap().len()),
         (&json!(4711), 1)
     );
 }
@@ -77,7 +77,10 @@ async fn a_host_that_holds_work_back_is_listed_and_tried() {
         .await
         .refused(404, "no listener of the topic reports");
     site.post(&tried, &json!({"host": HOST})).await.refused(422, "unknown field");
-    assert_eq!(site.post(&tried, &json!({"destination": HOST})).await.with(200)["outcome"], "asked");
+    assert_eq!(
+        site.post(&tried, &json!({"destination": HOST})).await.with(200)["outcome"],
+        "retry_requested"
+    );
     eventually(PATIENCE, "the call", async || *fire.hosts.tried.lock().unwrap() == [HOST]).await;
 }
 
@@ -100,7 +103,7 @@ async fn a_host_is_tried_by_those_who_may_act() {
     let by_token: Vec<_> =
         lines(r#"verb="try-now""#).into_iter().filter(|line| line.contains(r#"by="token""#)).collect();
     let [line] = &by_token[..] else { panic!("{by_token:?}") };
-    for part in [HOST, r#"topic="order.unpaid""#, r#"outcome="asked""#, "count=1"] {
+    for part in [HOST, r#"topic="order.unpaid""#, r#"outcome="retry_requested""#, "count=1"] {
         assert!(line.contains(part), "{part} in {line}");
     }
 }

@@ -35,7 +35,7 @@ async fn topics_and_their_entries_are_shown_as_the_console_writes_them() {
     assert!(letters["next"].is_string() && letters["now_ms"].as_u64() > Some(1_700_000_000_000), "{letters}");
     let key = site.get("/api/v1/topics/order/timers/order:dead-1").await.with(200);
     assert_eq!(
-        (&key["timer"], &key["letters"][0]["reason"]),
+        (&key["timer"], &key["dead_letters"][0]["reason"]),
         (&serde_json::Value::Null, &"exhausted".into())
     );
     let why = site.get("/api/v1/topics/order/timers/order:first/why").await.with(200);
@@ -56,7 +56,7 @@ async fn a_check_finds_what_the_program_finds() {
         let all = ["alarms", "breaches"].map(|list| checked[list].as_array().cloned().expect("a list"));
         all.concat()
             .iter()
-            .map(|one| one["kind"].as_str().or(one["what"].as_str()).expect("a kind").to_owned())
+            .map(|one| one["kind"].as_str().or(one["figure"].as_str()).expect("a kind").to_owned())
             .collect::<Vec<_>>()
     };
     assert_eq!(kinds("").await, ["unserved"], "alarms are looked for in any case");

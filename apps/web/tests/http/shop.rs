@@ -73,7 +73,7 @@ impl Shop {
 fn letter(n: u32) -> Export {
     let error = if n.is_multiple_of(2) { "timeout while calling the shop" } else { "the shop is closed" };
     let line = serde_json::json!({
-        "v": 1, "type": "letter", "topic": "order", "key": format!("order:dead-{n}"),
+        "v": 1, "type": "dead_letter", "topic": "order", "key": format!("order:dead-{n}"),
         "id": format!("{:016x}", u64::from(n) + 1), "deadline_ms": 1_700_000_000_000_u64 + u64::from(n),
         "at_ms": 1_700_000_100_000_u64 + u64::from(n / 10), "reason": "exhausted", "attempt": 10,
         "failures": [{"attempt": 10, "at": 1_700_000_100_000_u64, "kind": "error", "error": error}],

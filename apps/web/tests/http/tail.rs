@@ -27,7 +27,7 @@ async fn what_happens_is_told_as_it_happens_and_the_end_is_an_end() {
     assert_eq!(done.outcome, "cancelled");
     let told = until(&mut tail, "\n\n").await;
     assert!(told.contains("event: tail\ndata: {"), "{told}");
-    assert!(told.contains(r#""key":"order:first""#) && told.contains(r#""what":"cancelled""#), "{told}");
+    assert!(told.contains(r#""key":"order:first""#) && told.contains(r#""event":"cancelled""#), "{told}");
     site.close().await;
     let mut rest = String::new();
     tail.read_to_string(&mut rest).await.expect("an orderly end");

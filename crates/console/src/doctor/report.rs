@@ -141,7 +141,7 @@ impl Diagnosis {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// Returns the figures as one line for scripts: `errors=… warnings=… canary_ms=…` and so on. A figure that was not
+    /// Returns the figures as one line for scripts: `errors=… warnings=… heartbeat_ms=…` and so on. A figure that was not
     /// measured is `-`.
     pub fn summary(&self) -> Summary<'_> {
         Summary(self)
@@ -177,14 +177,14 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Diagnosis { lateness, .. } = self.0;
         write!(f, "errors={} warnings={}", self.0.errors(), self.0.warnings())?;
-        write!(f, " canary_ms={}", Figure(lateness.heartbeat_ms))?;
+        write!(f, " heartbeat_ms={}", Figure(lateness.heartbeat_ms))?;
         write!(f, " plain_late_predicted_max_s={}", Figure(lateness.plain_late_predicted_max_s))?;
         write!(f, " plain_late_p50_s={}", Figure(lateness.plain_late_p50_s))?;
         match lateness.plain_probes {
-            0 => f.write_str(" plain_heard=-")?,
-            probes => write!(f, " plain_heard={}/{probes}", lateness.plain_received)?,
+            0 => f.write_str(" plain_received=-")?,
+            probes => write!(f, " plain_received={}/{probes}", lateness.plain_received)?,
         }
-        write!(f, " touched_late_p99_ms={}", Figure(lateness.checked_late_p99_ms))
+        write!(f, " checked_late_p99_ms={}", Figure(lateness.checked_late_p99_ms))
     }
 }
 
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_figure_that_was_not_measured_is_a_dash() {
-        let nothing = "errors=0 warnings=0 canary_ms=- plain_late_predicted_max_s=- plain_late_p50_s=- plain_heard=- \
-                       touched_late_p99_ms=-";
+        let nothing = "errors=0 warnings=0 heartbeat_ms=- plain_late_predicted_max_s=- plain_late_p50_s=- plain_received=- \
+                       checked_late_p99_ms=-";
         assert_eq!(Diagnosis::default().summary().to_string(), nothing);
     }
 
@@ -225,8 +225,8 @@ mod tests {
         lateness.add(&of(Some(4.25), 200));
         lateness.add(&of(Some(2.0), 1));
         let diagnosis = Diagnosis { lateness, ..Diagnosis::default() };
-        let all = "errors=0 warnings=0 canary_ms=4.2 plain_late_predicted_max_s=- plain_late_p50_s=0.250 \
-                   plain_heard=208/600 touched_late_p99_ms=-";
+        let all = "errors=0 warnings=0 heartbeat_ms=4.2 plain_late_predicted_max_s=- plain_late_p50_s=0.250 \
+                   plain_received=208/600 checked_late_p99_ms=-";
         assert_eq!(diagnosis.summary().to_string(), all);
     }
 }

@@ -48,8 +48,8 @@ impl MissingRight {
     }
 }
 
-/// Reads the text of a refusal, because servers have no codes for the difference: "no permissions to run the 'get' command",
-/// "… to access one of the keys used as arguments", "… to access the 'a' channel".
+/// Reads the text of a refusal, because servers have no codes for the difference. The texts are: "no permissions to run the
+/// 'get' command", "… to access one of the keys used as arguments", "… to access the 'a' channel".
 fn is_of_keys(refusal: &str) -> bool {
     refusal.contains(" key") && !refusal.contains("to run") && !refusal.contains(" channel")
 }

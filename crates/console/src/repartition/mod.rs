@@ -56,8 +56,8 @@ pub struct Repartitioned {
     pub dead_letters: u64,
     /// How long this call waited until no attempt ran. Timers could be armed in this time, but not claimed.
     pub waited: Duration,
-    /// How long no timers could be armed, from the closing of the first partition, by this or an earlier call, to the
-    /// opening of the last one.
+    /// How long no timers could be armed: from the closing of the first partition to the opening of the last one. An earlier
+    /// call may have closed the first partition.
     pub closed_for: Duration,
 }
 

@@ -109,14 +109,14 @@ mod tests {
         let line = |tailed| serde_json::to_string(&tailed).unwrap();
         let head = r#"{"topic":"a","partition":3,"at_ms":17,"key":"a\\n\\xff","id":"0101010101010101","#;
         for (told, end) in [
-            (event(Ending::Started, None, 1, 15), r#""what":"started","attempt":1,"late_ms":2}"#),
-            (event(Ending::Retry, None, 2, 99), r#""what":"retry","attempt":2,"next_ms":99}"#),
-            (event(Ending::Again, None, 1, 99), r#""what":"again","next_ms":99}"#),
-            (event(Ending::Done, None, 1, 0), r#""what":"done","attempt":1}"#),
-            (event(Ending::Cancelled, None, 1, 0), r#""what":"cancelled"}"#),
+            (event(Ending::Started, None, 1, 15), r#""event":"started","attempt":1,"late_ms":2}"#),
+            (event(Ending::Retry, None, 2, 99), r#""event":"retry","attempt":2,"next_ms":99}"#),
+            (event(Ending::Again, None, 1, 99), r#""event":"again","next_ms":99}"#),
+            (event(Ending::Done, None, 1, 0), r#""event":"done","attempt":1}"#),
+            (event(Ending::Cancelled, None, 1, 0), r#""event":"cancelled"}"#),
             (
                 event(Ending::Dead, Some(DeadReason::TooOld), 4, 0),
-                r#""what":"dead","reason":"too_old","attempt":4}"#,
+                r#""event":"dead","reason":"too_old","attempt":4}"#,
             ),
         ] {
             assert_eq!(line(TailItem::Event(told)), format!("{head}{end}"));

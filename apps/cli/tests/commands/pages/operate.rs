@@ -92,7 +92,7 @@ impl Shop {
             self.arm(id, Duration::ZERO).await;
             self.until("a dead letter", "dead", count as u64 + 1).await;
         }
-        self.until("the keys of others", "enrolled", 2).await;
+        self.until("the keys of others", "tracked", 2).await;
         self.reported().await;
     }
 
