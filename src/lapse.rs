@@ -21,6 +21,19 @@ tokio::task_local! {
 }
 
 /// One occurrence of a due timer: the argument of a handler.
+///
+/// ```
+/// use keylapse::{Done, Lapse};
+///
+/// # async fn pay_out(_: &str, _: u64, _: &str) -> std::io::Result<()> { Ok(()) }
+/// async fn refund(lapse: Lapse<u64>) -> std::io::Result<Done> {
+///     let order = lapse.capture("id").unwrap_or_default();
+///     println!("refunding order {order}, attempt {}, {:?} late", lapse.attempt(), lapse.lateness());
+///     let idempotency_key = lapse.id(); // all attempts share it
+///     pay_out(order, *lapse.payload(), &idempotency_key).await?;
+///     Ok(Done)
+/// }
+/// ```
 pub struct Lapse<T> {
     pub(crate) about: Arc<LapseMetadata>,
     pub(crate) payload: T,

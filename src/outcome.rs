@@ -10,10 +10,35 @@ use crate::escape::{continued, text_of};
 /// The result of a successful attempt.
 ///
 /// Most handlers return `Ok(Done)`. A handler may also return `()` or an [`Outcome`].
+///
+/// ```
+/// use keylapse::{Done, Lapse, Outcome};
+///
+/// async fn close(order: Lapse<u64>) -> std::io::Result<Done> {
+///     println!("order {:?} is closed: {} cents were not paid", order.capture("id"), order.payload());
+///     Ok(Done)
+/// }
+/// assert_eq!(Outcome::from(Done), Outcome::Done);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done;
 
 /// The result of an attempt that did not fail.
+///
+/// ```
+/// use std::time::Duration;
+/// use keylapse::{Lapse, Outcome};
+///
+/// # enum Payment { Received, Pending, Missing }
+/// # async fn payment_of(_: &Lapse<u64>) -> std::io::Result<Payment> { Ok(Payment::Missing) }
+/// async fn remind(invoice: Lapse<u64>) -> std::io::Result<Outcome> {
+///     Ok(match payment_of(&invoice).await? {
+///         Payment::Received => Outcome::Drop, // no reminder is necessary
+///         Payment::Pending => Outcome::Snooze(Duration::from_secs(3600)), // checks again in an hour
+///         Payment::Missing => Outcome::Again(Duration::from_secs(7 * 86_400)), // reminds again in a week
+///     })
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

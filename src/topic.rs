@@ -251,6 +251,15 @@ impl<T> fmt::Debug for Topic<T> {
 
 /// A topic's share of a listener's concurrency slots while several topics have due work. See [`Topic::priority`].
 ///
+/// ```
+/// use keylapse::{Priority, Topic};
+///
+/// let payments = Topic::<u64>::new("payment:expiry:{id}")?.priority(Priority::High);
+/// let reminders = Topic::<String>::new("cart:reminder:{id}")?.priority(Priority::Low);
+/// assert_eq!(Priority::default(), Priority::Normal);
+/// # Ok::<(), keylapse::Error>(())
+/// ```
+///
 /// [`Topic::priority`]: crate::Topic::priority
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

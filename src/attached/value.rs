@@ -12,6 +12,20 @@ use crate::time::system_time;
 use crate::wire;
 
 /// Why an attached key lapsed.
+///
+/// ```
+/// use keylapse::{Expired, Expiry, Lapse, Outcome};
+///
+/// # async fn is_open(_: &[u8]) -> std::io::Result<bool> { Ok(true) }
+/// # async fn close(_: &[u8]) -> std::io::Result<()> { Ok(()) }
+/// async fn close_unpaid(lapse: Lapse<Expired<u64>>) -> std::io::Result<Outcome> {
+///     if lapse.payload().expiry() != Expiry::Announced && !is_open(lapse.key()).await? {
+///         return Ok(Outcome::Drop); // the order was paid and its key deleted, or it is already closed
+///     }
+///     close(lapse.key()).await?;
+///     Ok(Outcome::Done)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expiry {
@@ -28,6 +42,21 @@ pub enum Expiry {
 }
 
 /// The copy of an expired key's value, or why it is missing.
+///
+/// ```
+/// use keylapse::attach::KeptValue;
+///
+/// /// Returns the amount of an expired order, or why it must be read from the database.
+/// fn cents(copy: &KeptValue<u64>) -> Result<u64, String> {
+///     match copy {
+///         KeptValue::Kept(cents) => Ok(*cents),
+///         KeptValue::TooLarge(size) => Err(format!("the order is too large: {size:?}")),
+///         _ => Err("the order was not copied".to_owned()),
+///     }
+/// }
+/// assert_eq!(cents(&KeptValue::Kept(1999)), Ok(1999));
+/// assert!(cents(&KeptValue::NotKept).is_err());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeptValue<T> {
@@ -44,6 +73,21 @@ pub enum KeptValue<T> {
 }
 
 /// The payload of an attached topic's lapse.
+///
+/// ```
+/// use keylapse::{Done, Expired, Lapse};
+///
+/// # #[derive(serde::Deserialize)]
+/// # struct Order { cents: u64 }
+/// async fn close(lapse: Lapse<Expired<Order>>) -> std::io::Result<Done> {
+///     let order = lapse.capture("id").unwrap_or_default();
+///     match lapse.payload().value() {
+///         Some(Order { cents }) => println!("order {order}: {cents} cents were not paid"),
+///         None => println!("order {order} was not paid, and has no copy of its value"),
+///     }
+///     Ok(Done)
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Expired<T> {
     value: KeptValue<T>,

@@ -31,6 +31,22 @@ use crate::trace::Extract;
 ///
 /// `S` is the state of its handlers: `()` until [`state`](Self::state) is called, then a
 /// [`State`](crate::handler::State).
+///
+/// ```
+/// use std::time::Duration;
+/// use keylapse::{Done, Lapse, Listener, Topic};
+///
+/// # async fn close(_: Lapse<u64>) -> std::io::Result<Done> { Ok(Done) }
+/// # async fn notify(_: Lapse<String>) -> std::io::Result<Done> { Ok(Done) }
+/// let listener = Listener::builder("redis://127.0.0.1/")
+///     .on(Topic::<u64>::new("order:unpaid:{id}")?, close)
+///     .on(Topic::<String>::new("payment:notice:{id}")?, notify)
+///     .concurrency(200)
+///     .grace(Duration::from_secs(30))
+///     .build()?;
+/// assert!(!listener.health().is_ready()); // it connects in `run_until`
+/// # Ok::<(), keylapse::Error>(())
+/// ```
 #[must_use = "a builder does nothing until its listener is built and run"]
 pub struct ListenerBuilder<S = ()> {
     state: S,

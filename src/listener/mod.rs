@@ -101,6 +101,18 @@ impl Listener {
 }
 
 /// A view of a listener's counters.
+///
+/// ```
+/// # use keylapse::{Done, Lapse, Listener, Topic};
+/// # async fn close(_: Lapse<u64>) -> std::io::Result<Done> { Ok(Done) }
+/// let orders = Topic::<u64>::new("order:unpaid:{id}")?;
+/// let listener = Listener::builder("redis://127.0.0.1/").on(orders, close).build()?;
+/// let stats = listener.stats(); // before `run_until`, which takes the listener
+///
+/// let orders = stats.topic("order.unpaid").ok_or("no such topic")?;
+/// assert_eq!((orders.handled, orders.failed, orders.dead), (0, 0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Stats(Arc<Runtime>);
 
@@ -159,6 +171,22 @@ impl Stats {
 /// After the first poll, these signals no longer end the program by themselves, even once the future has completed.
 /// The builder's [`grace`](crate::ListenerBuilder::grace) limits how long the shutdown takes. If the system refuses
 /// to deliver a signal, this is logged, and that signal ends the program immediately.
+///
+/// ```no_run
+/// use keylapse::{Listener, shutdown_signal};
+///
+/// # async fn serve_http() {}
+/// # async fn run(listener: Listener) -> keylapse::Result<()> {
+/// listener
+///     .run_until(async {
+///         tokio::select! {
+///             () = shutdown_signal() => {}
+///             () = serve_http() => {} // the listener also stops when the web server ends
+///         }
+///     })
+///     .await
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if the tokio runtime was built without `enable_io`.

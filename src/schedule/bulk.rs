@@ -23,6 +23,21 @@ const _: () = assert!(BATCH <= MAX_BATCH);
 const IN_FLIGHT: usize = 8;
 
 /// A timer to arm with [`Schedule::arm_many`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use keylapse::{NewArm, Schedule, Topic};
+///
+/// # async fn arm(schedule: Schedule) -> keylapse::Result<()> {
+/// let orders = Topic::<u64>::new("order:unpaid:{id}")?;
+/// let unpaid = [("41", 500), ("42", 1999)];
+/// let arms = unpaid.map(|(id, cents)| NewArm::new(id, Duration::from_secs(900), cents));
+/// for ((id, _), result) in unpaid.iter().zip(schedule.arm_many(&orders, arms).await?) {
+///     println!("order {id}: {:?}", result?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct NewArm<K, T> {
     /// The values of the pattern's captures in their order, or a whole key.

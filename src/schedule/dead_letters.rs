@@ -20,6 +20,17 @@ use crate::wire::{
 const DEAD_LETTER_PAGE: usize = 100;
 
 /// A timer that ended without success, with its payload and its failed attempts.
+///
+/// ```no_run
+/// use keylapse::Schedule;
+/// use keylapse::dead_letters::{DeadLetter, DeadReason, Replayed};
+///
+/// /// Replays a payment notice that has used up its attempts.
+/// async fn replay(schedule: &Schedule, notice: &DeadLetter<String>) -> keylapse::Result<bool> {
+///     println!("{:?} failed {} times: {:?}", notice.key, notice.attempts, notice.last_error());
+///     Ok(notice.reason == DeadReason::Exhausted && schedule.replay(notice).await? == Replayed::Replayed)
+/// }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct DeadLetter<T> {
@@ -120,6 +131,18 @@ impl<T> DeadLetter<T> {
 ///
 /// Each dead letter that is not removed during the read is returned once, even if others are replayed, dropped or
 /// added. Dead letters that are added during the read may be missing.
+///
+/// ```no_run
+/// # use keylapse::{Schedule, Topic};
+/// # async fn clean(schedule: Schedule, orders: Topic<u64>) -> keylapse::Result<()> {
+/// let mut dead_letters = schedule.dead_letters(&orders);
+/// while let Some(order) = dead_letters.next().await? {
+///     println!("{:?}: {}, {:?}", order.key, order.reason.as_str(), order.last_error());
+///     schedule.drop_dead_letter(&order).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is read until next or page is awaited"]
 pub struct DeadLetters<'a, T> {

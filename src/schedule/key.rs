@@ -7,6 +7,17 @@ use crate::schedule::Schedule;
 use crate::topic::TopicConfig;
 
 /// A whole Redis key, which must match the topic's pattern.
+///
+/// ```no_run
+/// use keylapse::{Key, Schedule, Topic};
+///
+/// # async fn cancel(schedule: Schedule) -> keylapse::Result<()> {
+/// let orders = Topic::<u64>::new("order:unpaid:{id}")?;
+/// let paid = "order:unpaid:42"; // the key of a message from another program
+/// println!("{:?}", schedule.cancel(&orders, Key(paid)).await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Key<K>(pub K);
 

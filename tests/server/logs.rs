@@ -131,7 +131,7 @@ async fn a_line_that_breaks_while_a_canary_is_made_is_no_warning_after_an_outage
     proxy.accept().await;
     running.until("events to flow", move |stats| stats.listener().anchored > anchored).await;
     let before = log.loud("");
-    proxy.lose_reply(|words| words.iter().any(|word| word.starts_with(b"keylapse:{canary")), Then::Reset);
+    proxy.lose_reply(|words| words.iter().any(|word| word.starts_with(b"keylapse:{heartbeat")), Then::Reset);
     proxy.until_lost(1).await;
     running.until("events to flow again", move |stats| stats.listener().anchored > anchored + 1).await;
     assert_eq!(log.loud(""), before, "{:#?}", log.lines());

@@ -101,7 +101,7 @@ impl Service {
         let Ok(armed) = armed else { return yes(false) };
         if let MarkerKey::Failed(error) = &armed.receipt().unwrap().marker {
             assert!(
-                error.to_string().ends_with("switch them off (Topic::triggers)"),
+                error.to_string().ends_with("switch them off (Topic::marker_keys)"),
                 "{}: {error}",
                 self.name
             );
@@ -167,7 +167,7 @@ async fn what_works_on_each_service_is_what_the_page_says() {
     let services = join_all(Provider::all().iter().map(Service::start)).await;
     let rows = join_all(services.iter().map(Service::row)).await;
     let mut table = String::from(
-        "| imitated service | managed | trigger keys | wake-ups | partitions | attached | doctor |\n",
+        "| imitated service | managed | marker keys | wake-ups | partitions | attached | doctor |\n",
     );
     let _ = writeln!(table, "| --- | --- | --- | --- | --- | --- | --- |");
     table.extend(rows);

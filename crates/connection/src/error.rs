@@ -16,6 +16,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// The whole library uses this type. [`kind`](Error::kind) and the predicates distinguish the cases. Cloning is cheap.
 /// Messages never contain payloads or passwords; keys are escaped and cut to 128 bytes.
+///
+/// ```
+/// # use keylapse_connection as keylapse;
+/// use keylapse::{Error, pattern::Pattern};
+///
+/// /// Returns whether to repeat the arm of an order's timer.
+/// fn repeat(error: &Error) -> bool {
+///     if error.is_unknown() {
+///         println!("the order may have a timer: {error}"); // the answer was lost
+///     }
+///     error.is_transient()
+/// }
+/// let invalid = Error::from(Pattern::new("order-{id}").unwrap_err());
+/// assert!(!repeat(&invalid));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Arc<Inner>);
 
@@ -43,6 +58,21 @@ pub struct Redirect {
 }
 
 /// The kind of an [`Error`], for programs that treat some errors differently.
+///
+/// ```
+/// # use keylapse_connection as keylapse;
+/// use keylapse::ErrorKind;
+///
+/// /// Returns the HTTP status of an order whose timer could not be armed.
+/// fn status(kind: ErrorKind) -> u16 {
+///     match kind {
+///         ErrorKind::Invalid | ErrorKind::TooLarge => 400,
+///         ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::OutOfMemory => 503,
+///         _ => 500,
+///     }
+/// }
+/// assert_eq!(status(ErrorKind::Timeout), 503);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

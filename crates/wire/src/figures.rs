@@ -1,4 +1,4 @@
-//! The figures of reports: times in buckets, how the places are that handlers call, and numbers as people write them.
+//! The figures of reports: durations in buckets, states of destinations, and numbers as people write them.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::escape::cut;
 
-/// The bounds of [`Distribution`]'s buckets, in microseconds: three for each power of ten, from 0.1 ms to 10 min.
+/// The upper bounds of [`Distribution`]'s buckets, in microseconds: three for each power of ten, from 0.1 ms to 10 min.
 const BOUNDS: [u64; 21] = [
     100,
     200,
@@ -33,7 +33,7 @@ const BOUNDS: [u64; 21] = [
     600_000_000,
 ];
 
-/// Times, counted in buckets.
+/// Counts durations in buckets.
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -41,7 +41,7 @@ pub struct DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Counts one.
+    /// Counts a duration.
     pub fn add(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < micros);
@@ -49,26 +49,26 @@ impl DurationHistogram {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Returns those that were counted so far.
+    /// Returns the counts so far.
     pub fn snapshot(&self) -> Distribution {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         Distribution { counts, sum: Duration::from_micros(self.micros.load(Ordering::Relaxed)) }
     }
 }
 
-/// How times are distributed, in buckets of 1, 2 and 5 tenths of a millisecond, and so on, up to ten minutes.
+/// A distribution of durations. Its buckets end at 0.1, 0.2, 0.5, 1, 2, 5 ms and so on, up to ten minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Distribution {
-    /// How many fell into each bucket; the last has no upper bound.
+    /// The count of each bucket. The last bucket has no upper bound.
     #[doc(hidden)]
     pub counts: Vec<u64>,
-    /// Their sum.
+    /// The sum of all durations.
     #[doc(hidden)]
     pub sum: Duration,
 }
 
-/// In reports: their sum in µs, then how many are in each bucket, up to the last that has any.
+/// A report has the sum in µs, then the count of each bucket up to the last that is not empty.
 impl From<Distribution> for Vec<u64> {
     fn from(Distribution { counts, sum }: Distribution) -> Self {
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -87,13 +87,13 @@ impl From<Vec<u64>> for Distribution {
 }
 
 impl Distribution {
-    /// Returns whether there are none.
+    /// Returns whether it counts no duration.
     #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// With those of another listener.
+    /// Adds the counts of another listener.
     #[doc(hidden)]
     pub fn add(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
@@ -101,7 +101,7 @@ impl Distribution {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// Returns those that came after an earlier look at the same times.
+    /// Returns the durations that were counted after the snapshot `before`.
     #[doc(hidden)]
     pub fn since(&self, before: &Self) -> Self {
         let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));
@@ -110,24 +110,24 @@ impl Distribution {
         Self { counts, sum: self.sum.saturating_sub(before.sum) }
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Their sum.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// The upper bound of each bucket, and how many are in it; none: without a bound.
+    /// Returns the upper bound and the count of each bucket. The bound of the last bucket is `None`.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let bounds = BOUNDS.iter().map(|bound| Some(Duration::from_micros(*bound))).chain([None]);
         bounds.zip(self.counts.iter().copied().chain(std::iter::repeat(0)))
     }
 
-    /// A time that this share of them does not exceed, such as `0.99`: the upper bound of a bucket. None where
-    /// there are none, or it is beyond all bounds.
+    /// Returns the upper bound of the bucket that holds a quantile, such as `0.99`. Returns `None` if the distribution is
+    /// empty, or if the quantile is in the last bucket.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let mut left = (self.count() as f64 * share).ceil().max(1.0);
         self.buckets().find_map(|(bound, count)| {
@@ -137,66 +137,84 @@ impl Distribution {
     }
 }
 
-/// The places that the handlers of a topic call, such as hosts. A listener reports them every five seconds, so that
-/// operators see by whom work is held back. See `Topic::destinations`.
+/// The destinations that the handlers of a topic call, such as hosts. A listener reports their states every five seconds,
+/// so that operators see which destination delays timers. See `Topic::destinations`.
+///
+/// ```
+/// # mod keylapse { pub mod destinations { pub use keylapse_wire::figures::*; } }
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use keylapse::destinations::{Destination, DestinationState, Destinations};
+///
+/// #[derive(Debug, Default)]
+/// struct Bank { last_call_failed: AtomicBool } // the handler sets it
+/// impl Destinations for Bank {
+///     fn states(&self) -> Vec<Destination> {
+///         let failed = self.last_call_failed.load(Ordering::Relaxed);
+///         let state = if failed { DestinationState::Failing } else { DestinationState::Ok };
+///         vec![Destination::new("bank.example:443", state)]
+///     }
+///     fn try_now(&self, _name: &str) {} // calls to the bank are never delayed
+/// }
+/// # assert_eq!(Bank::default().states()[0].state, DestinationState::Ok);
+/// ```
 pub trait Destinations: Debug + Send + Sync {
-    /// Returns how they are now. A report has room for the twenty worst of a topic.
+    /// Returns the present state of each destination. A report has room for the 20 worst of a topic.
     fn states(&self) -> Vec<Destination>;
 
-    /// An operator asks for a call to the one with this name now, although it is held back. Names of others are to be ignored.
+    /// Allows a call to the destination with this name now, because an operator requested it. Must ignore unknown names.
     fn try_now(&self, name: &str);
 
-    /// Returns a short text by which what the handlers do is compared: operators are told of listeners of one topic that
-    /// differ, as after a URL was changed in one of two files. At most 64 bytes are reported; it may be a hash. By default
-    /// nothing is compared.
+    /// Returns a short text that identifies what the handlers do, such as a hash, or `None` (the default). Operators see
+    /// which listeners of one topic differ, for example after a URL was changed in one of two files. At most 64 bytes are
+    /// reported.
     fn identity(&self) -> Option<String> {
         None
     }
 }
 
-/// How one of them is.
+/// The state of a destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Destination {
-    /// Its name, such as `shop.example:443`. At most 255 bytes are reported.
+    /// The name, such as `shop.example:443`. At most 255 bytes are reported.
     pub name: String,
-    /// The state of calls to it.
+    /// The state of the calls to it.
     pub state: DestinationState,
-    /// How many calls in a row have failed.
+    /// The number of calls in a row that have failed.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
-    /// After how long it is called again, in ms, where nobody calls it before.
+    /// The time until the next call, in ms, unless an operator requests an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
     /// The last answer, such as `503 Service Unavailable`. At most 100 bytes are reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_answer: Option<String>,
-    /// Why the last call that failed did so. At most 200 bytes are reported.
+    /// The error of the last call that failed. At most 200 bytes are reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
 
-/// The states of a destination.
+/// The state of the calls to a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DestinationState {
-    /// It is, and the last call went well.
+    /// Calls are made, and the last one succeeded.
     #[default]
     Ok,
-    /// It is, and the last call failed.
+    /// Calls are made, and the last one failed.
     Failing,
-    /// It asked to be called later.
+    /// The destination asked for calls at a later time.
     Busy,
-    /// It is not: too many calls in a row have failed. One that is under way tries whether it answers again.
-    /// States of later releases are read as this.
+    /// No calls are made, because too many in a row have failed. The state stays while a trial call runs. States of later
+    /// releases are read as this one.
     #[serde(other)]
     Open,
 }
 
 impl DestinationState {
-    /// Returns a word for it: `ok`, `failing`, `busy` or `open`.
+    /// Returns the state as a word: `ok`, `failing`, `busy` or `open`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -206,24 +224,24 @@ impl DestinationState {
         }
     }
 
-    /// Returns whether timers wait because of it.
+    /// Returns whether timers wait because of this state.
     pub fn holds_back(self) -> bool {
         matches!(self, Self::Busy | Self::Open)
     }
 }
 
-/// The longest name that is reported, in bytes.
+/// The maximum length of a reported name, in bytes.
 pub const MAX_DESTINATION: usize = 255;
-/// What a report has room for, of a topic.
+/// The maximum number of destinations of a topic in a report.
 const REPORTED: usize = 20;
 
 impl Destination {
-    /// Returns one with this name, in this state.
+    /// Creates a destination with this name and state.
     pub fn new(name: impl Into<String>, state: DestinationState) -> Self {
         Self { name: name.into(), state, ..Self::default() }
     }
 
-    /// Keeps the worst, within the limits of a report.
+    /// Returns the worst destinations, cut to the limits of a report.
     #[doc(hidden)]
     pub fn reported(mut all: Vec<Self>) -> Vec<Self> {
         all.sort_by(|one, other| (other.state, &one.name).cmp(&(one.state, &other.name)));
@@ -237,7 +255,7 @@ impl Destination {
     }
 }
 
-/// A number with commas: `12,345`.
+/// Formats a number with commas: `12,345`.
 pub fn show_count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -250,13 +268,13 @@ pub fn show_count(number: u64) -> String {
     text
 }
 
-/// How many there are of what has this name: `1 timer`, `12,345 timers`. For names whose plural ends in a mere `s`.
+/// Formats a count with its noun: `1 timer`, `12,345 timers`. The plural of the noun must be the noun and an `s`.
 pub fn counted(number: u64, name: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {name}{plural}", show_count(number))
 }
 
-/// Returns whether it is 0: what serde leaves out.
+/// Returns whether a count is 0, so that serde leaves it out.
 pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
     *count == N::default()
 }

@@ -1,17 +1,18 @@
-//! The only place that knows what lies in Redis: names, records, scripts, and how they are called.
+//! Everything that keylapse keeps in Redis: names, records, Lua scripts, and the calls of these scripts.
 //! docs/wire.md is the contract.
 //!
-//! A [`Store`] has a method for each call, and what a call takes and answers stands beside it, in `calls`:
-//! - timers: `produce` and `arm` for producers, `attempts` for listeners, `triggers` for keys outside of the index;
-//! - what partitions hold: `page`, `letters`, `journal`; partitions and topics as a whole: `partition`, `registry`,
-//!   `repartition`; listeners: `fleet`;
-//! - keys of others: `attached`, `expiries`, `touch`.
+//! A [`Store`] has a method for each call. The modules in `calls` also define the parameters and results of the calls:
+//! - timers: `produce` and `arm` for producers, `attempts` for listeners, `markers` for keys outside of the index;
+//! - contents of partitions: `page`, `dead_letters`, `journal`;
+//! - partitions and topics: `partition`, `registry`, `repartition`;
+//! - listeners: `fleet`;
+//! - keys that other programs write: `attached`, `expiries`, `read_keys`.
 //!
-//! `run` sends a call and reads its answer; [`scripts`] puts the Lua together. [`names`] has all names, [`record`] the
-//! bytes of timers, `outcome` how they end, [`policy`] how keys of others are treated, [`figures`] what is reported,
-//! [`time`] the server's clock, [`trace`] where a trace stands.
+//! `run` sends a call and reads its reply, and [`scripts`] assembles the Lua text. [`names`] has all names, [`record`] the
+//! bytes of timers, and `outcome` the ways in which timers end. [`policy`] has the settings of attached topics, [`figures`]
+//! the figures of reports, [`time`] the server's clock, and [`trace`] the trace contexts.
 //!
-//! For keylapse's own crates. Programs depend on `keylapse`, which passes on what they need.
+//! Only keylapse's own crates use this one. Programs depend on `keylapse`, which re-exports what they need.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Every name that keylapse uses in Redis, in one place.
+//! All names that keylapse uses in Redis.
 //!
-//! A partition's names share one hash tag, `{<topic>/<partition>}`, so that a
-//! script runs in one slot of a cluster. See docs/wire.md.
+//! The names of a partition share the hash tag `{<topic>/<partition>}`, so that a script runs in one slot of a Redis
+//! Cluster. See docs/wire.md.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -10,23 +10,23 @@ use crate::connection::{CLUSTER_SLOTS, hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 
-/// The prefix of every name, unless another one is chosen.
+/// The default namespace, which is the prefix of every name.
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
-/// The version of the wire format that this library speaks.
+/// The version of the wire format that this library reads and writes.
 pub const WIRE_VERSION: u32 = 5;
 
-/// What stands in the place of the version while a topic is destroyed.
+/// The value of the version field while a topic is destroyed.
 pub(super) const DESTROYING: &str = "destroying";
 
-/// The same while it gets another number of partitions.
+/// The value of the version field while a topic is repartitioned.
 pub(super) const REPARTITIONING: &str = "repartitioning";
 
-/// The most partitions a topic can have.
+/// The maximum number of partitions of a topic.
 pub const MAX_PARTITIONS: u32 = 1024;
 
-/// A partition's names and the types of what they hold, in the order of docs/wire.md. Scripts' headers call
-/// their KEYS by these names.
+/// The names of a partition and the types of their values, in the order of docs/wire.md. The headers of scripts use these
+/// names for their KEYS.
 pub const NAMES: [(&str, &str); 18] = [
     ("meta", "hash"),
     ("due", "zset"),
@@ -48,32 +48,32 @@ pub const NAMES: [(&str, &str); 18] = [
     ("tried", "zset"),
 ];
 
-/// One partition of a topic, with all its names. Cheap to clone.
+/// A partition of a topic, with all its names. Cheap to clone.
 #[derive(Clone)]
 pub struct PartitionNames(Arc<Names>);
 
-/// What [`PartitionNames`] share.
+/// The data that clones of [`PartitionNames`] share.
 #[derive(Debug)]
 pub struct Names {
-    /// What all of them begin with.
+    /// The prefix of all names.
     pub namespace: String,
     /// The topic.
     pub topic: String,
-    /// Which partition of the topic, from 0.
+    /// The index of the partition, from 0.
     pub index: u32,
-    /// How many partitions the topic has.
+    /// The number of partitions of the topic.
     pub partitions: u32,
     /// Whether other programs write the topic's keys.
     pub attached: bool,
-    /// The channel of its wake-ups and fences.
+    /// The channel of wake-ups and fences.
     pub wake: String,
-    /// Where all of them lie in a cluster.
+    /// The slot of all names in a Redis Cluster.
     pub slot: u16,
     names: [String; NAMES.len()],
 }
 
 impl PartitionNames {
-    /// The names of partition `index` of `of` partitions of a topic.
+    /// Returns the names of partition `index` of a topic with `of` partitions.
     pub fn new(namespace: &str, topic: &str, index: u32, of: u32, attached: bool) -> Self {
         let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
         Self(Arc::new(Names {
@@ -90,39 +90,39 @@ impl PartitionNames {
 }
 
 impl Names {
-    /// The key of one of [`NAMES`].
+    /// Returns the Redis key of one of [`NAMES`].
     ///
     /// # Panics
-    /// For another name.
+    /// If `name` is not in [`NAMES`].
     pub fn key(&self, name: &str) -> &str {
-        &self.names[place_of(name).unwrap_or_else(|| panic!("no partition has {name}"))]
+        &self.names[place_of(name).unwrap_or_else(|| panic!("no partition has a name {name}"))]
     }
 
-    /// What `meta` and calls say of who writes its keys.
+    /// Returns the kind of the topic, as in `meta` and in calls.
     pub(super) fn kind(&self) -> &'static str {
         if self.attached { "attached" } else { "managed" }
     }
 
-    /// Refuses a topic that is of another kind in Redis.
+    /// Returns an error if the topic is of the other kind in Redis.
     pub(super) fn check_kind(&self, there: &[u8]) -> Result<()> {
         if there == self.kind().as_bytes() {
             return Ok(());
         }
         let message = if self.attached {
-            "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
+            "is a managed topic in Redis, not an attached one: give one of the two another name"
         } else {
-            "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
+            "is an attached topic in Redis: other programs write its keys, so arm a timer by writing its key"
         };
         Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", self.topic)))
     }
 
-    /// All keys, in the order of [`NAMES`].
+    /// Returns all keys, in the order of [`NAMES`].
     pub fn all(&self) -> &[String] {
         &self.names
     }
 }
 
-/// Where a name stands in [`NAMES`].
+/// Returns the position of a name in [`NAMES`].
 pub(super) fn place_of(name: &str) -> Option<usize> {
     NAMES.iter().position(|(known, _)| *known == name)
 }
@@ -141,40 +141,41 @@ impl fmt::Debug for PartitionNames {
     }
 }
 
-/// FNV-1a, 64 bits.
+/// Returns the 64-bit FNV-1a hash.
 pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// The partition of a key: FNV-1a (64 bits) of its bytes, modulo the number of
-/// partitions.
+/// Returns the partition of a key: the 64-bit FNV-1a hash of its bytes, modulo the number of partitions.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     if partitions <= 1 {
         return 0;
     }
     let index = fnv1a(key.iter().copied()) % u64::from(partitions);
-    u32::try_from(index).expect("it is below `partitions`")
+    u32::try_from(index).expect("the remainder is below `partitions`")
 }
 
-/// Whether a key could be one of the names of this namespace.
+/// Returns whether a key begins with the namespace and a colon, as all names of keylapse do.
 pub fn is_own(namespace: &str, key: &[u8]) -> bool {
     key.strip_prefix(namespace.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
 }
 
-/// The hash that lists the topics.
+/// Returns the name of the hash that lists the topics.
 pub fn registry(namespace: &str) -> String {
     format!("{namespace}:topics")
 }
 
-/// The hash in which listeners say how they are.
+/// Returns the name of the hash that holds the reports of listeners.
 pub fn listeners(namespace: &str) -> String {
     format!("{namespace}:listeners")
 }
 
-/// Remembers that something was put into a list or a stream that is not ours. It lies in the slot of that, as do others
-/// with the same tag: so it names the whole, and how long that is.
+/// Returns the name of the key that records an addition to another program's list or stream.
+///
+/// Both keys are in one slot, because they share a hash tag. Several lists can share a tag, so the name also has the whole
+/// name of the list and its length.
 pub fn forwarded(namespace: &str, into: &[u8], id: &str) -> Vec<u8> {
     let (tag, length) = (hash_tag(into).unwrap_or(into), into.len().to_string());
     let words: [&[u8]; 9] = [
@@ -191,19 +192,20 @@ pub fn forwarded(namespace: &str, into: &[u8], id: &str) -> Vec<u8> {
     words.concat()
 }
 
-/// What names the last canary of a primary; a canary's own name is this, a colon and what it says: its number, a colon,
-/// its predecessor's. The tag of a server that is alone is 0; in a cluster it is one that lies in a slot of the
-/// primary's, see [`tag_of`].
+/// Returns the name of the string that holds the number of a primary's last heartbeat key.
+///
+/// The heartbeat key itself has this name, a colon, and the value of the string: its number, a colon and the number before
+/// it. The tag of a single server is 0. In a Redis Cluster the tag is in a slot of the primary, see [`tag_of`].
 pub fn canary(namespace: &str, tag: u32) -> String {
     format!("{}{tag}}}", canary_prefix(namespace))
 }
 
-/// The least number that lies in a slot, as the hash tag `heartbeat/<number>`.
+/// Returns the lowest number whose hash tag `heartbeat/<number>` is in this slot.
 pub fn tag_of(slot: u16) -> u32 {
     TAGS[usize::from(slot)]
 }
 
-/// About 170,000 numbers have to be tried until each slot has one, which takes a few milliseconds, once.
+/// The tag of each slot. About 170,000 numbers are tried to find them, which takes a few milliseconds, once.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(CLUSTER_SLOTS)];
     let mut missing = tags.len();
@@ -220,22 +222,22 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().map(Option::unwrap_or_default).collect()
 });
 
-/// What the names of all canaries begin with, up to the tag.
+/// Returns the prefix of the names of all heartbeat keys, up to the tag.
 pub fn canary_prefix(namespace: &str) -> String {
     format!("{namespace}:{{heartbeat/")
 }
 
-/// The channel on which a database publishes the keys that expire.
+/// Returns the channel on which a database publishes expired keys.
 pub fn expired_channel(db: i64) -> String {
     format!("__keyevent@{db}__:expired")
 }
 
-/// What the channels of a database's keys begin with; each key has its own.
+/// Returns the prefix of the channels of a database's keys. Each key has its own channel.
 pub fn keyspace_channel(db: i64) -> String {
     format!("__keyspace@{db}__:")
 }
 
-/// Refuses namespaces and topic names that would end the hash tag early.
+/// Returns an error for a namespace or topic name that would end the hash tag early, or is too long.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.is_empty() || name.len() > 128 || !name.chars().all(fine) {
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(partition_of(b"anything", 1), 0);
     }
 
-    /// As a cluster would: there, all of these lie in one slot.
+    /// A Redis Cluster maps all of these keys to one slot.
     #[test]
     fn a_hash_tag_in_a_key_does_not_choose_its_partition() {
         let partitions: std::collections::BTreeSet<_> =
@@ -306,6 +308,6 @@ mod tests {
         for slot in 0..CLUSTER_SLOTS {
             assert_eq!(slot_of(canary("keylapse", tag_of(slot)).as_bytes()), slot);
         }
-        assert_eq!(tag_of(slot_of(b"heartbeat/0")), 0, "a server that is alone uses the first");
+        assert_eq!(tag_of(slot_of(b"heartbeat/0")), 0, "a single server uses the first");
     }
 }

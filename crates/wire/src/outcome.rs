@@ -1,7 +1,7 @@
-//! How attempts and timers end: one row for each outcome, with all the names that it has.
+//! Outcomes of attempts and timers: one row for each, with all its names.
 //!
-//! Another outcome is a row here and a function in settle.lua. Tests compare both with each other and with the pages.
-//! Why a timer is given up, and the failed attempts that are remembered, stand here too.
+//! A new outcome needs a row here and a function in settle.lua. Tests compare both with each other and with the
+//! documentation. The reasons of dead letters and the history of failed attempts are here, too.
 
 use std::time::SystemTime;
 
@@ -11,22 +11,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::escape::cut_middle;
 use crate::time::{system_time, unix_ms};
 
-/// What an outcome is called, and where it counts.
+/// The names of an outcome, and the counters that it increases.
 #[derive(Debug)]
 pub struct EndingInfo {
-    /// Its word: in metrics, histories, the journal and the tail.
+    /// The word in metrics, histories, the journal and the tail.
     pub word: &'static str,
-    /// What settle.lua calls it; none where that is not told so.
+    /// The name in settle.lua; `None` if settle.lua does not take it.
     pub lua: Option<&'static str>,
-    /// Its byte in the journal and the tail. Small letters are dead letters, by their reasons.
+    /// The byte in the journal and the tail. A lower-case byte is the reason of a dead letter.
     pub code: Option<u8>,
-    /// What a tail shows, which names what is known then.
+    /// The text in a tail, with placeholders for the values.
     pub shown: &'static str,
-    /// What an attempt counts that ends so; none where no attempt does.
+    /// The counters that an attempt with this outcome increases; `None` if no attempt has it.
     pub attempt: Option<&'static [&'static str]>,
-    /// What is counted once Redis has it.
+    /// The counter that increases when Redis has the outcome.
     pub settled: Option<&'static str>,
-    /// Whether the same arming has another attempt, or goes on with this one.
+    /// Whether the arming continues, with this attempt or another one.
     pub goes_on: bool,
 }
 
@@ -37,7 +37,7 @@ impl EndingInfo {
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $value:expr),* })*) => {
-        /// What happens to a timer: its attempt starts or ends, or it ends itself.
+        /// An event in the life of a timer: an attempt starts or ends, or the timer ends.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Ending {
@@ -45,14 +45,14 @@ macro_rules! outcomes {
         }
 
         impl Ending {
-            /// Each of them.
+            /// All outcomes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its names.
+            /// Returns the names of the outcome.
             pub fn row(self) -> &'static EndingInfo {
                 match self {
                     $(Self::$name => {
-                        #[allow(clippy::needless_update)] // one may have all fields
+                        #[allow(clippy::needless_update)] // a row may set all fields
                         const ROW: EndingInfo = EndingInfo { $($field: $value,)* ..EndingInfo::NONE };
                         &ROW
                     })*
@@ -63,63 +63,63 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    /// A listener has taken it, and starts its attempt once it is due.
+    /// A listener has claimed the timer, and starts the attempt once it is due.
     Started {
-        word: "started", code: Some(b'B'), shown: "attempt {attempt} taken, {late} late", goes_on: true
+        word: "started", code: Some(b'B'), shown: "attempt {attempt} claimed, {late} late", goes_on: true
     }
-    /// Its handler said that it is done, or that it is to be dropped.
+    /// The handler finished or dropped the timer.
     Done { word: "done", code: Some(b'D'), shown: "done at attempt {attempt}", attempt: Some(&["handled"]) }
-    /// Its handler dropped it: the journal and the tail call that done.
+    /// The handler dropped the timer. The journal and the tail show it as done.
     Dropped { word: "dropped", attempt: Some(&["dropped"]) }
-    /// The key was written back for this attempt, and its writer has taken it.
+    /// The key was written back for this attempt, and its writer has written it again.
     Superseded { word: "superseded", attempt: Some(&["superseded"]) }
-    /// It is done, and runs again as another arming.
+    /// The timer is done, and runs again as another arming.
     Again {
         word: "again", lua: Some("again"), code: Some(b'A'), shown: "done; again {next}",
         attempt: Some(&["handled"]), settled: Some("again")
     }
-    /// Its attempt was put off.
+    /// The handler postponed the attempt.
     Snoozed {
-        word: "snoozed", lua: Some("snooze"), code: Some(b'Z'), shown: "put off; attempt {attempt} {next}",
+        word: "snoozed", lua: Some("snooze"), code: Some(b'Z'), shown: "snoozed; attempt {attempt} {next}",
         attempt: Some(&[]), settled: Some("snoozed"), goes_on: true
     }
-    /// Its attempt ended with an error.
+    /// The attempt ended with an error.
     Error { word: "error", attempt: Some(&["failed"]) }
-    /// Its handler panicked.
+    /// The handler panicked.
     Panic { word: "panic", attempt: Some(&["failed", "panics"]) }
-    /// Its handler took longer than it may.
+    /// The handler took longer than its timeout.
     Timeout { word: "timeout", attempt: Some(&["failed", "timeouts"]) }
-    /// Its payload is not of the topic's type.
+    /// The payload is not of the topic's type.
     Undecodable { word: "undecodable", attempt: Some(&["failed"]) }
-    /// Its attempt has failed, and there will be another.
+    /// The attempt has failed, and another follows.
     Retry {
         word: "retry", lua: Some("retry"), code: Some(b'T'), shown: "failed; attempt {attempt} {next}",
         settled: Some("retried"), goes_on: true
     }
-    /// It became a dead letter.
+    /// The timer became a dead letter.
     Dead { word: "dead", lua: Some("dead"), shown: "dead at attempt {attempt}: {reason}", settled: Some("dead") }
-    /// Its handler was stopped, as the listener is.
+    /// The handler was stopped because its listener stops.
     Stopped { word: "stopped", attempt: Some(&[]) }
-    /// Its attempt was handed back, as a listener has stopped.
+    /// The listener released the timer, mostly because it stops.
     Released {
-        word: "released", lua: Some("release"), code: Some(b'H'), shown: "handed back; attempt {attempt} {next}",
+        word: "released", lua: Some("release"), code: Some(b'H'), shown: "released; attempt {attempt} {next}",
         settled: Some("released"), goes_on: true
     }
-    /// The timer was not this listener's any more when the attempt ended.
+    /// The listener no longer held the timer when the attempt ended.
     Lost { word: "lost", attempt: Some(&["fenced"]) }
-    /// Its attempt failed, and an arming that was kept for later took its place.
+    /// The attempt failed, and a queued arming took the timer's place.
     ReplacedByQueued {
-        word: "replaced_by_queued", code: Some(b'G'), shown: "failed; the arming behind it {next}",
+        word: "replaced_by_queued", code: Some(b'G'), shown: "failed; the queued arming {next}",
         settled: Some("superseded")
     }
-    /// It was armed again before it ran.
+    /// The timer was armed again before it ran.
     Replaced { word: "replaced", code: Some(b'R'), shown: "replaced" }
-    /// It was cancelled.
+    /// The timer was cancelled.
     Cancelled { word: "cancelled", code: Some(b'C'), shown: "cancelled" }
 }
 
 impl Ending {
-    /// The ending of a byte, and of a dead letter why.
+    /// Returns the outcome of a byte, and the reason of a dead letter.
     pub(crate) fn from_code(code: u8) -> Option<(Self, Option<DeadReason>)> {
         if code.is_ascii_lowercase() {
             return Some((Self::Dead, Some(DeadReason::from_code(code))));
@@ -128,7 +128,7 @@ impl Ending {
         Some((*known, None))
     }
 
-    /// A word for tables.
+    /// Returns the outcome as a word for tables.
     pub fn as_str(self) -> &'static str {
         self.row().word
     }
@@ -140,32 +140,32 @@ impl Serialize for Ending {
     }
 }
 
-/// Why a timer ended in the dead letters.
+/// Why a timer became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadReason {
     /// The last attempt that the topic allows has failed.
     Exhausted,
-    /// The handler said so.
+    /// The handler returned a permanent failure.
     Permanent,
     /// The payload is not of the topic's type.
     Undecodable,
-    /// Older than the topic allows.
+    /// The timer was older than the topic allows.
     TooOld,
-    /// Snoozed more often than the topic allows.
+    /// The timer was snoozed more often than the topic allows.
     Snoozed,
-    /// It took its listeners down: five leases lost, the last of them alone.
+    /// The timer ran while five leases were lost, the last time without other timers.
     LostLeases,
-    /// It never ran: an attempt of the same key armed it, and then took its listener down once too often.
+    /// The timer never ran. An attempt of the same key armed it, and then became a dead letter because of lost leases.
     Inherited,
-    /// The record itself could not be read; the letter keeps its bytes.
+    /// The record could not be read. The dead letter keeps its bytes.
     Unreadable,
-    /// A reason that this version does not know.
+    /// A reason of a later version.
     Other(u8),
 }
 
 impl DeadReason {
-    /// The reason's byte, and a word for logs and tables.
+    /// Returns the byte of the reason, and a word for logs and tables.
     fn names(self) -> (u8, &'static str) {
         match self {
             Self::Exhausted => (b'x', "exhausted"),
@@ -180,12 +180,12 @@ impl DeadReason {
         }
     }
 
-    /// The reason's byte.
+    /// Returns the byte of the reason.
     pub fn code(self) -> u8 {
         self.names().0
     }
 
-    /// Those that this version knows.
+    /// The reasons that this version supports.
     const KNOWN: [Self; 8] = [
         Self::Exhausted,
         Self::Permanent,
@@ -197,39 +197,39 @@ impl DeadReason {
         Self::Unreadable,
     ];
 
-    /// The reason of a byte.
+    /// Returns the reason of a byte.
     pub fn from_code(code: u8) -> Self {
         Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
     }
 
-    /// The reason of a word.
+    /// Returns the reason of a word.
     #[doc(hidden)]
     pub fn named(word: &str) -> Option<Self> {
         Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
     }
 
-    /// A word for logs and tables.
+    /// Returns the reason as a word for logs and tables.
     pub fn as_str(self) -> &'static str {
         self.names().1
     }
 }
 
-/// How many failed attempts a history keeps.
+/// The maximum number of failed attempts in a history.
 pub const HISTORY_LENGTH: usize = 10;
-/// How many bytes of an error text a history keeps.
+/// The maximum length of an error text in a history, in bytes.
 pub const ERROR_LENGTH: usize = 512;
 
-/// One failed attempt, as histories and dead letters keep it.
+/// A failed attempt in a history or a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedAttempt {
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// When it ended, by the server's clock, to the millisecond.
+    /// When it ended, by the server's clock, in whole milliseconds.
     #[serde(serialize_with = "to_ms", deserialize_with = "from_ms")]
     pub at: SystemTime,
     /// `error`, `panic`, `timeout`, or another short label.
     pub kind: String,
-    /// What it said, cut in the middle to 512 bytes: its end names the root cause.
+    /// The error text. Over 512 bytes it is cut in the middle, because its end names the root cause.
     pub error: String,
 }
 
@@ -242,13 +242,12 @@ fn from_ms<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
     u64::deserialize(from).map(system_time)
 }
 
-/// The last ten failed attempts, oldest first: JSON, so that other languages
-/// and people can read it. An unreadable history is an empty one.
+/// The last ten failed attempts, oldest first. The format is JSON, which people and other languages can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History(pub Vec<FailedAttempt>);
 
 impl History {
-    /// Adds an attempt and forgets the oldest beyond ten.
+    /// Adds an attempt, and removes the oldest beyond ten.
     pub fn push(&mut self, mut failed: FailedAttempt) {
         failed.error = cut_middle(failed.error, ERROR_LENGTH);
         self.0.push(failed);
@@ -256,7 +255,7 @@ impl History {
         self.0.drain(..excess);
     }
 
-    /// The history's bytes; none for an empty one.
+    /// Encodes the history. An empty one has no bytes.
     pub fn encode(&self) -> Bytes {
         if self.0.is_empty() {
             return Bytes::new();
@@ -264,7 +263,7 @@ impl History {
         serde_json::to_vec(&self.0).unwrap_or_default().into()
     }
 
-    /// Reads a history.
+    /// Decodes a history. Bytes that cannot be read give an empty one.
     pub fn decode(bytes: &[u8]) -> Self {
         Self(serde_json::from_slice(bytes).unwrap_or_default())
     }
@@ -287,7 +286,7 @@ mod tests {
         for ending in Ending::ALL {
             let Some(code) = ending.row().code else { continue };
             assert_eq!(Ending::from_code(code), Some((*ending, None)));
-            assert!(!ending.row().shown.is_empty(), "{ending:?}: a tail is told of it");
+            assert!(!ending.row().shown.is_empty(), "{ending:?}: a tail shows it");
         }
         assert_eq!(Ending::from_code(b'x'), Some((Ending::Dead, Some(DeadReason::Exhausted))));
         assert_eq!(Ending::from_code(b'?'), None);

@@ -1,4 +1,4 @@
-//! How keys that other programs write are treated: a choice of their topic.
+//! Policies: how an attached topic treats keys that other programs write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use crate::pattern::Pattern;
 use crate::time::ms_ceil;
 use crate::{MAX_KEY, MAX_PAYLOAD, fit};
 
-/// How long before its deadline a key whose value is kept is read again.
+/// A key whose value is kept is read again this long before its deadline.
 const REREAD: Duration = Duration::from_millis(250);
 
-/// Keys in one touch, at most, and about so many bytes of their values.
+/// Limits of a call that reads keys: their number, and roughly the bytes of their values.
 const TOUCH_KEYS: usize = 500;
 const TOUCH_BYTES: usize = 1 << 20;
-/// Fields of hashes that it asks about, so that no script takes long: each takes a call.
+/// The limit of hash fields in a call that reads keys. Each field costs a command, and no script may take long.
 const TOUCH_FIELDS: usize = 1000;
 
-/// What of a value is copied.
+/// Which parts of values are copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopySpec {
-    /// Up to how many bytes; 0: nothing.
+    /// The maximum size of a copy, in bytes; 0 copies nothing.
     pub cap: usize,
-    /// Whether values that are not strings are copied, as DUMP writes them.
+    /// Whether values of other types than strings are copied, in the format of DUMP.
     pub dumps: bool,
-    /// Which fields of hashes are copied one by one.
+    /// The fields of hashes that are copied one by one.
     pub fields: FieldSelection,
 }
 
 impl CopySpec {
-    /// How many keys are touched at once.
+    /// Returns how many keys one call reads.
     pub fn keys_in_touch(&self) -> usize {
         let keys = fit(TOUCH_FIELDS, TOUCH_KEYS, Some(self.fields.count()));
         fit(TOUCH_BYTES, keys, Some(self.cap))
     }
 }
 
-/// Fields of a hash.
+/// A selection of the fields of a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldSelection {
-    /// None: a hash is no more than any other type.
+    /// No fields: hashes are treated as any other type.
     #[default]
     None,
-    /// All that there are.
+    /// All fields.
     All,
-    /// These, in order.
+    /// The fields with these names, which are sorted.
     Named(#[serde(serialize_with = "names", deserialize_with = "read_names")] Arc<[String]>),
 }
 
@@ -57,21 +57,21 @@ fn names<S: Serializer>(names: &Arc<[String]>, to: S) -> Result<S::Ok, S::Error>
     to.collect_seq(&**names)
 }
 
-/// Whatever order they stand in.
+/// Sorts the names, because the text may have them in any order.
 fn read_names<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[String]>, D::Error> {
     Ok(BTreeSet::<String>::deserialize(from)?.into_iter().collect())
 }
 
-/// A call that reads keys names these, too.
+/// The limit of field names, because each call that reads keys sends all of them.
 const MAX_NAMED_FIELDS: usize = 1000;
 
 impl FieldSelection {
-    /// These, whatever their order.
+    /// Selects fields by their names, in any order.
     pub fn named(names: impl Iterator<Item = String>) -> Self {
         Self::Named(names.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
-    /// How many a hash has of them, about: of all, as many as hashes mostly have.
+    /// Returns roughly how many selected fields a hash has. For all fields this is the size of a typical hash.
     pub fn count(&self) -> usize {
         match self {
             Self::None => 0,
@@ -80,8 +80,8 @@ impl FieldSelection {
         }
     }
 
-    /// Returns whether there are some, and not too many, and none is too long.
-    fn can_be(&self) -> bool {
+    /// Returns whether the number of names and their lengths are within the limits.
+    fn is_valid(&self) -> bool {
         match self {
             Self::Named(names) => {
                 (1..=MAX_NAMED_FIELDS).contains(&names.len())
@@ -92,72 +92,82 @@ impl FieldSelection {
     }
 }
 
-/// What becomes of a key whose end leaves a choice: `untracked`,
-/// `vanished` and `recovered` take it.
+/// What an attached topic does when a key ends: the parameter of `untracked`, `vanished` and `recovered`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
-    /// Its handler runs.
+    /// Run the handler.
     Fire,
-    /// It is forgotten.
+    /// Forget the key.
     Ignore,
 }
 
-/// How a key is written back for its retry.
+/// How a key is written back until its retry.
+///
+/// Pass it to `keylapse::Attached::write_back`. The values are those before the second attempt:
+///
+/// ```
+/// # mod keylapse { pub mod attach { pub use keylapse_wire::policy::WriteBack; } }
+/// use keylapse::attach::WriteBack;
+///
+/// let order = WriteBack::counting_in("attempt"); // {"cents":1999} becomes {"cents":1999,"attempt":2}
+/// let counter = WriteBack::counting(); // any value becomes 2
+/// assert_ne!(order, counter);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBack(#[doc(hidden)] pub WriteBackValue);
 
-/// Where the number of the attempt to come stands in a key that is written back.
+/// The value of a key that is written back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteBackValue {
     /// No key is written back.
     #[default]
     #[serde(rename = "no")]
     Never,
-    /// Nowhere: the value is as it was.
+    /// The value as it was.
     #[serde(rename = "unchanged")]
     Unchanged,
-    /// In this field of a JSON object.
+    /// The value with the number of the next attempt in this field of a JSON object.
     #[serde(rename = "counting_in")]
     AttemptInField(String),
-    /// It is the value.
+    /// The number of the next attempt.
     #[serde(rename = "counting")]
     AttemptOnly,
 }
 
 impl WriteBack {
-    /// The value as it was.
+    /// Writes the value back as it was.
     pub fn unchanged() -> Self {
         Self(WriteBackValue::Unchanged)
     }
 
-    /// The value as it was, but for this field of it: where the value is a JSON object, the number of the
-    /// attempt to come stands there, as consumers that retry by hand expect it.
+    /// Writes the value back with the number of the next attempt in this field, if the value is a JSON object. Consumers
+    /// that count their retries themselves expect the number there. Any other value is written back as it was.
     pub fn counting_in(field: impl Into<String>) -> Self {
         Self(WriteBackValue::AttemptInField(field.into()))
     }
 
-    /// The number of the attempt to come, and nothing else: for keys whose value is such a count, as in
-    /// `SET notice:42 1 EX 15`. It needs no `keep_values`.
+    /// Writes back the number of the next attempt alone. Use it for keys whose value is a count of attempts, as in
+    /// `SET notice:42 1 EX 15`. It works without `keep_values`.
     pub fn counting() -> Self {
         Self(WriteBackValue::AttemptOnly)
     }
 }
 
-/// How an attached topic's keys are treated; `Attached` sets it.
+/// How an attached topic treats its keys. `Attached` sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Which revision of the topic's part it is, from 1.
+    /// The revision of `topic`, from 1.
     pub revision: u32,
-    /// The topic's part.
+    /// The settings that all listeners of the topic share.
     pub topic: TopicPolicy,
-    /// Whether no deadline is ever brought forward.
+    /// Whether no program ever shortens a TTL.
     pub only_extended: bool,
-    /// How many keys are remembered at most.
+    /// The maximum number of tracked keys.
     pub cap: usize,
-    /// How many keys a scan looks at in a second.
+    /// How many keys a scan examines per second.
     pub scan_rate: u32,
-    /// How long after a scan has ended the next begins.
+    /// The pause between the end of a scan and the start of the next.
     pub scan_every: Duration,
     /// Whether the pattern may have no literal prefix.
     pub any_prefix: bool,
@@ -177,25 +187,25 @@ impl Default for Policy {
     }
 }
 
-/// What of it all listeners of a topic have to agree on: as it stands in Redis, too.
+/// The settings that all listeners of a topic must agree on. Redis holds them as JSON, which people can read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopicPolicy {
-    /// The version of the text. One of another version, or with more in it, was written by a newer program.
+    /// The version of the format. A newer program has written a text with another version or with unknown fields.
     pub v: u32,
-    /// What becomes of expiries of keys whose deadlines had not been read.
+    /// What to do about expiries of untracked keys.
     pub untracked: Treatment,
-    /// What becomes of keys that are gone at their deadlines, and did not expire.
+    /// What to do about keys that are gone at their deadlines and did not expire.
     pub vanished: Treatment,
-    /// What becomes of keys that are gone where something may have been missed.
+    /// What to do about keys that are gone when events may have been missed.
     pub recovered: Treatment,
-    /// Up to how many bytes values are copied.
+    /// The maximum size of a copied value, in bytes; 0 copies none.
     pub values: usize,
-    /// Whether values that are not strings are copied, as DUMP writes them.
+    /// Whether values of other types than strings are copied, in the format of DUMP.
     pub dumps: bool,
-    /// Which fields of hashes are copied one by one.
+    /// The fields of hashes that are copied one by one.
     pub fields: FieldSelection,
-    /// How keys are written back for their retries.
+    /// How keys are written back until their retries.
     pub write_back: WriteBackValue,
 }
 
@@ -214,34 +224,35 @@ impl Default for TopicPolicy {
     }
 }
 
-/// As it stands in Redis: JSON, for people to read.
 impl TopicPolicy {
     /// The version that this library writes.
     const VERSION: u32 = 1;
 
-    /// As it stands in Redis.
+    /// Returns the JSON text that Redis holds.
     pub fn text(&self) -> String {
         Value::Object(self.settings()).to_string()
     }
 
-    /// Reads what stands there.
+    /// Parses the JSON text that Redis holds.
     ///
     /// # Errors
-    /// When it was not written by this version of the library, or could not have been.
+    /// If this version of the library cannot have written the text.
     pub fn read(text: &[u8]) -> Result<Self> {
         let unreadable = |why: &str| Error::new(ErrorKind::WireVersion, format!("it cannot be read: {why}"));
         let read: Self = serde_json::from_slice(text).map_err(|error| unreadable(&error.to_string()))?;
         match read.v {
-            Self::VERSION if read.values <= MAX_PAYLOAD && read.fields.can_be() => Ok(read),
-            Self::VERSION => Err(unreadable("it keeps larger values, or more fields, than it can")),
+            Self::VERSION if read.values <= MAX_PAYLOAD && read.fields.is_valid() => Ok(read),
+            Self::VERSION => {
+                Err(unreadable("it keeps larger values or more fields than the library supports"))
+            }
             other => {
                 let known = Self::VERSION;
-                Err(unreadable(&format!("it is of version {other}, and this library knows {known}")))
+                Err(unreadable(&format!("it has version {other}, and this library reads version {known}")))
             }
         }
     }
 
-    /// What differs, setting by setting; nothing where all is the same.
+    /// Lists the settings that differ. Returns an empty text if all are equal.
     pub fn differences(&self, other: &Self) -> String {
         let (ours, theirs) = (self.settings(), other.settings());
         let differing = ours.iter().filter_map(|(name, here)| {
@@ -254,73 +265,73 @@ impl TopicPolicy {
     fn settings(&self) -> serde_json::Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(settings)) => settings,
-            _ => serde_json::Map::new(), // a struct of plain settings is always an object
+            _ => serde_json::Map::new(), // a struct with named fields is always an object
         }
     }
 }
 
-/// Keys that a step of a scan looks at, at most.
+/// The maximum number of keys that a step of a scan examines.
 const SCAN_STEP: u32 = 500;
 
-/// At so many keys a second: how many a step of a scan looks at, and how long after the last the next begins.
+/// Returns how many keys a step of a scan examines, and the time between the starts of two steps, for `rate` keys a second.
 pub fn scan_pace(rate: u32) -> (u32, Duration) {
     let step = (rate / 20).clamp(1, SCAN_STEP);
     (step, Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate)))
 }
 
 impl Policy {
-    /// What of a value is copied.
+    /// Returns which parts of values are copied.
     pub fn capture(&self) -> CopySpec {
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;
         CopySpec { cap: *values, dumps: *dumps, fields: fields.clone() }
     }
 
-    /// Whether keys are written back for their retries.
+    /// Returns whether keys are written back until their retries.
     pub(crate) fn restores(&self) -> bool {
         self.topic.write_back != WriteBackValue::Never
     }
 
-    /// How many keys each of so many partitions remembers.
+    /// Returns the maximum number of tracked keys of each partition.
     pub(crate) fn cap_of_partition(&self, partitions: u32) -> usize {
         self.cap.div_ceil(partitions.max(1) as usize)
     }
 
-    /// How long before its deadline a key is read again, in ms; 0: not.
+    /// Returns how long before its deadline a key is read again, in ms; 0 if it is not.
     pub(crate) fn reread_ms(&self) -> u64 {
         if self.topic.values > 0 { ms_ceil(REREAD) } else { 0 }
     }
 
-    /// Refuses settings that can never work, or would hurt.
+    /// Returns an error for settings that cannot work, and for a pattern that would make scans read the whole database.
     pub fn check(&self, name: &str, pattern: &Pattern) -> Result<()> {
         if pattern.literal_prefix().is_empty() && !self.any_prefix {
             return Err(Error::invalid(format!(
-                "attached topic {name}: pattern {pattern} has no literal prefix, so that every key of the database \
-                 would have to be looked at; give its keys a prefix, or say Attached::allow_any_prefix"
+                "attached topic {name}: pattern {pattern} has no literal prefix, so a scan would read every key of the \
+                 database: give the keys a prefix, or call Attached::allow_any_prefix"
             )));
         }
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;
         let keeps_values = *values > 0;
-        // What is written back for a retry is made of the value that the key had.
+        // Except for a bare count, the written-back value derives from the value that the key had.
         let restores_values = self.restores() && self.topic.write_back != WriteBackValue::AttemptOnly;
         let counts_in_more =
             matches!(&self.topic.write_back, WriteBackValue::AttemptInField(field) if field.len() > MAX_KEY);
         let rules = [
             (*values <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
-            (keeps_values || !dumps, "keep_dumps needs a cap: say keep_values, too"),
+            (keeps_values || !dumps, "keep_dumps needs a size limit: call keep_values, too"),
             (
                 keeps_values || *fields == FieldSelection::None,
-                "keep_fields needs a cap: say keep_values, too",
+                "keep_fields needs a size limit: call keep_values, too",
             ),
             (
-                fields.can_be(),
+                fields.is_valid(),
                 "keep_fields takes 1 to 1,000 names of at most 4 KiB; keep_all_fields takes all",
             ),
             (
                 *fields == FieldSelection::None || !self.restores(),
-                "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
+                "write_back cannot restore a hash from its fields: call keep_dumps in place of keep_fields",
             ),
-            (!counts_in_more, "write_back counts in a field whose name has at most 4 KiB"),
-            (keeps_values || !restores_values, "write_back needs the value: say keep_values, too"),
+            (!counts_in_more, "the name of the field in which write_back counts must have at most 4 KiB"),
+            (keeps_values || !restores_values, "write_back needs the value: call keep_values, too"),
             (self.revision > 0, "revision must be at least 1"),
             (self.cap > 0, "cap must be at least 1"),
             (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
@@ -347,7 +358,7 @@ mod tests {
         }
     }
 
-    /// As programs of each version have written it.
+    /// The texts are those that programs of each version have written.
     #[test]
     fn each_setting_has_its_word_and_is_read_again() {
         let with =

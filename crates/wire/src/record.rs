@@ -1,6 +1,6 @@
 //! The bytes of records, states and dead letters. docs/wire.md is the contract.
 //!
-//! Scripts write them; the library reads them. Imports and tests write them, too.
+//! Scripts write these bytes, and the library reads them. Imports and tests write them, too.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -8,34 +8,33 @@ use crate::DeadReason;
 use crate::id::{ArmingId, Token};
 use crate::trace::Traceparent;
 
-/// The version byte of records, states and letters.
+/// The version byte of records, states and dead letters.
 pub(super) const VERSION: u8 = 1;
-/// Version, arming id, deadline.
+/// The length of a record's head: version, arming ID, deadline.
 pub const RECORD_HEAD: usize = 17;
-/// Added to the version of a record that says before its payload where its producer's trace stands. As in
-/// prelude.lua.
+/// Added to the version of a record that has a trace context before its payload. timers.lua has the sum, 129.
 const TRACED: u8 = 128;
-/// Version, claimed, token, attempt, lost leases, snoozes, deadline.
+/// The length of a state's head: version, claimed, token, attempt, lost leases, snoozes, deadline.
 const STATE_HEAD: usize = 25;
-/// Version, reason, time of death, length of the state.
+/// The length of a dead letter's head: version, reason, time of death, length of the state.
 pub(super) const LETTER_HEAD: usize = 14;
 
-/// What was armed. Written once.
+/// The data of an arming. It is written once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The arming that this is.
+    /// The ID of the arming.
     pub arming: ArmingId,
     /// The first deadline, in ms since 1970.
     pub deadline: u64,
-    /// What the handler gets.
+    /// The payload that the handler receives.
     pub payload: Bytes,
 }
 
-/// Bytes that are no record, state or letter of ours: cut short, never ours, or written by a newer library.
+/// The error of bytes that are cut short, or that this version of keylapse did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// What is behind the version, if the head is as long as this.
+/// Returns the bytes after the version. Fails if the version is unknown, or if there are fewer than `head` bytes.
 fn behind_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
     if bytes.len() < head || bytes.get_u8() != VERSION {
         return Err(Unreadable);
@@ -43,27 +42,27 @@ fn behind_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
     Ok(bytes)
 }
 
-/// The next eight bytes, as ids are.
+/// Takes the eight bytes of an ID.
 fn id(bytes: &mut Bytes) -> [u8; 8] {
     bytes.get_u64().to_be_bytes()
 }
 
 impl Record {
-    /// The head that arm.lua takes: everything before the deadline.
+    /// Returns the head that arm.lua takes: the bytes before the deadline.
     pub(crate) fn head(arming: ArmingId) -> [u8; 9] {
         let mut head = [VERSION; 9];
         head[1..].copy_from_slice(arming.as_bytes());
         head
     }
 
-    /// The same for a record whose payload comes behind where a trace stands.
+    /// Returns the head of a record that has a trace context before its payload.
     pub(crate) fn traced_head(arming: ArmingId) -> [u8; 9] {
         let mut head = Self::head(arming);
         head[0] += TRACED;
         head
     }
 
-    /// Reads a record without copying its payload.
+    /// Decodes a record without copying its payload.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         let traced = Self::traceparent(&bytes).is_some();
         let mut rest = match traced {
@@ -77,15 +76,15 @@ impl Record {
         Ok(Self { arming, deadline, payload: rest })
     }
 
-    /// Where its producer's trace stands, if the record says so.
+    /// Returns the trace context of the producer, if the record has one.
     pub fn traceparent(bytes: &[u8]) -> Option<Traceparent> {
         let traced = bytes.first() == Some(&(VERSION + TRACED));
         let trace = bytes.get(RECORD_HEAD..RECORD_HEAD + Traceparent::LENGTH).filter(|_| traced)?;
         trace.try_into().ok().map(Traceparent)
     }
 
-    /// Reads what is kept behind a running attempt: a record, that of an arming of its own, or that of the latest of
-    /// several expiry cycles.
+    /// Decodes a queued record: of a plain arming, of an arming that the running attempt made, or of the latest of several
+    /// expiry cycles.
     pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
             Some(&OWN) => Self::decode(bytes.slice(1..)),
@@ -94,7 +93,7 @@ impl Record {
         }
     }
 
-    /// The record's bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(RECORD_HEAD + self.payload.len());
         out.put_slice(&Self::head(self.arming));
@@ -104,50 +103,49 @@ impl Record {
     }
 }
 
-/// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
-/// record of the latest.
+/// The first byte of queued expiry cycles of an attached key. Their number and the record of the latest follow.
 pub(super) const CYCLES: u8 = b'L';
-/// What an attempt has armed for its own key begins with this; then the record.
+/// The first byte of a queued arming that the running attempt made for its own key. The record follows.
 pub(super) const OWN: u8 = b'O';
-/// The letter and how many.
+/// The length of the first byte and the number of cycles.
 const CYCLES_HEAD: usize = 5;
 
-/// What claims and failures have added to a record.
+/// The state of a timer, which claims, failures and moves change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Whether somebody holds it, or held it when the lease ran out.
+    /// Whether a claim holds the timer. It stays set when the lease runs out.
     pub claimed: bool,
-    /// Whose it is, or was last.
+    /// The token of the present or last claim.
     pub token: Token,
-    /// The attempt that runs or is to come, from 1.
+    /// The running or next attempt, from 1.
     pub attempt: u32,
-    /// Leases lost since a live holder last settled.
+    /// The number of leases lost since a live holder last settled.
     pub lost: u8,
-    /// Snoozes since the arming.
+    /// The number of snoozes since the arming.
     pub snoozes: u16,
-    /// The present deadline in ms, or 0: the record's.
+    /// The present deadline, in ms; 0: that of the record.
     pub deadline: u64,
-    /// The failed attempts, as [`History`](crate::History) writes them.
+    /// The failed attempts, as [`History`](crate::History) encodes them.
     pub history: Bytes,
 }
 
 impl State {
-    /// The state of a first attempt that `token` holds.
+    /// Creates the state of a first attempt that `token` holds.
     pub fn first(token: Token) -> Self {
         Self { claimed: true, token, ..Self::waiting(1) }
     }
 
-    /// A state that nobody holds.
+    /// Creates a state that no claim holds.
     pub fn waiting(attempt: u32) -> Self {
         Self { attempt, ..Self::default() }
     }
 
-    /// The present deadline in ms.
+    /// Returns the present deadline, in ms.
     pub fn deadline_after(&self, record: &Record) -> u64 {
         if self.deadline > 0 { self.deadline } else { record.deadline }
     }
 
-    /// Reads a state without copying its history.
+    /// Decodes a state without copying its history.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         let mut rest = behind_version(bytes, STATE_HEAD)?;
         Ok(Self {
@@ -161,7 +159,7 @@ impl State {
         })
     }
 
-    /// The state's bytes.
+    /// Encodes the state.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(STATE_HEAD + self.history.len());
         out.put_u8(VERSION);
@@ -176,26 +174,26 @@ impl State {
     }
 }
 
-/// A dead letter as it stands in Redis.
+/// A dead letter as Redis holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDeadLetter {
-    /// Why it died.
+    /// Why the timer became a dead letter.
     pub reason: DeadReason,
-    /// When, in ms since 1970.
+    /// When it became one, in ms since 1970.
     pub died: u64,
-    /// The last state; broken ones are kept as bytes.
+    /// The bytes of the last state, even if they are broken.
     pub state: Bytes,
-    /// The record; broken ones are kept as bytes.
+    /// The bytes of the record, even if they are broken.
     pub record: Bytes,
 }
 
 impl StoredDeadLetter {
-    /// A letter for bytes that are none.
+    /// Creates a dead letter from bytes that cannot be decoded as one.
     pub fn unreadable(bytes: Bytes) -> Self {
         Self { reason: DeadReason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
     }
 
-    /// Reads a letter without copying.
+    /// Decodes a dead letter without copying.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         let mut rest = behind_version(bytes, LETTER_HEAD)?;
         let (reason, died) = (DeadReason::from_code(rest.get_u8()), rest.get_u64());
@@ -206,7 +204,7 @@ impl StoredDeadLetter {
         Ok(Self { reason, died, state: rest.split_to(length), record: rest })
     }
 
-    /// The letter's bytes.
+    /// Encodes the dead letter.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(LETTER_HEAD + self.state.len() + self.record.len());
         out.put_u8(VERSION);

@@ -1,4 +1,4 @@
-//! Runs scripts: by hash, with everything that may be missing supplied; and reads what they answer.
+//! Runs scripts by their hash, supplies missing scripts and partitions, and reads the replies.
 
 use std::borrow::Cow;
 
@@ -14,33 +14,33 @@ use crate::scripts::Script;
 use crate::time::ServerTime;
 use crate::{PartitionNames, Store};
 
-/// A call of a script, ready for its own arguments.
+/// A call of a script, to which the script's own arguments are added.
 pub(super) struct ScriptCall<'a> {
     store: &'a Store,
     script: &'static Script,
-    /// The partition that it is about, where it is about one.
+    /// The partition that the script belongs to, if it belongs to one.
     at: Option<&'a PartitionNames>,
-    /// Where its keys lie.
+    /// The slot of the keys.
     slot: u16,
     command: Cmd,
 }
 
 impl Store {
-    /// A call of a partition script: the keys that its header names, and the prelude's arguments.
+    /// Creates a call of a partition script, with the keys that its header names and the prelude's arguments.
     pub(super) fn call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> ScriptCall<'a> {
         let mut call = self.bare_call(script, at);
         call.arg(WIRE_VERSION).arg(at.partitions).arg(&at.wake);
         call
     }
 
-    /// The same without these arguments.
+    /// Creates a call of a partition script, with the keys that its header names and no arguments.
     pub(super) fn bare_call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> ScriptCall<'a> {
         let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
         let command = script_call(self.clocked_script(script), &keys);
         ScriptCall { at: Some(at), ..self.call_of(script, at.slot, command) }
     }
 
-    /// A call of any other script. Its keys lie in one slot.
+    /// Creates a call of any other script. The keys must be in one slot.
     pub(super) fn call_with<K: ToRedisArgs + AsRef<[u8]>>(
         &self,
         script: &'static Script,
@@ -50,18 +50,18 @@ impl Store {
         self.call_of(script, slot, script_call(self.clocked_script(script), keys))
     }
 
-    /// A call of which all is there already.
+    /// Creates a call from a complete command.
     pub(super) fn call_of(&self, script: &'static Script, slot: u16, command: Cmd) -> ScriptCall<'_> {
         ScriptCall { store: self, script, at: None, slot, command }
     }
 
-    /// Sends one command about this key.
+    /// Sends a command to the server of this key.
     pub(super) async fn send(&self, doing: &str, key: &[u8], command: &Cmd) -> Result<Value> {
         let slot = self.0.topology.slot_of(key);
         self.0.topology.at(slot, |server| async move { server.call(doing, command).await }).await
     }
 
-    /// Sends several about this partition in one request. An error among the answers is that of all.
+    /// Sends commands to the server of a partition in one request. Fails if any command fails.
     pub(super) async fn send_all(
         &self,
         doing: &str,
@@ -71,7 +71,7 @@ impl Store {
         self.0.topology.at(at.slot, |server| async move { server.call_all(doing, commands).await }).await
     }
 
-    /// Asks about a partition without a script, in one request.
+    /// Reads from a partition without a script, in one request.
     pub(super) async fn query_partition(
         &self,
         at: &PartitionNames,
@@ -82,8 +82,7 @@ impl Store {
         Reply::new(doing, Value::Array(self.named(at, answers).await?))
     }
 
-    /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
-    /// key that holds a value of another type.
+    /// Passes on an answer about a partition. To a WRONGTYPE error it adds the name of the key, which the server leaves out.
     pub(crate) async fn named<T>(&self, at: &PartitionNames, answer: Result<T>) -> Result<T> {
         match answer {
             Err(error) if error.kind() == ErrorKind::WrongType => {
@@ -98,7 +97,7 @@ impl Store {
         at.all().iter().for_each(|name| {
             types.cmd("TYPE").arg(name);
         });
-        let found = self.send_all("looking for the wrong type", at, &types).await.ok()?;
+        let found = self.send_all("finding the key of a wrong type", at, &types).await.ok()?;
         at.all().iter().zip(NAMES).zip(found).find_map(|((name, (_, expected)), found)| match found {
             Value::SimpleString(found) if found != "none" && found != expected => {
                 Some(wrong_type(name, expected, &found))
@@ -118,8 +117,7 @@ impl ScriptCall<'_> {
         self
     }
 
-    /// Runs the script. Creates the partition if it is new, and finds the name at fault if one holds a
-    /// value of another type.
+    /// Runs the script. Creates the partition if it is missing, and adds the name of the key to a WRONGTYPE error.
     pub(super) async fn run(&self) -> Result<Value> {
         let mut answer = self.run_once().await;
         let Some(at) = self.at else { return answer };
@@ -132,8 +130,8 @@ impl ScriptCall<'_> {
         self.store.named(at, answer).await
     }
 
-    /// Runs several scripts of one store, in one request for each server. What may be missing is supplied to each by
-    /// itself.
+    /// Runs several scripts of one store, in one request for each server. A call that lacks its script, its partition or a
+    /// right runs again on its own, as [`run`](Self::run) does.
     pub(super) async fn run_all(calls: &[Self]) -> Vec<Result<Value>> {
         if let [only] = calls {
             return vec![only.run().await];
@@ -149,12 +147,13 @@ impl ScriptCall<'_> {
         join_all(supplied).await
     }
 
-    /// The same, where the answer begins with the server's time.
+    /// Runs the script as [`run`](Self::run) does, and reads a reply that begins with the server's time.
     pub(super) async fn reply(&self) -> Result<Reply> {
         self.plain_reply().await?.stamped()
     }
 
-    /// The same; none where the partition is not there, which is left so.
+    /// Runs the script and reads a reply that begins with the server's time. Returns `None` for a missing partition, and does
+    /// not create it.
     pub(super) async fn reply_if_made(&self) -> Result<Option<Reply>> {
         let answer = self.run_once().await;
         if code_of(&answer) == Some("NOMETA") {
@@ -167,23 +166,23 @@ impl ScriptCall<'_> {
         Reply::new(self.script.name, answer)?.stamped().map(Some)
     }
 
-    /// The same, where it does not.
+    /// Runs the script as [`run`](Self::run) does, and reads a reply without the server's time.
     pub(super) async fn plain_reply(&self) -> Result<Reply> {
         Reply::new(self.script.name, self.run().await?)
     }
 
-    /// Runs the script where its keys lie.
+    /// Runs the script once, on the server of its keys.
     pub(super) async fn run_once(&self) -> Result<Value> {
         self.store.0.topology.at(self.slot, |server| async move { self.run_on(&server).await }).await
     }
 
-    /// Runs the script there. NOSCRIPT means that nothing was executed: then its text goes along, and the server keeps it.
-    /// Not by SCRIPT LOAD, which is one more request, and which some proxies refuse.
+    /// Runs the script on this server. NOSCRIPT means that nothing was executed. Then the whole text is sent, which the
+    /// server caches. SCRIPT LOAD would cost one more request, and some proxies refuse it.
     pub(super) async fn run_on(&self, server: &Server) -> Result<Value> {
         let (name, script) = (self.script.name, self.store.clocked_script(self.script));
         let mut command = Cow::Borrowed(&self.command);
         let mut answer = server.call(name, &command).await;
-        // Who may only read the keys may do so in a script that promises no more.
+        // A user with the right to read the keys alone may run read-only scripts by another command.
         if self.script.reads_only && code_of(&answer) == Some("NOPERM") {
             command = Cow::Owned(rewrite_call("EVALSHA_RO", &script.sha, &self.command));
             answer = server.call(name, &command).await;
@@ -196,19 +195,19 @@ impl ScriptCall<'_> {
     }
 }
 
-/// EVALSHA with its keys, ready for its arguments.
+/// Creates an EVALSHA command with its keys, to which arguments are added.
 pub fn script_call(script: &Script, keys: &[impl ToRedisArgs]) -> Cmd {
     let mut command = cmd("EVALSHA");
     command.arg(&script.sha).arg(keys.len()).arg(keys);
     command
 }
 
-/// The same call by the script's text: for a server that does not have it, and then keeps it.
+/// Converts an EVALSHA command to EVAL with the script's text, for a server that has not cached the script.
 pub fn call_by_text(script: &Script, command: &Cmd) -> Cmd {
     rewrite_call("EVAL", &script.text, command)
 }
 
-/// The same call by another command, and by what names the script there: its hash or its text.
+/// Converts a script call to another command, which names the script by its hash or its text.
 fn rewrite_call(by: &str, script: &str, command: &Cmd) -> Cmd {
     let mut eval = cmd(by);
     eval.arg(script);
@@ -226,38 +225,38 @@ fn code_of(answer: &Result<Value>) -> Option<&str> {
 
 fn wrong_type(name: &str, expected: &str, found: &str) -> Error {
     let message = format!(
-        "WRONGTYPE: a {found} stands where keylapse keeps a {expected}; \
-         move or delete it (something else writes to keylapse's names)"
+        "WRONGTYPE: the key holds a {found} where keylapse keeps a {expected}: \
+         move or delete it (another program writes to keylapse's names)"
     );
     Error::new(ErrorKind::WrongType, message).at_key(name.as_bytes())
 }
 
-/// The elements of an array answer, taken one by one.
+/// The elements of an array reply, read one by one.
 #[derive(Debug)]
 pub struct Reply {
     script: &'static str,
-    /// The server's time, where the answer began with it.
+    /// The server's time, if the reply began with it.
     pub(super) stamp: ServerTime,
     rest: std::vec::IntoIter<Value>,
 }
 
 impl Reply {
-    /// Takes the answer of this script.
+    /// Wraps the reply of this script.
     ///
     /// # Errors
-    /// When it is no array.
+    /// If the reply is not an array.
     pub fn new(script: &'static str, value: Value) -> Result<Self> {
         let Value::Array(items) = value else { return Err(unexpected(script)) };
         Ok(Self { script, stamp: ServerTime::default(), rest: items.into_iter() })
     }
 
-    /// Takes the server's time from the front.
+    /// Reads the server's time from the front.
     pub fn stamped(mut self) -> Result<Self> {
         self.stamp = ServerTime::new(self.int()?, self.int()?);
         Ok(self)
     }
 
-    /// Reads all that is left, one by one.
+    /// Reads all remaining elements.
     pub(super) fn each<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = Vec::with_capacity(self.rest.len());
         while self.rest.len() > 0 {
@@ -266,29 +265,29 @@ impl Reply {
         Ok(all)
     }
 
-    /// A code: which of these it is, counted from 0.
+    /// Reads a code, which is a position in `all`.
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T> {
         let place = usize::try_from(self.int()?).unwrap_or(usize::MAX);
         all.get(place).copied().ok_or_else(|| self.unexpected())
     }
 
-    /// So many codes, and no more.
+    /// Reads the remaining codes, which must be `count`.
     pub(super) fn codes<T: Copy>(&mut self, count: usize, all: &[T]) -> Result<Vec<T>> {
         let codes = self.each(|reply| reply.one_of(all))?;
         if codes.len() == count { Ok(codes) } else { Err(self.unexpected()) }
     }
 
-    /// The next element, if it can be read so.
+    /// Reads the next element. Fails if it is missing, or if `read` returns `None`.
     fn next<T>(&mut self, read: impl FnOnce(Value) -> Option<T>) -> Result<T> {
         self.rest.next().and_then(read).ok_or_else(|| self.unexpected())
     }
 
-    /// A whole number, also one written as a string, as scores are: of those the whole part.
+    /// Reads a whole number, or the whole part of a score, which is a string.
     pub(super) fn int(&mut self) -> Result<u64> {
         self.maybe_int()?.ok_or_else(|| self.unexpected())
     }
 
-    /// A whole number; none where it is nil, or text that is no number.
+    /// Reads a whole number; `None` for nil, and for text that is not a number.
     pub(super) fn maybe_int(&mut self) -> Result<Option<u64>> {
         self.next(|value| match value {
             Value::Nil => Some(None),
@@ -298,17 +297,17 @@ impl Reply {
         })
     }
 
-    /// A whole number that may be negative.
+    /// Reads a whole number that may be negative.
     pub(super) fn signed(&mut self) -> Result<i64> {
         self.next(|value| if let Value::Int(n) = value { Some(n) } else { None })
     }
 
-    /// A number: scores are text from scripts and in RESP2, and floats in RESP3.
+    /// Reads a number. Scores are text from scripts and in RESP2, and floats in RESP3.
     pub(super) fn float(&mut self) -> Result<f64> {
         self.maybe_float()?.ok_or_else(|| self.unexpected())
     }
 
-    /// The same; none where it is nil.
+    /// Reads a number; `None` for nil.
     pub(super) fn maybe_float(&mut self) -> Result<Option<f64>> {
         self.next(|value| match value {
             Value::Nil => Some(None),
@@ -332,7 +331,7 @@ impl Reply {
         })
     }
 
-    /// Text; none where it is empty.
+    /// Reads text; `None` if it is empty.
     pub fn maybe_text(&mut self) -> Result<Option<String>> {
         let bytes = self.bytes()?;
         Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()))
@@ -347,7 +346,7 @@ impl Reply {
         self.next(|value| Self::new(script, value).ok())
     }
 
-    /// The score of the first member, where there is one: RESP3 says it as a pair with a float, RESP2 as two texts.
+    /// Reads the score of the first member, if there is one. RESP3 sends a pair with a float, RESP2 two texts.
     pub(super) fn first_score(&mut self) -> Result<Option<u64>> {
         let mut members = self.list()?.rest;
         let score = match members.next() {
@@ -367,22 +366,21 @@ impl Reply {
     }
 }
 
-/// The whole part of a number in text, as scores are.
+/// Parses the whole part of a score.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(whole) = text.parse() {
         return Some(whole);
     }
     let float: f64 = text.parse().ok()?;
-    // A score that others have tampered with may be negative or infinite: due
-    // at once, or never: `as` saturates.
+    // Another program may have written a negative or infinite score. `as` saturates: the timer is due now, or never.
     (!float.is_nan()).then_some(float as u64)
 }
 
 pub(super) fn unexpected(script: &'static str) -> Error {
     Error::new(
         ErrorKind::Server,
-        format!("{script} answered something unexpected; is another program using keylapse's names?"),
+        format!("{script}: unexpected reply: does another program write to keylapse's names?"),
     )
 }
 

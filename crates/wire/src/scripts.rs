@@ -1,23 +1,22 @@
-//! The Lua scripts: put together from their files, by what their headers say.
+//! The Lua scripts, assembled from their files as the headers specify.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::names::place_of;
 
-/// A script as the server gets it.
+/// A script as it is sent to the server.
 #[derive(Debug)]
 pub struct Script {
-    /// The file's name without `.lua`.
+    /// The name of the file without `.lua`.
     pub name: &'static str,
     /// The whole text: shebang, parts, body.
     pub text: String,
-    /// What SCRIPT LOAD answers for the text.
+    /// The SHA-1 hash of the text, as SCRIPT LOAD returns it.
     pub sha: String,
-    /// Which of [`NAMES`](super::names::NAMES) it takes as KEYS, by their places there; none where the
-    /// header names no keys of a partition.
+    /// The KEYS as positions in [`NAMES`](super::names::NAMES). Empty if the header names no keys of a partition.
     pub(super) keys: Vec<usize>,
-    /// Whether it writes nothing.
+    /// Whether the script writes nothing.
     pub(super) reads_only: bool,
 }
 
@@ -38,95 +37,95 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Create or replace timers.
+    /// Creates or replaces timers.
     ARM = "arm";
-    /// Take what is due.
+    /// Claims due timers.
     CLAIM = "claim";
-    /// The good end of attempts.
+    /// Removes timers whose attempts have succeeded.
     ACK = "ack";
-    /// Every other end.
+    /// Settles attempts in any other way.
     SETTLE = "settle";
-    /// Keep what is held.
+    /// Renews leases.
     RENEW = "renew";
-    /// Withdraw timers.
+    /// Cancels timers.
     CANCEL = "cancel";
-    /// Move a waiting timer.
+    /// Moves waiting timers to other deadlines.
     RESCHEDULE = "reschedule";
-    /// Read one timer.
+    /// Reads one timer.
     GET_TIMER = "get_timer";
-    /// The head of each index.
+    /// Reads the head of each index.
     PEEK = "peek";
-    /// More is due than one listener can run.
+    /// Wakes other listeners when one leaves work to them, or stops.
     WAKE_FOLLOWERS = "wake_followers";
-    /// Stop and start claims.
+    /// Pauses and resumes claims.
     PAUSE = "pause";
-    /// Bring a dead letter back.
+    /// Replays a dead letter.
     REPLAY = "replay";
-    /// Forget a dead letter.
+    /// Deletes a dead letter.
     DELETE_DEAD_LETTER = "delete_dead_letter";
-    /// One step of the slow repair.
+    /// Runs one step of the slow repair.
     REPAIR = "repair";
-    /// Create a partition's meta.
+    /// Creates the meta of a partition.
     INIT = "init";
-    /// Have a partition tell what it starts and ends.
+    /// Makes a partition publish a tail for a while.
     RENEW_WATCH = "renew_watch";
-    /// How much of what has ended it keeps.
+    /// Sets the limits of a partition's journal.
     SET_JOURNAL_LIMITS = "set_journal_limits";
-    /// Close a partition for its topic's end, or open it again.
+    /// Closes a partition before its topic is destroyed, or opens it again.
     CLOSE_PARTITION = "close_partition";
-    /// Remove what a closed partition holds.
+    /// Removes the contents of a closed partition.
     DESTROY = "destroy";
-    /// Take a partition through a change of the number of partitions.
+    /// Runs one step of a repartition.
     REPARTITION_STEP = "repartition_step";
-    /// Name what a partition holds.
+    /// Lists the names in one index or hash of a partition.
     LIST_NAMES = "list_names";
-    /// Operators: how a partition is.
+    /// Counts the contents of a partition, for operators.
     OVERVIEW = "overview";
-    /// Operators: what a partition holds, page by page.
+    /// Reads a page of a partition's contents, for operators.
     PAGE = "page";
-    /// Operators: bring back what was exported.
+    /// Imports exported timers and dead letters, for operators.
     IMPORT = "import";
-    /// Read what is to move to another partition.
+    /// Reads entries that move to another partition.
     MOVE_READ = "move_read";
-    /// Write what moves there.
+    /// Writes entries that move to this partition.
     MOVE_WRITE = "move_write";
-    /// Remove what has moved.
+    /// Removes entries that have moved to another partition.
     MOVE_DELETE = "move_delete";
-    /// Set trigger keys where they lie elsewhere than the index.
+    /// Sets a marker key in another slot than the index.
     SET_MARKER = "set_marker";
-    /// Put something into a list or stream that is not ours, once.
+    /// Adds a message to another program's list or stream, once.
     FORWARD = "forward";
-    /// Delete a trigger key of an ended arming.
+    /// Deletes the marker key of an ended arming.
     DELETE_MARKER = "delete_marker";
-    /// A listener says how it is.
+    /// Saves the report of a listener.
     SAVE_REPORT = "save_report";
-    /// What listeners have said.
+    /// Reads the reports of listeners.
     LIST_REPORTS = "list_reports";
-    /// Make the next canary.
+    /// Creates the next heartbeat key.
     CANARY = "canary";
-    /// Attached keys: expiries were heard.
+    /// Records announced expiries of attached keys.
     RECORD_EXPIRIES = "record_expiries";
-    /// Attached keys: deadlines were read.
+    /// Stores deadlines of attached keys.
     TRACK_KEYS = "track_keys";
-    /// Attached keys: which have to be looked at.
+    /// Takes attached keys whose checks are due.
     TAKE_CHECKS = "take_checks";
-    /// Attached keys: what checks have found.
+    /// Applies the results of checks of attached keys.
     APPLY_CHECKS = "apply_checks";
-    /// Attached keys: how they are treated.
+    /// Agrees on the policy of an attached topic.
     SYNC_POLICY = "sync_policy";
-    /// Attached keys: who scans.
+    /// Takes or releases a duty of an attached topic.
     TAKE_DUTY = "take_duty";
-    /// Attached keys: read them.
+    /// Reads attached keys.
     READ_KEYS = "read_keys";
-    /// Attached keys: write one back.
+    /// Writes an attached key back.
     WRITE_BACK = "write_back";
-    /// Attached keys: one that was written back has expired.
+    /// Records that a written-back key has expired.
     WRITE_BACK_EXPIRED = "write_back_expired";
 }
 
 impl Script {
-    /// Shebang, the parts that the header names, the body. A body that mostly ends before it needs them says where
-    /// they stand instead; the prelude is first in any case.
+    /// Joins the shebang, the parts that the header names, and the body. A body that mostly ends before it needs its parts
+    /// marks their place by [`PARTS_STAND_HERE`]. The prelude always comes first.
     fn assemble(name: &'static str, body: &str) -> Self {
         let mut text = match header(body, "Flags").join(",") {
             none if none.is_empty() => "#!lua\n".to_owned(),
@@ -143,14 +142,14 @@ impl Script {
         Self { name, sha: sha(&text), text, keys: keys(body), reads_only }
     }
 
-    /// The same script with one piece of text replaced.
+    /// Returns the script with a piece of text replaced.
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
         let text = self.text.replace(from, to);
         Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone(), reads_only: self.reads_only }
     }
 }
 
-/// The line of a body in whose place its parts stand.
+/// The line of a body that its parts replace.
 const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
 
 fn text_of(part: &str) -> Cow<'static, str> {
@@ -170,8 +169,8 @@ fn sha(text: &str) -> String {
     keylapse_connection::Script::new(text).get_hash().to_owned()
 }
 
-/// The text of one file: what was compiled in. A debug build takes it from the folder that `KEYLAPSE_SCRIPTS` names:
-/// `make mutants` tries changed scripts that way, without compiling anything again.
+/// Returns the text of a file as it was compiled in. A debug build reads it from the folder that `KEYLAPSE_SCRIPTS` names,
+/// so that `make mutants` tests changed scripts without compiling.
 fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
     let folder = if cfg!(debug_assertions) { std::env::var_os("KEYLAPSE_SCRIPTS") } else { None };
     let Some(folder) = folder else { return compiled.into() };
@@ -180,7 +179,7 @@ fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
     text.unwrap_or_else(|error| panic!("{}: {error}", file.display())).into()
 }
 
-/// The numbered names behind `KEYS`: `1 meta, 2 due` and so on.
+/// Reads the numbered names after `KEYS`: `1 meta, 2 due` and so on.
 fn keys(body: &str) -> Vec<usize> {
     let (_, behind) = body.split_once("-- KEYS ").unwrap_or_default();
     let (numbered, _) = behind.split_once("-- ARGV ").unwrap_or_default();
@@ -189,7 +188,7 @@ fn keys(body: &str) -> Vec<usize> {
     names.filter(|(number, _)| number.parse::<u32>().is_ok()).filter_map(|(_, name)| place_of(name)).collect()
 }
 
-/// The comma-separated words of a header line, without what is in parentheses.
+/// Returns the comma-separated words of a header line, without those in parentheses.
 fn header<'a>(body: &'a str, field: &str) -> Vec<&'a str> {
     let line = body.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_default()
@@ -199,7 +198,7 @@ fn header<'a>(body: &'a str, field: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
+/// Compares the numbers that scripts share with Rust or with each other.
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -210,7 +209,7 @@ mod tests {
     use crate::time::MAX_DEADLINE_MS;
     use crate::{DEAD_AT, DUMP, FIELDS, QUARANTINE_AT, STRING, TOO_LARGE, touch_steps};
 
-    /// What `local … NAME … = … value …` gives `name` in a script with its parts.
+    /// Returns the value that `local … NAME … = … value …` assigns to `name` in a script with its parts.
     fn constant(script: &Script, name: &str) -> u64 {
         let pairs =
             script.text.lines().filter_map(|line| line.trim().strip_prefix("local ")?.split_once(" = "));
@@ -222,7 +221,7 @@ mod tests {
             found.filter(|(at, _)| *at == name).filter_map(|(_, text)| text.parse().ok()).collect();
         match values[..] {
             [value] => value,
-            _ => panic!("{name} stands {} times in {}.lua", values.len(), script.name),
+            _ => panic!("{name} is defined {} times in {}.lua", values.len(), script.name),
         }
     }
 
@@ -249,7 +248,7 @@ mod tests {
         }
     }
 
-    /// A right that is refused is named by trying the commands of read_keys.lua one by one.
+    /// To name a missing right, the commands of read_keys.lua are tried one by one.
     #[test]
     fn the_commands_that_are_tried_are_those_of_the_script() {
         let all = CopySpec { cap: 1, dumps: true, fields: FieldSelection::All };

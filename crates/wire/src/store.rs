@@ -1,12 +1,11 @@
-//! The one way to the timers in Redis: scripts and commands on a server, as methods.
+//! The [`Store`], whose methods run scripts and commands on the servers.
 //!
-//! Every call that names a partition can be repeated after its answer was lost: the caller says that it
-//! repeats, and gets the answer of the first execution, or of this one if there was none. First tries pay
-//! nothing for that.
+//! A call that names a partition can be repeated after its reply was lost. The caller marks it as a repeat, and receives the
+//! result of the first execution, or of this one if there was none. First calls cost nothing extra.
 //!
-//! What its servers have that is not ours stands here, too: the keys of others, and the settings. Those that matter are
-//! looked at where the server lets us: at the start, and once a minute, since an operator or a failover may change them.
-//! CONFIG is forbidden on most managed services; then nothing is said here, and the canary decides whether events flow.
+//! This module also reads the keys of other programs and the settings of the servers. The settings are checked at the start
+//! and once a minute, because an operator or a failover may change them. Most managed services forbid CONFIG. Then nothing
+//! is logged here, and heartbeat keys prove whether events arrive.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -24,39 +23,38 @@ use crate::log::{LogThrottle, debug, error, info, warn};
 use crate::scripts::Script;
 use crate::{JournalBounds, PartitionNames, Reply, TopicEntry};
 
-/// The longest a call may take to be answered, unless set otherwise. `redis`' own
-/// default of 0.5 s would give up on calls that the server still executes.
+/// The default limit of the time until a call is answered. The 0.5 s of the `redis` crate would give up on calls that the
+/// server still executes.
 pub const DEFAULT_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Timers kept in Redis or Valkey.
+/// A client of the Redis or Valkey servers that hold the timers.
 ///
-/// Connects when it is first used, and again whenever a connection is lost.
-/// Each clone shares the connection.
+/// It connects at the first call, and again whenever a connection is lost. Clones share the connections.
 #[derive(Clone)]
 pub struct Store(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) topology: Topology,
     target: Target,
-    /// Whether it was said lately that listeners cannot be told.
+    /// Limits the warning that wake-ups are refused.
     pub(super) untold: LogThrottle,
-    /// The topics that were registered, to list them anew when they were destroyed.
+    /// The registered topics, to list them again when another program has destroyed them.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
-    /// The partitions of a listener's topics that are known to be there.
+    /// The partitions of served topics that are known to exist.
     pub(super) made: Mutex<HashMap<String, KnownPartitions>>,
-    /// Which of them keep a journal.
+    /// The journal limits of topics.
     pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
-    /// The servers' settings, as they were seen last.
+    /// The settings of the servers at the last check.
     pub(super) settings: Mutex<HashMap<Endpoint, Settings>>,
-    /// The scripts, made to read the time from a key: for tests on a real server.
+    /// The scripts with the clock replaced by a key, for tests on a real server.
     pub(super) clocked: HashMap<&'static str, Script>,
 }
 
-/// The partitions of a topic that are known to be there.
+/// The partitions of a topic that are known to exist.
 #[derive(Default)]
 pub(super) struct KnownPartitions {
     partitions: HashSet<u32>,
-    /// Limits the warning that one was gone.
+    /// Limits the warning that a partition was missing.
     gone: LogThrottle,
 }
 
@@ -76,18 +74,17 @@ impl Inner {
 }
 
 impl Store {
-    /// Of the servers that a URL or a program has named.
+    /// Creates a store for the servers that a URL or a program names.
     pub fn new(target: &Target, answer_within: Duration) -> Self {
         Self(Arc::new(Inner::new(target.clone(), answer_within)))
     }
 
-    /// The same at a URL, for tests of the scripts.
+    /// Creates a store for a URL, for tests of the scripts.
     pub fn at(url: &str) -> Result<Self> {
         Ok(Self::new(&Target::parse(url)?, DEFAULT_ANSWER_WITHIN))
     }
 
-    /// The same whose scripts read the time, in microseconds, from this key, so that a real server can be
-    /// driven through hours.
+    /// Makes the scripts read the time, in microseconds, from this key. Tests run a real server through hours that way.
     #[must_use]
     pub fn with_clock_key(self, key: &str) -> Self {
         let read = format!(
@@ -99,20 +96,19 @@ impl Store {
         Self(Arc::new(Inner { clocked, ..Inner::new(self.target().clone(), DEFAULT_ANSWER_WITHIN) }))
     }
 
-    /// How many requests this store has sent; a pipeline counts once. The subscription has its own
-    /// connection and is not counted here.
+    /// Returns the number of requests that this store has sent. A pipeline counts once. Subscriptions do not count, because
+    /// they have their own connection.
     pub fn requests(&self) -> u64 {
         self.0.topology.requests()
     }
 
-    /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
-    /// costs lateness, and so it is said in the log as well.
+    /// Reads why a script could not publish its wake-up, and logs it. The call itself has succeeded, but timers may run late.
     pub(super) fn read_wake_up_error(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
         Ok(reply.maybe_text()?.map(|reason| self.wake_up_error(at, &reason)))
     }
 
     pub(super) fn wake_up_error(&self, at: &PartitionNames, reason: &str) -> Error {
-        // "unknown command", and to a script "Unknown Redis command called".
+        // The server's text is "unknown command", or in a script "Unknown Redis command called".
         let (kind, advice) = if reason.to_ascii_lowercase().contains("unknown") {
             (ErrorKind::Unsupported, "the server has no sharded pub/sub".to_owned())
         } else {
@@ -120,7 +116,7 @@ impl Store {
             (ErrorKind::Permission, channels)
         };
         let message = format!(
-            "listeners could not be told, and find what was done by looking, up to five seconds late: {reason}; {advice}"
+            "listeners received no wake-up, and notice the call up to five seconds late: {reason}; {advice}"
         );
         let error = Error::new(kind, message);
         if self.0.untold.should_log(&error) {
@@ -129,68 +125,68 @@ impl Store {
         error
     }
 
-    /// From now on it is said if a partition of this topic is gone that was there: somebody serves it.
+    /// Marks a topic as served. From now on a warning is logged if a partition of it vanishes.
     pub fn serve(&self, topic: &str) {
         lock(&self.0.made).entry(topic.to_owned()).or_default();
     }
 
-    /// A partition is there.
+    /// Records that a partition of a served topic exists.
     pub(super) fn mark_partition_seen(&self, at: &PartitionNames) {
         if let Some(made) = lock(&self.0.made).get_mut(&at.topic) {
             made.partitions.insert(at.index);
         }
     }
 
-    /// Set if it was there.
+    /// Returns whether a partition of a served topic is known to have existed.
     pub(super) fn was_partition_seen(&self, at: &PartitionNames) -> bool {
         lock(&self.0.made).get(&at.topic).is_some_and(|made| made.partitions.contains(&at.index))
     }
 
-    /// A partition had to be made again.
+    /// Logs that a partition had vanished and was created again.
     pub(super) fn warn_partition_recreated(&self, at: &PartitionNames, error: &Error) {
         let is_news = lock(&self.0.made).get(&at.topic).is_some_and(|made| made.gone.is_new(error));
         if is_news {
             warn!(
                 topic = %at.topic, partition = at.index, name = at.key("meta"),
-                "the names of a partition were gone, and were made again: was something deleted, or the database emptied \
-                 or exchanged (DEL, FLUSHDB, FLUSHALL, SWAPDB), or has an empty server taken over?"
+                "a partition had vanished from Redis, and was created again: was something deleted, or the database emptied \
+                 or swapped (DEL, FLUSHDB, FLUSHALL, SWAPDB), or has an empty server taken over?"
             );
         }
     }
 
-    /// Returns what names its servers.
+    /// Returns the target, which names the servers.
     pub fn target(&self) -> &Target {
         &self.0.target
     }
 
-    /// Where its connections live.
+    /// Returns the runtime that the connections use.
     pub fn home(&self) -> ConnectionRuntime {
         self.target().options.runtime
     }
 
-    /// Returns its servers, and which holds which slot.
+    /// Returns the servers and the slots that they hold.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }
 }
 
 impl fmt::Debug for Store {
-    /// Without what an address might hold: user, password.
+    /// Leaves out the user and the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Store({})", self.target().endpoints)
     }
 }
 
-/// Settings by name, as CONFIG GET answers.
+/// Settings by name, as CONFIG GET returns them.
 pub(super) type Settings = HashMap<String, String>;
 
 const FLAGS: &str = "notify-keyspace-events";
 
 impl Store {
-    /// Reports settings that weaken a promise, once for each change. Adds the
-    /// missing notification flags only when asked to: they are the operator's.
+    /// Logs settings that can lose timers or events, once for each change. Adds missing notification flags only if
+    /// `manage_notifications` is set, because these settings belong to the operator.
     pub async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
-        // Replicas too: one may be the primary next. One that is away keeps nobody from being looked at.
+        // Replicas are checked, too, because each may become the primary. An unavailable server does not stop the others.
         let all = self.0.topology.servers().await?;
         let checks = all.iter().map(|(server, _)| self.check_settings_of(server, manage_notifications));
         join_all(checks).await.into_iter().collect()
@@ -212,7 +208,7 @@ impl Store {
                 server = %address,
                 flags,
                 missing,
-                "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
+                "expired events are off: set notify-keyspace-events to at least Ex. Timers fire without them"
             ),
             _ => {}
         }
@@ -220,14 +216,14 @@ impl Store {
     }
 }
 
-/// None where the server does not let us.
+/// Returns `None` if the server refuses CONFIG.
 async fn read_settings(server: &Server) -> Result<Option<Settings>> {
     let mut get = cmd("CONFIG");
     get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
     match server.call("reading settings", &get).await {
         Ok(value) => Ok(Some(from_redis_value(value).unwrap_or_default())),
         Err(error) if error.code().is_some() => {
-            debug!(%error, "settings cannot be read; the canary will tell whether events flow");
+            debug!(%error, "cannot read the settings; heartbeat keys show whether events arrive");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -241,7 +237,7 @@ async fn add_flags(server: &Server, flags: &str, missing: &str) -> Result<()> {
     Ok(())
 }
 
-/// Which of `E` and `x` a flag string lacks. `A` stands for all classes.
+/// Returns which of `E` and `x` a flag string lacks. `A` includes `x`.
 pub fn missing_flags(flags: &str) -> &'static str {
     match (flags.contains('E'), flags.contains(['x', 'A'])) {
         (true, true) => "",
@@ -260,24 +256,23 @@ fn warn_of_eviction(server: &Address, settings: &Settings) {
             "the server may evict keylapse's index and lose timers: set maxmemory-policy to noeviction"
         );
     } else if limited && policy != "noeviction" {
-        warn!(%server, policy, "the server may evict trigger keys (timers fire all the same): noeviction is safer");
+        warn!(%server, policy, "the server may evict marker keys (timers fire without them): noeviction is safer");
     }
 }
 
-/// What a key is.
+/// The type, deadline and size of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyedKey {
-    /// Its type, by the server's word; `none` where it is gone.
+    /// The type as TYPE returns it; `none` if the key is gone.
     pub kind: String,
-    /// When it expires, in ms since 1970; none where it never does.
+    /// When the key expires, in ms since 1970; `None` if it has no TTL.
     pub deadline: Option<u64>,
-    /// Bytes that it takes, as the server reckons; none where it was not asked, or may not be.
+    /// The bytes that the key takes, as MEMORY USAGE estimates; `None` if this was not requested or is not permitted.
     pub bytes: Option<u64>,
 }
 
 impl Store {
-    /// One step through all keys of a server's database: where to go on (0: the end), and those that the pattern
-    /// matches.
+    /// Runs one SCAN of a server's database. Returns the next cursor (0: the end) and the keys that match the pattern.
     pub async fn scan(
         &self,
         server: &Server,
@@ -291,9 +286,9 @@ impl Store {
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 
-    /// What each of these keys is. It takes a user who may only read.
+    /// Reads the type and the deadline of each key, and its size `with_bytes`. The user needs only the right to read.
     pub async fn survey(&self, keys: &[Bytes], with_bytes: bool) -> Result<Vec<SurveyedKey>> {
-        const DOING: &str = "looking at keys";
+        const DOING: &str = "reading types and deadlines of keys";
         let command =
             |key: &Bytes, name: &str| (self.0.topology.slot_of(key), cmd(name).arg(&key[..]).clone());
         let mut commands: Vec<_> =
@@ -320,27 +315,27 @@ impl Store {
         Ok(found)
     }
 
-    /// How many keys a server's database has; none where the user may ask in neither way.
+    /// Returns how many keys a server's database has; `None` if the user may call neither DBSIZE nor INFO.
     pub async fn database_size(&self, server: &Server) -> Result<Option<u64>> {
         const DOING: &str = "counting keys";
         match server.call(DOING, &cmd("DBSIZE")).await {
             Err(error) if error.kind() == ErrorKind::Permission => {}
             size => return Ok(Some(from_redis_value(size?).unwrap_or_default())),
         }
-        // Users of redis.conf have this one.
+        // The user in `redis.conf`, at the root of the repository, may call INFO.
         match server.call(DOING, cmd("INFO").arg("keyspace")).await {
             Err(error) if error.kind() == ErrorKind::Permission => Ok(None),
-            said => {
-                let said: String = from_redis_value(said?).unwrap_or_default();
-                Ok(Some(keys_of(&said, server.last_address().db())))
+            info => {
+                let info: String = from_redis_value(info?).unwrap_or_default();
+                Ok(Some(keys_of(&info, server.last_address().db())))
             }
         }
     }
 }
 
-/// The keys of a database, which is not named where it has none.
-fn keys_of(said: &str, db: i64) -> u64 {
-    let line = said.lines().find_map(|line| line.strip_prefix(&format!("db{db}:keys=")));
+/// Returns the number of keys of a database. INFO leaves out empty databases.
+fn keys_of(info: &str, db: i64) -> u64 {
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("db{db}:keys=")));
     line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 
@@ -359,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_database_are_read() {
-        let said = "# Keyspace\r\ndb0:keys=9,expires=7,avg_ttl=1\r\ndb10:keys=3,expires=0,avg_ttl=0\r\n";
-        assert_eq!([keys_of(said, 0), keys_of(said, 1), keys_of(said, 10)], [9, 0, 3]);
+        let info = "# Keyspace\r\ndb0:keys=9,expires=7,avg_ttl=1\r\ndb10:keys=3,expires=0,avg_ttl=0\r\n";
+        assert_eq!([keys_of(info, 0), keys_of(info, 1), keys_of(info, 10)], [9, 0, 3]);
     }
 }

@@ -1,7 +1,7 @@
-//! The server's time, and what the client knows of it.
+//! Deadlines, and the server's clock.
 //!
-//! Every deadline is a time of the server that holds the index. A client never
-//! compares it with its own wall clock; it sleeps for differences only.
+//! Every deadline is a time of the server that holds the index. A client never compares it with its own clock: it sleeps for
+//! the difference between two times of the server.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,20 +10,31 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// The longest delay that a topic can allow: a hundred years.
+/// The longest delay that a topic can allow: 100 years.
 pub const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Deadlines lie below this many milliseconds since 1970 (in the year 2248):
-/// beyond it, a score has no room left for the order within a millisecond.
+/// Deadlines are below this many milliseconds since 1970 (in the year 2248). A higher score would have no digits left for
+/// the order within a millisecond.
 pub const MAX_DEADLINE_MS: u64 = 1 << 43;
 
-/// When a timer is due: after a delay, or at a time.
+/// When a timer is due: after a delay, or at a time of the server's clock.
 ///
-/// A time is taken as a time of the server's clock. One that has passed means
-/// now, as does a delay of zero.
+/// A time that has passed means now, and so does a delay of zero.
+///
+/// ```
+/// # mod keylapse { pub use keylapse_wire::time::When; }
+/// use std::time::{Duration, SystemTime};
+/// use keylapse::When;
+///
+/// /// Returns when an unpaid order is closed: at the end of its sale, or after 15 min.
+/// fn close(end_of_sale: Option<SystemTime>) -> When {
+///     end_of_sale.map_or(When::In(Duration::from_secs(900)), When::At)
+/// }
+/// assert_eq!(close(None), Duration::from_secs(900).into());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This long from the moment the server executes the call.
+    /// This long after the server executes the call.
     In(Duration),
     /// At this time by the server's clock.
     At(SystemTime),
@@ -42,7 +53,10 @@ impl From<SystemTime> for When {
 }
 
 impl When {
-    /// The form the scripts take, in whole milliseconds, rounded up: never early.
+    /// Converts to whole milliseconds, rounded up so that no timer is early.
+    ///
+    /// # Errors
+    /// If the delay is over `longest`, or the time is after the year 2248.
     #[doc(hidden)]
     pub fn resolve(self, longest: Duration) -> Result<WireWhen> {
         match self {
@@ -55,15 +69,15 @@ impl When {
             Self::In(delay) => Ok(WireWhen::In(ms_ceil(delay))),
             Self::At(at) => match unix_ms(at) {
                 ms if ms < MAX_DEADLINE_MS => Ok(WireWhen::At(ms)),
-                _ => {
-                    Err(Error::invalid("a deadline after the year 2248 cannot be kept; was a unit mixed up?"))
-                }
+                _ => Err(Error::invalid(
+                    "a deadline after the year 2248 is not supported: was a unit mixed up?",
+                )),
             },
         }
     }
 }
 
-/// In the unit that is easiest to be surprised at.
+/// Formats a delay in years or days, so that a mixed-up unit is obvious.
 fn in_words(delay: Duration) -> String {
     match (delay.as_secs() / (365 * 86_400), delay.as_secs() / 86_400) {
         (0, 0) => format!("{delay:?}"),
@@ -75,7 +89,7 @@ fn in_words(delay: Duration) -> String {
 /// A [`When`] within its bounds, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireWhen {
-    /// From the server's now.
+    /// After the server's present time.
     In(u64),
     /// Since 1970.
     At(u64),
@@ -90,70 +104,70 @@ impl fmt::Display for WireWhen {
     }
 }
 
-/// Whole milliseconds, rounded up.
+/// Converts to whole milliseconds, rounded up.
 pub fn ms_ceil(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970 as a time.
+/// Converts from milliseconds since 1970.
 pub fn system_time(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
 }
 
-/// A time as whole milliseconds since 1970, rounded up.
+/// Converts to whole milliseconds since 1970, rounded up. Earlier times are 0.
 pub fn unix_ms(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, ms_ceil)
 }
 
-/// A moment of the server's clock, in microseconds since 1970.
+/// A time of the server's clock, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerTime(pub u64);
 
 impl ServerTime {
-    /// From the two numbers that TIME answers.
+    /// Creates a time from the reply of TIME: seconds and microseconds.
     pub fn new(secs: u64, micros: u64) -> Self {
         Self(secs.saturating_mul(1_000_000).saturating_add(micros))
     }
 
-    /// From milliseconds since 1970.
+    /// Creates a time from milliseconds since 1970.
     pub fn from_ms(ms: u64) -> Self {
         Self(ms.saturating_mul(1000))
     }
 
-    /// The millisecond that has begun.
+    /// Returns the milliseconds since 1970, rounded down.
     pub fn ms(self) -> u64 {
         self.0 / 1000
     }
 }
 
-/// A stamp of the server and the local moment at which it arrived.
+/// A timestamp of the server, and the local time at which it arrived.
 ///
-/// The stamp was taken before it arrived, so stamp plus elapsed time is a
-/// *lower* bound of the server's now: whoever waits by it is never early.
+/// The server took the timestamp before it arrived, so the timestamp plus the elapsed time is a *lower* bound of the
+/// server's time. A client that waits by it is never early.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockReading {
-    /// The time of the server.
+    /// The server's time.
     pub stamp: ServerTime,
-    /// When its answer arrived.
+    /// When the reply arrived.
     pub arrived: Instant,
 }
 
 impl ClockReading {
-    /// Of an answer that has just arrived.
+    /// Creates a reading from a reply that has just arrived.
     pub fn now(stamp: ServerTime) -> Self {
         Self { stamp, arrived: Instant::now() }
     }
 
-    /// The local moment at which the server has certainly reached `ms`.
+    /// Returns the local time at which the server has certainly reached `ms`.
     pub fn when(&self, ms: u64) -> Instant {
         let ahead = ServerTime::from_ms(ms).0.saturating_sub(self.stamp.0);
         self.arrived + Duration::from_micros(ahead)
     }
 
-    /// The server's time that has certainly been reached at the local moment `at`.
+    /// Returns the server's time that has certainly been reached at the local time `at`.
     pub fn at(&self, at: Instant) -> ServerTime {
         let elapsed = at.saturating_duration_since(self.arrived).as_micros();
-        // What answers may be no server, and its stamp the last there is.
+        // A broken or foreign server may send the highest timestamp.
         ServerTime(self.stamp.0.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
 }
@@ -176,18 +190,18 @@ mod tests {
         assert!(When::At(far).resolve(MAX_DELAY).is_err());
     }
 
-    /// A timestamp in place of a delay, or 20 days in milliseconds.
+    /// The first delay is a timestamp of 2027, passed in place of a delay.
     #[test]
     fn a_delay_over_the_limit_is_refused_with_its_size_in_words() {
         let refused =
             |delay, longest| When::In(Duration::from_secs(delay)).resolve(longest).unwrap_err().to_string();
         let ten_years = Duration::from_secs(10 * 365 * 86_400);
-        let said = refused(1_800_000_000, ten_years);
+        let message = refused(1_800_000_000, ten_years);
         assert!(
-            said.starts_with("a delay of 57 years is over the limit of 10 years: were milliseconds"),
-            "{said}"
+            message.starts_with("a delay of 57 years is over the limit of 10 years: were milliseconds"),
+            "{message}"
         );
-        assert!(said.contains("Topic::max_delay"), "{said}");
+        assert!(message.contains("Topic::max_delay"), "{message}");
         assert!(
             refused(2 * 86_400, Duration::from_secs(3600))
                 .starts_with("a delay of 2 days is over the limit of 3600s")

@@ -1,4 +1,4 @@
-//! Where a trace stands: what W3C calls a `traceparent`.
+//! W3C trace contexts: the `traceparent` of a producer.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tracing::Span;
 pub struct Traceparent(pub [u8; Self::LENGTH]);
 
 impl Traceparent {
-    /// Its bytes.
+    /// The length of a trace context, in bytes.
     pub const LENGTH: usize = 26;
-    /// Where its parts begin.
+    /// The offsets of the parts.
     const PARTS: [usize; 4] = [0, 1, 17, 25];
 
-    /// Reads `00-<32 digits>-<16 digits>-<2 digits>`. None where it is anything else, or nothing is traced.
+    /// Parses `00-<32 digits>-<16 digits>-<2 digits>`. Returns `None` for any other text, and if an ID is zero.
     pub fn parse(text: &str) -> Option<Self> {
         let dashes = [2, 35, 52];
         let fits = text.len() == 55 && dashes.iter().all(|at| text.as_bytes()[*at] == b'-');
@@ -32,7 +32,7 @@ impl Traceparent {
     }
 }
 
-/// Of a hexadecimal digit in lower case: no others are allowed there.
+/// Returns the value of a hexadecimal digit. W3C allows lower case only.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -59,12 +59,12 @@ impl fmt::Debug for Traceparent {
     }
 }
 
-/// Asks the program where its trace stands.
+/// The program's function that returns the `traceparent` of the current span.
 #[derive(Clone)]
 pub struct Inject(pub Arc<dyn Fn() -> Option<String> + Send + Sync>);
 
 impl Inject {
-    /// Returns it; none where nothing is traced.
+    /// Returns the current trace context, or `None` without a trace.
     pub fn ask(&self) -> Option<Traceparent> {
         (self.0)().as_deref().and_then(Traceparent::parse)
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Inject {
     }
 }
 
-/// Has the program continue a trace in a span.
+/// The program's function that makes a span continue a trace.
 #[derive(Clone)]
 pub struct Extract(pub Arc<Continue>);
 

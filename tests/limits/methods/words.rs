@@ -108,7 +108,7 @@ pub(super) const CASES: &[Case] = &[
             }
         }
     }),
-    (&["console::Done::of_word"], || {
+    (&["console::ActionResult::of_word"], || {
         assert!(texts().iter().all(|text| ActionResult::of_word(text).is_none()));
     }),
     (&["console::Rates::of"], || {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keylapse::{Done, Failure, Lapse, Schedule, Topic};
 use keylapse_support::{Server, eventually};
+use keylapse_wire::names::WIRE_VERSION;
 use redis::Value;
 
 use super::{codes, diagnose, find, well};
@@ -107,7 +108,7 @@ async fn what_others_have_made_of_our_names_is_found() {
     let _ = schedule.arm(&topic(), "1", LATER, &1).await.unwrap();
     server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", "99"]).await;
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("wire version 99"));
-    server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", "4"]).await;
+    server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", &WIRE_VERSION.to_string()]).await;
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K607"));
     let odd = r#"{"name":"odd","pattern":"a:{","partitions":1,"marker_keys":true}"#;
     for (name, entry) in [("odd", odd), ("half", &odd[..20])] {
@@ -130,7 +131,7 @@ async fn what_others_have_made_of_our_names_is_found() {
 async fn of_very_many_topics_some_are_looked_at() {
     let (server, _) = scene().await;
     let many = "for n = 1, 3000 do redis.call('HSET', KEYS[1], 't' .. n, cjson.encode({
-        name = 't' .. n, pattern = 'app:' .. n .. ':{id}', partitions = 1, marker-keys = true })) end";
+        name = 't' .. n, pattern = 'app:' .. n .. ':{id}', partitions = 1, marker_keys = true })) end";
     server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     let observed = &find(&diagnosis, "K600").observed;

@@ -176,7 +176,7 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
     // The same schedule, with another definition of the topic it knows.
     let error = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Partitions);
-    let keys: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*:rec"]).await).unwrap();
+    let keys: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*:timers"]).await).unwrap();
     assert_eq!(keys.len(), 1, "no second copy of the truth: {keys:?}");
 }
 
@@ -185,8 +185,8 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     let (server, schedule) = server_and_schedule().await;
     let names = super::scene::names(&orders());
     for (theirs, advice) in [
-        ("3", "older than this library's 4: stop what speaks it and remove its names"),
-        ("5", "newer than this library's 4: upgrade this program"),
+        ("4", "older than this library's 5: stop the programs that use it and delete its names"),
+        ("6", "newer than this library's 5: upgrade this program"),
     ] {
         server.cmd(&["HSET", names.key("meta"), "v", theirs, "partitions", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();

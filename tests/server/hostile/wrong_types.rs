@@ -105,7 +105,7 @@ async fn a_producer_is_told_which_name_holds_what() {
         ];
         for error in errors.into_iter().filter_map(Result::err) {
             assert_eq!((error.kind(), error.key()), (ErrorKind::WrongType, Some(name.as_bytes())), "{error}");
-            assert!(error.needs_operator() && error.to_string().contains("a list stands where"), "{error}");
+            assert!(error.needs_operator() && error.to_string().contains("holds a list where"), "{error}");
         }
         heal(&server, name).await;
     }

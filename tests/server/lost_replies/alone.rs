@@ -228,7 +228,7 @@ fn others() -> Vec<Row> {
             Step::Trigger("a", 1),
         ),
         Row::of("delete_marker", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
-        Row::of("forward", [], Step::Forward("1")).repeat_says("Before"),
+        Row::of("forward", [], Step::Forward("1")).repeat_says("Duplicate"),
         Row::of("forward what was", [Step::Forward("1")], Step::Forward("1")),
         Row::of(
             "forward where no room is",

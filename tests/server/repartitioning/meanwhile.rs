@@ -121,7 +121,7 @@ async fn a_listener_of_the_old_number_says_so_and_loses_nothing_and_one_of_the_n
     assert!(calls < 100, "{calls} scripts in four seconds");
     let lines: Vec<_> = said().collect();
     let [line] = &lines[..] else { panic!("{lines:#?}") };
-    assert!(line.starts_with("ERROR") && line.contains("says 8, the caller 4"), "{line}");
+    assert!(line.starts_with("ERROR") && line.contains("has 8 partitions, the caller 4"), "{line}");
     new.stop().await.unwrap();
     old.stop().await.unwrap();
     let refused = refusal(Listener::builder(server.app_url()).on(orders(), handler().0)).await;

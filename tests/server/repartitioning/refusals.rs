@@ -22,7 +22,7 @@ async fn what_cannot_be_repartitioned_is_refused_with_what_to_do() {
         (orders(), 8, "topic order is not in Redis: there is nothing to repartition"),
         (orders(), 0, "partitions must be 1 to 1,024"),
         (orders(), 1025, "partitions must be 1 to 1,024"),
-        (attached.topic().clone(), 8, "call Console::detach, and start them with `.partitions(8)`"),
+        (attached.topic().clone(), 8, "call Console::detach, and start the listeners with `.partitions(8)`"),
     ] {
         let refused = console.repartition(&topic, to).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);

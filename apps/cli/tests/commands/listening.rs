@@ -30,7 +30,7 @@ async fn the_tail_tells_starts_and_ends_while_it_looks_and_no_longer() {
     assert_eq!(told.code, 0, "{told:?}");
     let told = plain(&told.out);
     for part in [
-        "order:unpaid:good  attempt 1 taken",
+        "order:unpaid:good  attempt 1 claimed",
         "order:unpaid:good  done at attempt 1",
         "order:unpaid:dead  dead at attempt 1: permanent",
         "order:unpaid:bad  failed; attempt 2 SPAN",

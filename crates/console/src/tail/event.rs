@@ -130,13 +130,13 @@ mod tests {
             event(what, reason, 4, at).shown(|ms| format!("{ms}ms"), |ms| format!("at {ms}"))
         };
         for (what, text) in [
-            (Ending::Started, "attempt 4 taken, 2ms late"),
+            (Ending::Started, "attempt 4 claimed, 2ms late"),
             (Ending::Retry, "failed; attempt 4 at 15"),
-            (Ending::Snoozed, "put off; attempt 4 at 15"),
-            (Ending::Released, "handed back; attempt 4 at 15"),
+            (Ending::Snoozed, "snoozed; attempt 4 at 15"),
+            (Ending::Released, "released; attempt 4 at 15"),
             (Ending::Done, "done at attempt 4"),
             (Ending::Again, "done; again at 15"),
-            (Ending::ReplacedByQueued, "failed; the arming behind it at 15"),
+            (Ending::ReplacedByQueued, "failed; the queued arming at 15"),
             (Ending::Replaced, "replaced"),
             (Ending::Cancelled, "cancelled"),
         ] {

@@ -1,4 +1,4 @@
-//! Arming timers.
+//! Arming timers, and waiting until that is replicated or on disk.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,51 +14,65 @@ use crate::time::{WireWhen, ms_ceil};
 use crate::trace::Traceparent;
 use crate::{Op, OpCall, OpFlags, PartitionNames, Store};
 
-/// A timer to be.
+/// A timer to arm.
 #[derive(Clone)]
 pub struct NewTimer {
-    /// Its key.
+    /// The key.
     pub key: Bytes,
-    /// When it is due.
+    /// When the timer is due.
     pub when: WireWhen,
-    /// The arming's id.
+    /// The ID of the arming.
     pub arming: ArmingId,
-    /// What the handler gets.
+    /// The payload that the handler receives.
     pub payload: Bytes,
-    /// Where the producer's trace stands.
+    /// The trace context of the producer.
     pub trace: Option<Traceparent>,
-    /// The timer whose running attempt arms it.
+    /// The arming whose running attempt makes this call.
     pub by: Option<ArmingId>,
 }
 
 impl fmt::Debug for NewTimer {
-    /// Without the payload, which may hold secrets.
+    /// Leaves out the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NewTimer({}, {}, {})", Escaped(&self.key), self.when, self.arming)
     }
 }
 
 /// The result of an arm.
+///
+/// ```
+/// # use keylapse_wire as keylapse;
+/// use keylapse::ArmResult;
+///
+/// /// Answers the customer who placed an order.
+/// fn answer(result: &ArmResult) -> &'static str {
+///     match result {
+///         ArmResult::Armed(_) | ArmResult::Replaced(_) | ArmResult::AfterRunning(_) => "pay within 15 min",
+///         ArmResult::Exists => "you have placed this order before", // only with `only_if_absent`
+///         _ => "the order was changed at the same time",
+///     }
+/// }
+/// assert_eq!(answer(&ArmResult::Exists), "you have placed this order before");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "an arm may have changed nothing"]
 pub enum ArmResult {
-    /// There was no timer of this key; now there is.
+    /// The key had no timer, and has one now.
     Armed(Receipt),
-    /// It took the place of a waiting timer.
+    /// The new timer has replaced a waiting one.
     Replaced(Receipt),
-    /// An attempt is running: this is kept, and takes effect when that timer
-    /// ends, or in place of its retry.
+    /// An attempt is running, so the arming is queued. It takes effect when that timer ends, or in place of its retry.
     AfterRunning(Receipt),
-    /// There is a timer, and it was to be left alone.
+    /// The key has a timer, which the call was to leave alone.
     Exists,
-    /// The arm was made, but its answer was lost, or it came a second time, late; by
-    /// then somebody had cancelled or replaced it.
+    /// An earlier try of this call has armed the timer, and another call has cancelled or replaced it since. This happens
+    /// when the reply of the earlier try was lost, or when the call reached the server twice.
     Superseded,
 }
 
 impl ArmResult {
-    /// The receipt, where this call armed something that stands.
+    /// Returns the receipt, if this call armed a timer.
     pub fn receipt(&self) -> Option<&Receipt> {
         match self {
             Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
@@ -73,77 +87,85 @@ impl ArmResult {
         self
     }
 
-    /// Whether this call armed something that stands.
+    /// Returns whether this call armed a timer.
     pub fn is_armed(&self) -> bool {
         self.receipt().is_some()
     }
 }
 
 /// Proof of an arming.
+///
+/// ```
+/// # use keylapse_wire as keylapse;
+/// use keylapse::{ArmResult, Receipt};
+///
+/// /// Logs when an unpaid order is closed, and the ID that its handler receives.
+/// fn log(result: &ArmResult) {
+///     let Some(Receipt { id, deadline, wake_up_error, .. }) = result.receipt() else { return };
+///     println!("closes at {deadline:?}, lapse {id}");
+///     if let Some(error) = wake_up_error {
+///         println!("it may be closed late: {error}");
+///     }
+/// }
+/// # log(&ArmResult::Exists);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// The arming's id.
+    /// The ID of the arming.
     pub id: ArmingId,
-    /// When it is due, by the server's clock.
+    /// When the timer is due, by the server's clock.
     pub deadline: SystemTime,
-    /// The state of the trigger key.
+    /// The state of the marker key.
     pub marker: MarkerKey,
-    /// How far the arming had travelled when the call returned, if that was
-    /// asked for.
+    /// How far the arming was replicated when the call returned, if the call waited for that.
     pub reached: Option<Reached>,
-    /// Why listeners could not be told of it, if that was tried and refused: mostly the
-    /// user lacks the right to publish (`+spublish`, and the channels `&keylapse:*`).
-    /// The timer is then found by the listeners' sweeps, up to five seconds late.
+    /// Why the server refused to publish a wake-up, if it did. Mostly the user lacks `+spublish`, or the channels
+    /// `&keylapse:*`. Listeners then find the timer in a sweep, up to five seconds late.
     pub wake_up_error: Option<Error>,
 }
 
-/// The state of a trigger key after an arm. Whatever it is, the timer fires: the index
-/// is the truth.
+/// The state of a marker key after an arm. The timer fires in each of these states, because only the index decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkerKey {
-    /// It stands, and expires at the deadline.
+    /// The marker key exists, and expires at the deadline.
     Set,
-    /// None is kept: the topic has none, the deadline has passed, or the arming
-    /// waits for a running attempt.
+    /// There is no marker key: the topic has none, the deadline has passed, or the arming waits for a running attempt.
     None,
-    /// The name holds a value that is not known to be ours, and was left alone:
-    /// somebody else's, or the key of a cancelled timer whose deletion failed.
+    /// The key holds another value, which was left alone. Another program wrote it, or it is the marker key of a cancelled
+    /// timer whose deletion failed.
     Taken,
-    /// It could not be written.
+    /// The marker key could not be written.
     Failed(Error),
 }
 
-/// How far an arming is to travel before the call returns.
+/// How far an arming must be replicated before the call returns.
 ///
-/// Asynchronous replication can lose acknowledged writes; this narrows the
-/// window, and no more than that.
+/// Asynchronous replication can lose acknowledged writes. Waiting makes that less likely, but does not exclude it.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Durably {
     replicas: u32,
     local_fsync: bool,
-    /// For how long the call waits, in ms.
+    /// How long the call waits, in ms.
     #[doc(hidden)]
     pub within_ms: u64,
 }
 
 impl Durably {
-    /// On this many replicas (WAIT).
+    /// Waits for this many replicas (WAIT).
     pub fn replicas(count: u32) -> Self {
         Self { replicas: count, local_fsync: false, within_ms: 1000 }
     }
 
-    /// In the server's append-only file, flushed, and so on this many replicas
-    /// (WAITAOF; Redis 7.2, Valkey 7.2 or newer). On a server that cannot do that, or keeps
-    /// no such file, the arm is refused, and nothing is armed.
+    /// Waits until the server and this many replicas have flushed their append-only files (WAITAOF; Redis 7.2, Valkey 7.2
+    /// or newer). A server without WAITAOF, or without such a file, refuses the arm, and nothing is armed.
     pub fn fsync(replicas: u32) -> Self {
         Self { replicas, local_fsync: true, within_ms: 1000 }
     }
 
-    /// How long to wait for that; the call then returns what was reached.
-    /// Default: 1 s, at most 4 s.
+    /// Sets how long the call waits, from 1 ms to 4 s (default: 1 s). After that time it returns what was reached.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within_ms = ms_ceil(limit).clamp(1, 4000);
         self
@@ -156,17 +178,17 @@ impl Durably {
     }
 }
 
-/// How far a write has travelled.
+/// How far a write was replicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// Replicas that have it.
+    /// The number of replicas that have it.
     pub replicas: u32,
-    /// Whether it is flushed to this server's append-only file.
+    /// Whether the server has flushed it to its append-only file.
     pub local_fsync: bool,
 }
 
 impl Reached {
-    /// What WAIT and WAITAOF answer; none where that is something else.
+    /// Reads the reply of WAIT or WAITAOF.
     fn read(answer: Value) -> Option<Self> {
         let (synced, replicas): (i64, u32) = match answer {
             Value::Int(_) => (0, keylapse_connection::from_redis_value(answer).ok()?),
@@ -177,8 +199,8 @@ impl Reached {
 }
 
 impl Store {
-    /// Arms a timer, and waits until that is replicated or on disk. The wait speaks for its own connection
-    /// only, so the arm goes there, too; what may be missing is supplied beforehand.
+    /// Arms a timer, and waits until that is replicated or on disk. WAIT covers only the writes of its own connection, so
+    /// the arm uses the same one. A missing partition is created before.
     pub async fn arm_durably(
         &self,
         at: &PartitionNames,
@@ -201,8 +223,8 @@ impl Store {
         Ok(replies.pop().ok_or_else(missing)??.armed()?.having_reached(reached))
     }
 
-    /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
-    /// answer, the arm on the same connection will tell.
+    /// Checks before the arm that the server can wait for the disk. An error code is a refusal. If the reply is lost, the
+    /// arm on the same connection reports the fault.
     async fn can_wait(&self, at: &PartitionNames, ask: Durably) -> Result<()> {
         if !ask.local_fsync {
             return Ok(());
@@ -222,12 +244,12 @@ impl Store {
         }
     }
 
-    /// Sends a command where it may wait.
+    /// Sends a command on the connection whose commands may wait.
     async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
         self.0.topology.at_waiting(at.slot, |server| async move { server.call(doing, command).await }).await
     }
 
-    /// What the server calls itself.
+    /// Returns the server's version for a message.
     async fn version(&self, at: &PartitionNames) -> String {
         let info = self.wait_at(at, "asking for the version", cmd("INFO").arg("server")).await;
         let info = info

@@ -1,4 +1,4 @@
-//! What attached topics ask of a server: how their keys are treated, deadlines that were read, and checks.
+//! Calls of attached topics: policies, deadlines of keys, checks and duties.
 
 use bytes::{Buf, Bytes};
 use keylapse_connection::pipe;
@@ -12,158 +12,157 @@ use crate::scripts::{self, Script};
 use crate::time::ServerTime;
 use crate::{PartitionNames, Store, most};
 
-/// Arguments of each enrolment and verdict in a call.
-const ENROL_ARGUMENTS: usize = 7;
-const JUDGE_ARGUMENTS: usize = 10;
+/// The number of arguments of each key in a call.
+const TRACK_ARGUMENTS: usize = 7;
+const CHECK_ARGUMENTS: usize = 10;
 
-/// A deadline that was read.
+/// The deadline of a key, as it was read.
 #[derive(Clone, Debug)]
 pub struct DeadlineReading {
-    /// Of which key.
+    /// The key.
     pub key: Bytes,
-    /// In ms since 1970; 0 for a key that has none, or is known to be deleted.
+    /// The deadline, in ms since 1970; 0 if the key has none, or is deleted.
     pub deadline: u64,
-    /// Where in the stream.
+    /// The position of the reading in the event stream.
     pub at: Position,
-    /// When.
+    /// When the key was read, by the clock of its server.
     pub stamp: ServerTime,
-    /// The last that was heard of the key's partition before the key was asked for, by that one's clock; of use
-    /// where servers have names.
+    /// The last known time of the partition's server before the key was requested. It is used where servers have names.
     pub requested_at: ServerTime,
-    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
+    /// A copy of the value in the format of read_keys.lua; empty if none was requested.
     pub copy: Bytes,
 }
 
-/// The result of an enrolment.
+/// The result of tracking a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrackResult {
-    /// Something later is known of the key: read it again.
+    /// Redis has a later reading or event of the key. Read the key again.
     Stale,
-    /// It is remembered now.
+    /// The key is tracked now.
     New,
-    /// It was remembered already.
+    /// The key was tracked already.
     Known,
-    /// The topic remembers as many keys as it may.
+    /// The topic already tracks as many keys as it may.
     Full,
-    /// It is remembered, without a copy of the value, and one is wanted.
+    /// The key is tracked, and a copy of its value is wanted.
     CopyWanted,
-    /// We have written it ourselves.
+    /// keylapse itself has written the key back.
     WrittenBack,
-    /// It is not remembered any more.
+    /// The key is no longer tracked.
     Forgotten,
 }
 
-/// What is remembered of a key's deadline, without the value.
+/// A tracked key, without the copy of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackedKey {
-    /// Of which key.
+    /// The key.
     pub key: Bytes,
-    /// The bytes that a verdict has to name.
+    /// The head of its entry in Redis, which a [`CheckResult`] must name.
     pub head: Bytes,
-    /// In ms since 1970.
+    /// The deadline, in ms since 1970.
     pub deadline: u64,
-    /// Where in the stream it was read.
+    /// The position in the event stream at which the deadline was read.
     pub at: Position,
     /// Whether another server has announced an expiry of the key since.
     pub announced_elsewhere: bool,
 }
 
-/// What a listener does for a topic's keys, beside hearing them expire.
+/// The duty of a listener for an attached topic, in addition to receiving expiries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Duty {
-    /// Others do.
+    /// Other listeners have the duties.
     #[default]
     None,
-    /// It enrols what it hears written.
+    /// Track keys when their writes are announced.
     Track,
-    /// It scans, too.
+    /// Scan the database, and track keys when their writes are announced.
     Scan,
 }
 
-/// What a partition holds of the keys of others.
+/// The contents of a partition of an attached topic, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttachedHoldings {
-    /// Keys that are enrolled.
+    /// The number of tracked keys.
     pub tracked: u64,
-    /// When the next is looked at, in ms since 1970.
+    /// When the next check is due, in ms since 1970.
     pub next_check: Option<u64>,
-    /// Keys whose expiries are remembered, on both pages.
+    /// The number of keys with a history of expiries, in both hashes.
     pub histories: u64,
-    /// Lapses that have not ended.
+    /// The number of lapses that have not ended.
     pub lapses: u64,
 }
 
-/// Keys that are to be looked at.
+/// Keys whose checks are due.
 #[derive(Clone, Debug)]
 pub struct DueChecks {
     /// The server's time.
     pub stamp: ServerTime,
-    /// When the next are, in ms since 1970.
+    /// When the next check is due, in ms since 1970.
     pub next: Option<u64>,
-    /// Which.
+    /// The keys.
     pub watches: Vec<TrackedKey>,
-    /// When another slot took the last, in ms, where there are none.
+    /// When another slot last took checks, in ms, if there are no keys.
     pub rival: Option<u64>,
 }
 
-/// Which checks are taken, and for whom.
+/// The parameters of a call that takes checks.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeChecks {
-    /// By whom.
+    /// The slot of the caller.
     pub slot: SlotId,
-    /// How many at most, up to [`MAX_BATCH`](super::MAX_BATCH).
+    /// The maximum number of keys, up to [`MAX_BATCH`](super::MAX_BATCH).
     pub limit: usize,
-    /// For how long others are kept from them, in ms.
+    /// How long no other listener can take these checks, in ms.
     pub hold_ms: u64,
-    /// How long they must have been due, in ms.
+    /// How long the checks must have been due, in ms.
     pub overdue_ms: u64,
 }
 
-/// What is done after a check, if the watch is still what was looked at.
+/// The result of a check. It is applied only if the tracked key has not changed since.
 #[derive(Clone, Debug)]
 pub struct CheckResult {
-    /// What was looked at.
+    /// The key as it was checked.
     pub watch: TrackedKey,
-    /// Where in the stream the check was made.
+    /// The position of the check in the event stream.
     pub at: Position,
-    /// When.
+    /// When the key was checked.
     pub stamp: ServerTime,
-    /// Where the server of the watch was by then, if that is another, and all was heard of it.
+    /// The position of the server that `watch` names at that time, if it is another one and all its events were received.
     pub before: Option<Position>,
-    /// What is done.
+    /// The action to take.
     pub deed: CheckAction,
 }
 
-/// What a verdict does.
+/// The action after a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckAction {
-    /// The key is of no interest any more.
+    /// Stop tracking the key.
     Forget,
-    /// It lapses, though nobody has heard it expire.
+    /// Make a lapse of the key, although no listener received its expiry.
     Fire {
         /// The arming of the lapse.
         arming: ArmingId,
-        /// Why, as the first byte of its payload says it.
+        /// The reason, which becomes the first byte of its payload.
         flags: u8,
     },
-    /// It is looked at again.
+    /// Check the key again.
     Again {
-        /// In ms since 1970.
+        /// When, in ms since 1970.
         at: u64,
     },
 }
 
-/// The policy that stands in Redis.
+/// The policy that Redis holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPolicy {
-    /// Its revision.
+    /// The revision.
     pub revision: u32,
-    /// Its text.
+    /// The JSON text.
     pub text: Bytes,
 }
 
 impl Store {
-    /// Says what a listener's policy is, and answers what the topic's is: of both that of the higher revision.
+    /// Sends the policy of a listener, and returns the policy of the topic, which is the one with the higher revision.
     pub async fn agree_on_policy(
         &self,
         first: &PartitionNames,
@@ -175,8 +174,8 @@ impl Store {
         Ok(StoredPolicy { revision, text: reply.bytes()? })
     }
 
-    /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970. One call for each
-    /// server of which they were.
+    /// Tracks keys with the deadlines that were read. Returns when the next check is due, in ms since 1970, and a result for
+    /// each key. Sends one call for each server of the keys.
     pub async fn track_keys(
         &self,
         at: &PartitionNames,
@@ -184,16 +183,16 @@ impl Store {
         read: &[DeadlineReading],
     ) -> Result<(Option<u64>, Vec<TrackResult>)> {
         let (mut next, mut enrolled) = (None, vec![TrackResult::Stale; read.len()]);
-        for (node, places) in by_node(read, ENROL_ARGUMENTS, |one| one.at.node) {
+        for (node, places) in by_node(read, TRACK_ARGUMENTS, |one| one.at.node) {
             let some: Vec<&DeadlineReading> = places.iter().map(|place| &read[*place]).collect();
             let codes;
-            (next, codes) = self.enrol_of(at, policy, node, &some).await?;
+            (next, codes) = self.track_keys_of(at, policy, node, &some).await?;
             scatter(&mut enrolled, &places, codes);
         }
         Ok((next, enrolled))
     }
 
-    async fn enrol_of(
+    async fn track_keys_of(
         &self,
         at: &PartitionNames,
         policy: &Policy,
@@ -228,8 +227,8 @@ impl Store {
         Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.maybe_int()? })
     }
 
-    /// Does what checks have led to; when the next is due, and whether the watches still stood. One call for each
-    /// server that was asked.
+    /// Applies the results of checks. Returns when the next check is due, in ms since 1970, and whether each result was
+    /// applied. Sends one call for each server of the keys.
     pub async fn apply_checks(
         &self,
         at: &PartitionNames,
@@ -237,10 +236,10 @@ impl Store {
         all: &[CheckResult],
     ) -> Result<(Option<u64>, Vec<bool>)> {
         let (mut next, mut stood) = (None, vec![false; all.len()]);
-        for (node, places) in by_node(all, JUDGE_ARGUMENTS, |one| one.at.node) {
+        for (node, places) in by_node(all, CHECK_ARGUMENTS, |one| one.at.node) {
             let heard = places.iter().map(|place| number(all[*place].at, all[*place].stamp));
             let mut call = self.history_call(&scripts::APPLY_CHECKS, at, heard, policy.restores(), node);
-            places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
+            places.iter().for_each(|place| add_check(&mut call, &all[*place]));
             let mut reply = call.reply().await?;
             next = reply.maybe_int()?;
             scatter(&mut stood, &places, reply.codes(places.len(), &[false, true])?);
@@ -248,8 +247,8 @@ impl Store {
         Ok((next, stood))
     }
 
-    /// Takes or keeps a duty for so long; `patient`: only if that was nobody's for as long, and until somebody comes
-    /// who hears. For no time: gives it up.
+    /// Takes or keeps a duty for `hold_ms`; 0 releases it. A `patient` caller receives no events. It takes only a duty that
+    /// was free for `hold_ms`, and any caller that receives events can take it over.
     pub async fn take_duty(
         &self,
         at: &PartitionNames,
@@ -263,38 +262,38 @@ impl Store {
         call.reply().await?.one_of(&[Duty::None, Duty::Track, Duty::Scan])
     }
 
-    /// A key was written back until this deadline, and has expired: its announcement is no lapse. Whether
-    /// that is still to come.
+    /// Records that a key that was written back until this deadline has expired, so that its announcement makes no lapse.
+    /// Returns whether the announcement is still to come.
     pub async fn write_back_expired(&self, at: &PartitionNames, key: &[u8], deadline: u64) -> Result<bool> {
         let nobody = std::iter::empty();
         let mut call = self.history_call(&scripts::WRITE_BACK_EXPIRED, at, nobody, true, NodeId::NONE);
         Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
-    /// What a partition holds of the keys of others. Nothing is written.
+    /// Counts the contents of a partition of an attached topic. Writes nothing.
     pub async fn attached_holdings(&self, at: &PartitionNames) -> Result<AttachedHoldings> {
         let mut counts = pipe();
         for hash in ["tracked", "timers", "expiry_history", "expiry_history_old"] {
             counts.cmd("HLEN").arg(at.key(hash));
         }
         counts.cmd("ZRANGE").arg(at.key("checks")).arg(0).arg(0).arg("WITHSCORES");
-        let mut reply = self.query_partition(at, "counting what is enrolled", &counts).await?;
+        let mut reply = self.query_partition(at, "counting tracked keys", &counts).await?;
         let (enrolled, lapses) = (reply.int()?, reply.int()?);
         let histories = reply.int()? + reply.int()?;
         Ok(AttachedHoldings { tracked: enrolled, lapses, histories, next_check: reply.first_score()? })
     }
 
-    /// What is remembered of an attached topic's key that is to expire, and when it is looked at.
+    /// Returns the entry of a tracked key, and when its check is due, in ms since 1970.
     pub async fn watch_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<(Bytes, f64)>> {
         let mut fetch = pipe();
         fetch.cmd("HGET").arg(at.key("tracked")).arg(key);
         fetch.cmd("ZSCORE").arg(at.key("checks")).arg(key);
-        let mut reply = self.query_partition(at, "looking for an enrolled key", &fetch).await?;
+        let mut reply = self.query_partition(at, "looking for a tracked key", &fetch).await?;
         let (watch, score) = (reply.maybe_bytes()?, reply.maybe_float()?);
         Ok(watch.map(|watch| (watch, score.unwrap_or_default())))
     }
 
-    /// A script with the history of a key's expiries, and what each of these takes.
+    /// Creates a call of a script that uses the expiry history, with the arguments that these scripts share.
     pub(super) fn history_call<'a>(
         &'a self,
         script: &'static Script,
@@ -310,13 +309,13 @@ impl Store {
     }
 }
 
-/// The number by which pages of the history turn: that of the last canary, or the time of a reading or a check without
-/// one. Both are ms of the server's clock.
+/// Returns the number that rotates the expiry history: that of the last heartbeat key, or the time of a reading or check
+/// without one. Both are in ms of the server's clock.
 fn number(at: Position, stamp: ServerTime) -> u64 {
     if at.canary > 0 { at.canary } else { stamp.ms() }
 }
 
-fn add_judged(call: &mut ScriptCall<'_>, one: &CheckResult) {
+fn add_check(call: &mut ScriptCall<'_>, one: &CheckResult) {
     let (what, arming, number) = match &one.deed {
         CheckAction::Forget => ("forget", &[][..], 0),
         CheckAction::Fire { arming, flags } => ("fire", &arming.as_bytes()[..], (*flags).into()),
@@ -330,14 +329,14 @@ fn add_judged(call: &mut ScriptCall<'_>, one: &CheckResult) {
     }
 }
 
-/// Puts what was answered of some back to their places among all.
+/// Writes the results of some items to their positions among all.
 pub(super) fn scatter<T>(all: &mut [T], places: &[usize], some: Vec<T>) {
     for (place, one) in places.iter().zip(some) {
         all[*place] = one;
     }
 }
 
-/// The places of those of each server, in their order, as many as go in one call.
+/// Groups the positions of items by server, in order. Each group fits into one call.
 pub(super) fn by_node<T>(
     all: &[T],
     arguments: usize,
@@ -356,7 +355,7 @@ pub(super) fn by_node<T>(
     groups
 }
 
-/// The length of a server's name stands in the first byte of a watch, with this, where it has one.
+/// In the first byte of a tracked key's entry, this is added to the length of the server's name, if it has one.
 const NAMED: u8 = 128;
 
 fn read_watch(key: Bytes, head: Bytes) -> Option<TrackedKey> {

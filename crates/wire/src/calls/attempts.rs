@@ -1,4 +1,4 @@
-//! Attempts: timers are claimed once they are due, kept by leases, and settled when their attempts end.
+//! Calls of listeners: claim due timers, renew their leases, and settle their attempts.
 
 use bytes::Bytes;
 
@@ -8,101 +8,101 @@ use crate::run::ScriptCall;
 use crate::time::ServerTime;
 use crate::{DeadLetterLimits, DeadReason, Ending, PartitionNames, Reply, Store, scripts};
 
-/// Leases lost before a timer runs in a group, from the quarantine. As in prelude.lua, which a test compares.
+/// A timer that has lost this many leases waits in quarantine and runs in a group. A test compares prelude.lua.
 pub const QUARANTINE_AT: u8 = 2;
-/// Leases lost before a timer ends as a dead letter. As in prelude.lua.
+/// A timer that has lost this many leases becomes a dead letter. A test compares prelude.lua.
 pub const DEAD_AT: u8 = 5;
 
-/// Which index a claim takes from.
+/// The index from which a claim takes timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Index {
-    /// The ordinary one.
+    /// The index of all timers that are not in quarantine.
     Due,
-    /// That of the quarantine.
+    /// The index of the quarantine.
     Quarantine,
 }
 
-/// A claim call.
+/// The parameters of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// From where.
+    /// The index to claim from.
     pub index: Index,
-    /// The claim slot that it is made with.
+    /// The claim slot of the caller.
     pub slot: SlotId,
-    /// The new token.
+    /// The token of the new claim.
     pub token: Token,
     /// Whether this repeats an unanswered call with the same token.
     pub repeat: bool,
-    /// How many at most, up to [`MAX_BATCH`](super::MAX_BATCH).
+    /// The maximum number of timers, up to [`MAX_BATCH`](super::MAX_BATCH).
     pub limit: usize,
-    /// How many bytes of records, roughly: reading stops once this is reached.
+    /// The rough limit of records, in bytes: reading stops once it is reached.
     pub bytes: usize,
-    /// How far ahead of their deadline timers may be taken, in ms; negative: how long they must have been due.
+    /// How far ahead of their deadlines timers are claimed, in ms. If negative, how long they must have been due.
     pub lookahead_ms: i64,
-    /// For how long they are held, in ms.
+    /// The length of the leases, in ms.
     pub lease_ms: u64,
-    /// Bounds of the dead letters, which a claim may have to write.
+    /// The limits of dead letters, which a claim may create.
     pub letters: DeadLetterLimits,
-    /// Beside whom what is taken from the quarantine is to run.
+    /// The group in which timers from the quarantine will run.
     pub group: QuarantineGroup,
 }
 
-/// Those of the quarantine that run together in a listener.
+/// Timers from the quarantine that run together in a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineGroup {
-    /// How many there are already.
+    /// How many run already.
     pub running: usize,
-    /// How many there may be where one has lost two leases, three, or four.
+    /// The maximum size of the group if a timer has lost two, three, or four leases.
     pub sizes: [usize; 3],
 }
 
 impl QuarantineGroup {
-    /// Each by itself.
+    /// A group of one timer.
     pub const ALONE: Self = Self { running: 0, sizes: [1; 3] };
 }
 
-/// What a claim took.
+/// The result of a claim.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     /// The server's time.
     pub stamp: ServerTime,
-    /// What is due next.
+    /// The earliest scores after the claim.
     pub heads: Heads,
-    /// Why the partition gives nothing out.
+    /// Why the partition is paused.
     pub paused: Option<String>,
-    /// What was taken.
+    /// The claimed timers.
     pub timers: Vec<ClaimedTimer>,
-    /// Members of the index that had no record and were removed.
+    /// The number of index entries without a record, which were removed.
     pub orphans: u64,
-    /// Records of a newer version that were put off by a minute.
+    /// The number of records of a newer version, which were put off by a minute.
     pub parked: u64,
-    /// Timers that ended as dead letters.
+    /// The number of timers that became dead letters.
     pub dead_lettered: u64,
-    /// Dead letters that had to make room.
+    /// The number of dead letters that were removed to make room.
     pub trimmed: u64,
-    /// When another slot last took something, in ms, where nothing was taken.
+    /// When another slot last claimed timers, in ms, if this call claimed none.
     pub other_claimed_at: Option<u64>,
-    /// Whether another slot is the standby, where nothing was taken and the lookahead is negative.
+    /// Whether another slot is the standby, if this call claimed none and its lookahead is negative.
     pub standby: bool,
 }
 
-/// A timer that was taken.
+/// A timer that was claimed.
 #[derive(Clone, Debug)]
 pub struct ClaimedTimer {
-    /// Its key.
+    /// The key.
     pub key: Bytes,
     /// The record's bytes.
     pub record: Bytes,
-    /// The state's bytes; none for a first attempt.
+    /// The state's bytes; `None` for a first attempt.
     pub state: Option<Bytes>,
 }
 
 /// The earliest scores of a partition's indexes, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heads {
-    /// Of the ordinary index.
+    /// That of `due`.
     pub due: Option<u64>,
-    /// Of the quarantine.
+    /// That of `quarantine`.
     pub quarantine: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ impl Heads {
 }
 
 impl Store {
-    /// Takes what is due.
+    /// Claims due timers.
     pub async fn claim(&self, at: &PartitionNames, claim: Claim) -> Result<Claimed> {
         let index = if claim.index == Index::Due { "due" } else { "quarantine" };
         let mut call = self.call(&scripts::CLAIM, at);
@@ -129,10 +129,10 @@ impl Store {
     }
 }
 
-/// Reads what a claim has answered.
+/// Reads the reply of a claim.
 ///
 /// # Errors
-/// When it is something else.
+/// If the reply has another format.
 pub fn read_claimed(mut reply: Reply) -> Result<Claimed> {
     let (heads, paused) = (Heads::read(&mut reply)?, reply.maybe_text()?);
     let (mut keys, mut records, mut states) = (reply.list()?, reply.list()?, reply.list()?);
@@ -158,119 +158,119 @@ pub fn read_claimed(mut reply: Reply) -> Result<Claimed> {
 pub struct LeaseRef {
     /// The key.
     pub key: Bytes,
-    /// The claim that holds it.
+    /// The token of the claim.
     pub token: Token,
 }
 
-/// The answer to an ack call.
+/// The result of an ack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckReply {
     /// The server's time.
     pub stamp: ServerTime,
-    /// Places whose tokens hold nothing any more.
+    /// The positions of timers that their tokens no longer hold.
     pub gone: Vec<usize>,
-    /// Armings that took the place of acked timers.
+    /// The queued armings that took the places of the removed timers.
     pub followed: Vec<PromotedArming>,
-    /// What became of their trigger keys.
+    /// The results of writing marker keys.
     pub triggers: MarkerWriteReport,
 }
 
-/// The answer to a call that settles.
+/// The result of a call that settles attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettledAll {
-    /// What became of their trigger keys.
+    /// The results of writing marker keys.
     pub triggers: MarkerWriteReport,
-    /// What became of each end.
+    /// The result of each end.
     pub each: Vec<SettleReply>,
-    /// Dead letters that were trimmed.
+    /// The number of dead letters that were removed to make room.
     pub trimmed: u64,
 }
 
-/// What became of trigger keys that a call has set.
+/// The results of the marker keys that a call has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkerWriteReport {
-    /// How many were left alone, as the name holds what others have written.
+    /// How many were left alone, because the key holds a value of another program.
     pub taken: u64,
     /// Why some could not be written.
     pub refused: Option<String>,
 }
 
-/// An arming that took the place of an ended timer.
+/// A queued arming that took the place of an ended timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromotedArming {
-    /// The place of the ended timer in the call.
+    /// The position of the ended timer in the call.
     pub place: usize,
-    /// The new deadline in ms.
+    /// The new deadline, in ms.
     pub deadline: u64,
     /// The new arming.
     pub arming: ArmingId,
 }
 
-/// One end of an attempt.
+/// An attempt to settle.
 #[derive(Clone, Debug)]
 pub struct Settle {
-    /// The timer.
+    /// The timer and its token.
     pub held: LeaseRef,
-    /// How its attempt ended.
+    /// How the attempt ended.
     pub end: AttemptEnd,
 }
 
-/// How an attempt ended, other than well.
+/// How an attempt ended, other than by an ack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
-    /// Try again after a delay.
+    /// The next attempt runs after a delay.
     Retry {
-        /// In ms.
+        /// The delay, in ms.
         delay: u64,
-        /// The attempt to come.
+        /// The number of the next attempt.
         attempt: u32,
-        /// Snoozes so far.
+        /// The number of snoozes so far.
         snoozes: u16,
         /// The failed attempts.
         history: Bytes,
     },
-    /// The same attempt again after a delay.
+    /// The attempt runs again after a delay.
     Snooze {
-        /// In ms.
+        /// The delay, in ms.
         delay: u64,
-        /// The same attempt.
+        /// The number of the attempt.
         attempt: u32,
-        /// Snoozes, this one included.
+        /// The number of snoozes, including this one.
         snoozes: u16,
         /// The failed attempts.
         history: Bytes,
     },
-    /// Done, and to run again after a delay, as a new arming.
+    /// The timer is done, and runs again after a delay as a new arming.
     Again {
-        /// In ms.
+        /// The delay, in ms.
         delay: u64,
         /// The new arming.
         arming: ArmingId,
     },
-    /// Never again.
+    /// The timer becomes a dead letter.
     Dead {
-        /// Why.
+        /// The reason.
         reason: DeadReason,
         /// The failed attempts.
         history: Bytes,
     },
-    /// Not begun or not finished: hand it back.
+    /// The attempt has not started or finished, and the timer is released.
     Release,
 }
 
-/// The answer for one end.
+/// The result of settling an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleReply {
-    /// The token holds nothing any more; a repeat reads this as done.
+    /// The token no longer holds the timer. After a lost reply this means that the attempt is settled.
     Gone,
-    /// So it is; with the next deadline in ms and its arming, if there is one.
+    /// The attempt is settled. If the timer runs again: its next deadline in ms, and its arming.
     Settled(Option<(u64, ArmingId)>),
-    /// The arming kept for later took the timer's place.
+    /// A queued arming took the timer's place: its deadline in ms, and its ID.
     ReplacedByQueued(u64, ArmingId),
 }
 
 impl AttemptEnd {
-    /// What it is called.
+    /// Returns the outcome, which has the names.
     pub fn ending(&self) -> Ending {
         match self {
             Self::Retry { .. } => Ending::Retry,
@@ -281,7 +281,7 @@ impl AttemptEnd {
         }
     }
 
-    /// The failed attempts that it leaves to be kept.
+    /// Returns the failed attempts that the timer keeps.
     pub fn history(&self) -> &[u8] {
         match self {
             Self::Retry { history, .. } | Self::Snooze { history, .. } | Self::Dead { history, .. } => {
@@ -293,8 +293,8 @@ impl AttemptEnd {
 }
 
 impl Store {
-    /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set, unless they
-    /// lie elsewhere.
+    /// Removes timers whose attempts have succeeded. Sets the marker keys of the armings that follow, if `triggers` is set
+    /// and the marker keys need no calls of their own.
     pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[LeaseRef]) -> Result<AckReply> {
         let mut call = self.call(&scripts::ACK, at);
         call.arg(i32::from(self.scripts_set_markers(triggers)));
@@ -304,8 +304,8 @@ impl Store {
         Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_triggers(&mut reply)? })
     }
 
-    /// Ends attempts in any other way. Where what comes next is to have trigger keys, these are set, unless they lie
-    /// elsewhere.
+    /// Settles attempts in any other way. Sets the marker keys of the next attempts, if `triggers` is set and the marker
+    /// keys need no calls of their own.
     pub async fn settle(
         &self,
         at: &PartitionNames,
@@ -323,7 +323,7 @@ impl Store {
         Ok(SettledAll { triggers, each, trimmed: reply.int()? })
     }
 
-    /// Extends leases; answers the places of those that are lost.
+    /// Renews leases. Returns the positions of those that are lost.
     pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[LeaseRef]) -> Result<Vec<usize>> {
         let mut call = self.call(&scripts::RENEW, at);
         call.arg(lease_ms);
@@ -353,24 +353,24 @@ fn add_end(call: &mut ScriptCall<'_>, Settle { held, end }: &Settle) {
     call.arg(delay).arg(body);
 }
 
-/// Scripts count from one.
+/// Reads a position. Scripts count from 1.
 fn read_place(reply: &mut Reply) -> Result<usize> {
     let place = usize::try_from(reply.int()?).ok().and_then(|place| place.checked_sub(1));
     place.ok_or_else(|| reply.unexpected())
 }
 
-/// Reads places, counted from 0.
+/// Reads positions, counted from 0.
 ///
 /// # Errors
-/// When they are something else.
+/// If the reply has another format.
 pub fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
     reply.each(read_place)
 }
 
-/// Reads the armings that took the places of ended timers.
+/// Reads the queued armings that took the places of ended timers.
 ///
 /// # Errors
-/// When they are something else.
+/// If the reply has another format.
 pub fn read_followed(mut reply: Reply) -> Result<Vec<PromotedArming>> {
     reply.each(|reply| {
         let (place, deadline) = (read_place(reply)?, reply.int()?);
@@ -383,10 +383,10 @@ fn read_triggers(reply: &mut Reply) -> Result<MarkerWriteReport> {
     Ok(MarkerWriteReport { taken: reply.int()?, refused: reply.maybe_text()? })
 }
 
-/// Reads what became of one end.
+/// Reads the result of settling an attempt.
 ///
 /// # Errors
-/// When it is something else.
+/// If the reply has another format.
 pub fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     let (code, deadline, arming) = (reply.int()?, reply.int()?, reply.arming()?);
     match (code, arming) {

@@ -1,4 +1,4 @@
-//! The dead letters; and timers and letters that are brought back from an export.
+//! Dead letters, and imports of exported timers and dead letters.
 
 use bytes::Bytes;
 use keylapse_connection::pipe;
@@ -10,48 +10,48 @@ use crate::{PartitionNames, Reply, Store, scripts};
 
 const READING: &str = "reading dead letters";
 
-/// Bytes of a letter's name before its key: arming id and time of death.
+/// The length of a dead letter's name before its key: arming ID and time of death.
 pub const LETTER_NAME: usize = 16;
 
-/// Bounds of a topic's dead letters, per partition.
+/// The limits of a topic's dead letters in each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetterLimits {
-    /// How many are kept.
+    /// The maximum number of dead letters.
     pub count: u64,
-    /// For how long, in ms.
+    /// How long they are kept, in ms.
     pub age_ms: u64,
-    /// Whether to pause the topic when they are full, rather than trim.
+    /// Whether to pause the topic at the maximum number, in place of removing the oldest.
     pub pause_when_full: bool,
 }
 
 /// A dead letter and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawDeadLetter {
-    /// Arming id, time of death and key.
+    /// The name: arming ID, time of death and key.
     pub id: Bytes,
-    /// The letter's bytes.
+    /// The bytes of the dead letter.
     pub letter: Bytes,
 }
 
-/// Where a letter stands among the others, which Redis keeps by time and then by id.
+/// The position of a dead letter among the others, which Redis sorts by time and then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadLetterPosition {
-    /// When it died, in ms.
+    /// The time of death, in ms.
     pub died: u64,
-    /// Its id.
+    /// The name.
     pub id: Bytes,
 }
 
-/// A replay call.
+/// The parameters of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayCall {
-    /// The letter's name.
+    /// The name of the dead letter.
     pub letter: Bytes,
-    /// The id of this replay.
+    /// The ID of this replay.
     pub id: ReplayId,
-    /// The id of a new arming; none: it is the same again.
+    /// The ID of a new arming; `None` to keep the arming.
     pub anew: Option<ArmingId>,
-    /// Whether this repeats an unanswered call with the same ids.
+    /// Whether this repeats an unanswered call with the same IDs.
     pub repeat: bool,
 }
 
@@ -60,13 +60,13 @@ pub struct ReplayCall {
 #[must_use]
 #[non_exhaustive]
 pub enum Replayed {
-    /// Armed again, for now; its attempts start over.
+    /// The timer is armed and due now, and its attempts start over.
     Replayed,
-    /// The key has a timer, of another arming or of the letter's own; the letter was left alone.
+    /// The key has a timer already, so the dead letter was left alone.
     Exists,
-    /// The letter is gone: replayed, dropped or trimmed by somebody else.
+    /// The dead letter is gone: it was replayed, deleted or trimmed before.
     Gone,
-    /// The letter's record cannot be read; it was left alone.
+    /// The record of the dead letter cannot be read, so it was left alone.
     Unreadable,
 }
 
@@ -78,7 +78,7 @@ impl DeadLetterLimits {
 }
 
 impl Store {
-    /// Reads up to `count` dead letters, oldest first, after this one; and where to go on, if there may be more.
+    /// Reads up to `count` dead letters after a position, oldest first. Returns the next position, if there may be more.
     pub async fn letters(
         &self,
         at: &PartitionNames,
@@ -91,14 +91,14 @@ impl Store {
         let mut fetch = pipe();
         found.iter().for_each(|(_, id)| _ = fetch.cmd("HGET").arg(at.key("dead_letters")).arg(&id[..]));
         let letters = self.query_partition(at, READING, &fetch).await?.each(Reply::maybe_bytes)?;
-        // One that was dropped in between is simply not listed.
+        // A dead letter that was deleted since the first request is left out.
         let both = found.into_iter().zip(letters);
         let letters =
             both.filter_map(|((_, id), letter)| Some(RawDeadLetter { id, letter: letter? })).collect();
         Ok((letters, more.then_some(DeadLetterPosition { died, id })))
     }
 
-    /// The letters of one key, each with its name and when it died, in ms.
+    /// Returns the dead letters of a key: name, bytes, and time of death in ms.
     pub async fn letters_of_key(&self, at: &PartitionNames, key: &[u8]) -> Result<Vec<(Bytes, Bytes, u64)>> {
         const DOING: &str = "looking for dead letters";
         let (found, _) = self.named_with(DOING, at, ("dead", LETTER_NAME), key, usize::MAX).await?;
@@ -112,7 +112,7 @@ impl Store {
         Ok(both.filter_map(|((name, died), letter)| Some((name, letter?, died))).collect())
     }
 
-    /// How many dead letters there are, and how many have been trimmed.
+    /// Returns how many dead letters there are, and how many have been trimmed.
     pub async fn letter_counts(&self, at: &PartitionNames) -> Result<(u64, u64)> {
         let mut counts = pipe();
         counts.cmd("ZCARD").arg(at.key("dead"));
@@ -121,7 +121,7 @@ impl Store {
         Ok((reply.int()?, reply.maybe_int()?.unwrap_or(0)))
     }
 
-    /// Arms a dead letter's record again, for now.
+    /// Arms the timer of a dead letter again, due now.
     pub async fn replay(&self, at: &PartitionNames, call: &ReplayCall) -> Result<Replayed> {
         let ReplayCall { letter, id, anew, repeat } = call;
         let codes = [Replayed::Gone, Replayed::Replayed, Replayed::Exists, Replayed::Unreadable];
@@ -134,53 +134,53 @@ impl Store {
         Ok(code)
     }
 
-    /// Forgets a dead letter; whether there was one.
+    /// Deletes a dead letter. Returns whether there was one.
     pub async fn drop_letter(&self, at: &PartitionNames, letter: &[u8]) -> Result<bool> {
         Ok(self.call(&scripts::DELETE_DEAD_LETTER, at).arg(letter).reply().await?.int()? == 1)
     }
 }
 
-/// What became of an entry.
+/// The result of importing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Imported {
-    /// It is there now.
+    /// The entry was imported.
     New,
-    /// It was there already.
+    /// Redis has the entry already.
     There,
     /// The key has another timer, which was left alone.
     Taken,
-    /// Its arming has ended within the last ten minutes: it stays ended.
+    /// The arming has ended within the last ten minutes, and stays ended.
     Ended,
 }
 
-/// A timer or a letter, as it stands in Redis.
+/// A timer or a dead letter, as Redis holds it.
 #[derive(Clone, Debug)]
 pub enum ImportEntry {
     /// A timer.
     Timer {
-        /// Its key.
+        /// The key.
         key: Bytes,
-        /// Its record.
+        /// The record's bytes.
         record: Bytes,
-        /// Its state, if there is anything to say.
+        /// The state's bytes, if it has a state.
         state: Option<Bytes>,
-        /// When it is due, in ms.
+        /// When the timer is due, in ms.
         due: u64,
     },
     /// A dead letter.
     Letter {
-        /// Its name.
+        /// The name.
         name: Bytes,
-        /// Its bytes.
+        /// The bytes of the dead letter.
         letter: Bytes,
-        /// When it died, in ms.
+        /// The time of death, in ms.
         died: u64,
     },
 }
 
 impl Store {
-    /// Installs entries of one partition, where nothing stands in their place. In a cluster trigger keys lie elsewhere,
-    /// and are left out: the index fires without them.
+    /// Imports entries of one partition, and leaves existing ones alone. In a Redis Cluster it sets no marker keys, because
+    /// they are in other slots. Timers fire without them.
     pub async fn import(
         &self,
         at: &PartitionNames,
@@ -203,9 +203,9 @@ impl Store {
         }
         let mut reply = call.reply().await?;
         let imported = reply.list()?.codes(entries.len(), &codes)?;
-        let said = reply.maybe_text()?.unwrap_or_default();
-        let untold = said.lines().next().filter(|reason| !reason.is_empty());
-        untold.into_iter().for_each(|reason| _ = self.wake_up_error(at, reason));
+        let errors = reply.maybe_text()?.unwrap_or_default();
+        let refused = errors.lines().next().filter(|reason| !reason.is_empty());
+        refused.into_iter().for_each(|reason| _ = self.wake_up_error(at, reason));
         Ok(imported)
     }
 }

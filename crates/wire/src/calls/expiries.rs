@@ -1,5 +1,4 @@
-//! Expiries of the keys of others: where they stand among what servers announce, what each is called, and how they are
-//! made lapses.
+//! Expiries of attached keys: their positions in event streams, their identities, and the lapses that they create.
 
 use std::fmt;
 
@@ -13,14 +12,14 @@ use crate::run::ScriptCall;
 use crate::time::ServerTime;
 use crate::{PartitionNames, Store, scripts};
 
-/// Arguments of each note in a call.
+/// The number of arguments of each expiry in a call.
 const NOTE_ARGUMENTS: usize = 7;
 
-/// The longest name of a server.
+/// The maximum length of a server's name, in bytes.
 const MAX_NODE: usize = 40;
 
-/// What a server is called among those that hold keys: nothing, where there is one; what it says of itself in a
-/// cluster. No more is asked of it than that two servers never have the same.
+/// The name of a server that holds keys, which no other server has. It is empty for a single server, the node ID in a Redis
+/// Cluster, and with Sentinel the run ID or the address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
     bytes: [u8; MAX_NODE],
@@ -28,22 +27,22 @@ pub struct NodeId {
 }
 
 impl NodeId {
-    /// That of the only server.
+    /// The empty name of a single server.
     pub const NONE: Self = Self { bytes: [0; MAX_NODE], size: 0 };
 
-    /// Up to 40 bytes.
+    /// Creates a name. Returns `None` over 40 bytes.
     pub fn new(name: &[u8]) -> Option<Self> {
         let mut node = Self { size: u8::try_from(name.len()).ok()?, ..Self::NONE };
         node.bytes.get_mut(..name.len())?.copy_from_slice(name);
         Some(node)
     }
 
-    /// Its bytes, as they stand in Redis.
+    /// Returns the bytes of the name, as Redis holds them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.size)]
     }
 
-    /// Whether there are others.
+    /// Returns whether the name is not empty, so that there are several servers.
     pub fn is_named(&self) -> bool {
         self.size > 0
     }
@@ -61,64 +60,65 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Where something stands in a server's stream of expired keys. Positions of one key are compared, times
-/// never: each listener hears the same events in the same order, each late in its own way. Those of two servers
-/// are not compared, which is why there is no order of all.
+/// A position in a server's stream of expired keys.
+///
+/// Positions of one key are compared, and times are not: all listeners receive the same events in the same order, but each
+/// with its own delay. Positions of two servers are not comparable, so the type has no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// Whose stream.
+    /// The server of the stream.
     pub node: NodeId,
-    /// The number of the last canary heard; 0 where none is heard at all.
+    /// The number of the last heartbeat key received; 0 if none is received.
     pub canary: u64,
-    /// How many expiries of the key since.
+    /// How many expiries of the key were received since.
     pub count: u32,
 }
 
-/// A key was asked for, and is gone.
+/// A reading that found no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyAbsence {
-    /// Where in the stream of the server that has said so.
+    /// The position in the stream of the server that was read.
     pub at: Position,
-    /// When, by its clock.
+    /// When it was read, by that server's clock.
     pub stamp: ServerTime,
-    /// The last that was heard of the key's partition before it was asked for; 0 where that is not known.
+    /// The last known time of the partition's server before the key was requested; 0 if there is none.
     pub requested_at: ServerTime,
 }
 
-/// What tells an expiry of a key from its others.
+/// The identity of an expiry among all expiries of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryIdentity {
-    /// Its position, for who hears everything since a canary.
+    /// The position, if the listener has received all events since a heartbeat key.
     Anchored {
-        /// Where it was heard.
+        /// The position of the expiry.
         at: Position,
-        /// The number of that canary.
+        /// The number of that heartbeat key.
         since: u64,
     },
-    /// It was heard in a gap, and all who heard it so agree on this.
+    /// A place in a gap. All listeners that received the expiry in the gap agree on it.
     Gap {
-        /// Who has announced it.
+        /// The server that announced the expiry.
         node: NodeId,
-        /// The number of the canary after it.
+        /// The number of the heartbeat key that ended the gap.
         canary: u64,
-        /// How many expiries of the key come from there back to it, itself among them.
+        /// How many expiries of the key there are from this one, inclusive, to that heartbeat key.
         back: u32,
-        /// Where and when the key was found gone behind that canary, if it was.
+        /// The reading after that heartbeat key, if it found no key.
         gone: Option<KeyAbsence>,
     },
-    /// It was heard in a gap that no canary has ended, or that another followed.
+    /// Unknown: no heartbeat key ended the gap, or another gap followed.
     Unknown(NodeId),
-    /// It was announced in a gap by a server that another has replaced, and that one says that the key is gone.
+    /// A server announced the expiry in a gap and was replaced, and the new server has no such key.
     Replaced {
-        /// Who has announced it.
+        /// The server that announced the expiry.
         by: NodeId,
-        /// What the other has said.
+        /// The reading of the new server.
         gone: KeyAbsence,
     },
 }
 
 impl ExpiryIdentity {
-    /// Whose positions it names.
+    /// Returns the server whose positions it names.
     pub fn node(&self) -> NodeId {
         match self {
             Self::Anchored { at, .. } => at.node,
@@ -127,7 +127,7 @@ impl ExpiryIdentity {
         }
     }
 
-    /// The number of the canary that it names.
+    /// Returns the number of the heartbeat key that it names.
     pub(super) fn canary(&self) -> Option<u64> {
         match self {
             Self::Anchored { at, .. } => Some(at.canary),
@@ -136,7 +136,7 @@ impl ExpiryIdentity {
         }
     }
 
-    /// Who was replaced.
+    /// Returns the name of the replaced server; empty if there is none.
     pub(super) fn replaced(&self) -> &[u8] {
         if let Self::Replaced { by, .. } = self { by.as_bytes() } else { &[] }
     }
@@ -149,44 +149,44 @@ impl ExpiryIdentity {
         }
     }
 
-    /// When the key was asked for, by its partition's clock.
-    pub(super) fn asked(&self) -> ServerTime {
+    /// Returns when the key was requested, by its partition's clock.
+    fn requested_at(&self) -> ServerTime {
         self.gone().map_or_else(ServerTime::default, |gone| gone.requested_at)
     }
 }
 
-/// An expiry that was heard.
+/// An expiry that a server has announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnouncedExpiry {
-    /// Of which key.
+    /// The key.
     pub key: Bytes,
-    /// Which of the key's expiries it is.
+    /// The identity of the expiry.
     pub identity: ExpiryIdentity,
-    /// The arming of the lapse to be.
+    /// The arming of the lapse that it may create.
     pub arming: ArmingId,
 }
 
-/// The result of a note.
+/// The result of recording an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedExpiry {
-    /// Another listener was first.
+    /// The expiry was recorded before, mostly by another listener.
     Known,
-    /// It is a lapse now.
+    /// The expiry has created a lapse.
     Lapse,
-    /// It was fired before, as a recovery.
+    /// A recovery has fired for this expiry before.
     Recovered,
-    /// Its deadline had not been read, and the topic ignores such keys.
+    /// The key was untracked, and the topic ignores expiries of such keys.
     Ignored,
-    /// It is older than the history.
+    /// The expiry is older than the history.
     Stale,
-    /// It was the key that was written back for a retry.
+    /// It was the expiry of a key that was written back until a retry.
     Returned,
-    /// It is a lapse now, in place of a retry: the key's writer was first.
+    /// The expiry has created a lapse in place of a retry, because the key's writer wrote the key again.
     Superseding,
 }
 
 impl Store {
-    /// Makes lapses of expiries that were heard. One call for each server that has announced some.
+    /// Records announced expiries and creates their lapses. Sends one call for each server that announced some.
     pub async fn record_expiries(
         &self,
         at: &PartitionNames,
@@ -196,12 +196,12 @@ impl Store {
         let mut noted = vec![RecordedExpiry::Known; notes.len()];
         for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
             let some: Vec<&AnnouncedExpiry> = places.iter().map(|place| &notes[*place]).collect();
-            scatter(&mut noted, &places, self.note_of(at, policy, node, &some).await?);
+            scatter(&mut noted, &places, self.record_expiries_of(at, policy, node, &some).await?);
         }
         Ok(noted)
     }
 
-    async fn note_of(
+    async fn record_expiries_of(
         &self,
         at: &PartitionNames,
         policy: &Policy,
@@ -217,7 +217,7 @@ impl Store {
             add_identity(&mut call, &note.identity);
             call.arg(note.arming.as_bytes());
             if node.is_named() {
-                call.arg(note.identity.asked().ms());
+                call.arg(note.identity.requested_at().ms());
             }
         }
         let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];

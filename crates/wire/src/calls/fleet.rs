@@ -1,4 +1,4 @@
-//! Reports of listeners: who serves what, and how it goes.
+//! Reports of listeners: their topics, statistics and event modes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -11,84 +11,84 @@ use crate::figures::{Destination, Distribution, is_zero};
 use crate::time::system_time;
 use crate::{PartitionNames, Reply, Store, scripts};
 
-/// One that has not reported for this long counts as gone: three reports.
+/// A listener without a report for this long counts as gone: it has missed three.
 const PRESENT_TIMEOUT: Duration = Duration::from_secs(15);
-/// One that has not reported for this long is worth a look: its next report is two seconds late.
+/// A listener without a report for this long is overdue: the next report is two seconds late.
 const REPORT_OVERDUE_AFTER: Duration = Duration::from_secs(7);
-/// After this long without one, its last report is forgotten. Until then operators see that it has ended without a word.
+/// The last report of a listener is removed after this time. Until then operators see a listener that has crashed.
 pub const FORGOTTEN_MS: u64 = 600_000;
-/// Reports that are read at a time, roughly.
+/// The rough number of reports that are read in one call.
 const REPORTS_PER_PAGE: usize = 100;
-/// A report that would be longer leaves out the details of its topics, never their names.
+/// The maximum length of a report. A longer one leaves out details of its topics, but never their names.
 const MAX_REPORT_BYTES: usize = 64 << 10;
 
-/// What a listener said of itself last: every five seconds it does. See
-/// `Schedule::listeners`.
+/// The last report of a listener, which sends one every five seconds. See `Schedule::listeners`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ListenerReport {
-    /// Another each time that a listener is built.
+    /// The ID of the listener, which is new each time that a listener is built.
     pub id: String,
-    /// The machine.
+    /// The name of the machine.
     pub host: String,
-    /// The process there.
+    /// The process ID on that machine.
     pub pid: u32,
-    /// Of keylapse.
+    /// The version of keylapse.
     pub version: String,
-    /// When it was started, in ms since 1970, by the clock of its machine.
+    /// When the listener was started, in ms since 1970, by the clock of its machine.
     #[serde(rename = "since")]
     #[doc(hidden)]
     pub since_ms: u64,
-    /// How many timers it holds: until their deadlines, while they run, and until their ends are settled.
+    /// The number of timers that it holds: before their deadlines, while they run, and until they are settled.
     pub running: usize,
-    /// How many attempts it may run.
+    /// The maximum number of timers that it may hold.
     pub limit: usize,
-    /// For how long the runtime of its handlers had polled nothing, in ms; none while that polls. It claims nothing then.
+    /// How long the runtime of its handlers has polled nothing, in ms; `None` while it polls. A stalled listener claims
+    /// nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handlers_stalled_ms: Option<u64>,
-    /// The servers that it listens to.
+    /// The servers whose events it receives.
     pub nodes: Vec<NodeReport>,
-    /// Its topics, by their names.
+    /// The topics by their names.
     pub topics: BTreeMap<String, TopicReport>,
-    /// When it reported, in ms since 1970, by the server's clock.
+    /// When the report was written, in ms since 1970, by the server's clock.
     #[serde(rename = "at", skip_serializing)]
     #[doc(hidden)]
     pub at_ms: u64,
-    /// For how long it had been running, in ms.
+    /// How long the listener had been running, in ms.
     pub uptime_ms: u64,
-    /// How long ago that was, in ms, when it was read.
+    /// The age of the report when it was read, in ms.
     pub age_ms: u64,
 }
 
-/// What a listener hears of one server.
+/// The event mode and the gaps of one server of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct NodeReport {
-    /// Host and port, as the listener knows them.
+    /// The host and port that the listener uses.
     pub node: String,
-    /// A word for its `EventMode`.
+    /// The `EventMode` as a word.
     pub mode: String,
-    /// Why something may be missed at present.
+    /// Why events may be missed at present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
-    /// How often something may have been missed.
+    /// How often events may have been missed.
     pub gaps: u64,
 }
 
-/// How it goes with a topic of a listener.
+/// The statistics of a topic in a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct TopicReport {
-    /// How many timers are held, in the same way.
+    /// The number of timers of the topic that the listener holds.
     #[serde(skip_serializing_if = "is_zero")]
     pub running: usize,
-    /// How many may.
+    /// The maximum number of timers that it may hold.
     #[serde(skip_serializing_if = "is_zero")]
     pub limit: usize,
-    /// What was counted, by the names of `TopicStats`, unless it is nothing.
+    /// The counters that are not 0, by their names in `TopicStats`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
     /// How late attempts were started.
@@ -103,22 +103,22 @@ pub struct TopicReport {
     /// Attempts of the last hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_1h: Option<RecentAttempts>,
-    /// By what its handlers are compared with those of other listeners: see `Destinations::identity`.
+    /// The text that identifies what the handlers do. See `Destinations::identity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The places that its handlers call, the worst first: up to twenty.
+    /// The destinations that the handlers call, the worst first: up to 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<Destination>,
 }
 
-/// Attempts of a span of time that ends now.
+/// The attempts in a span of time that ends now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RecentAttempts {
-    /// Those that ended well.
+    /// The number of attempts that succeeded.
     pub handled: u64,
-    /// Those that failed.
+    /// The number of attempts that failed.
     pub failed: u64,
     /// How late attempts were started.
     #[serde(skip_serializing_if = "Distribution::is_empty")]
@@ -126,28 +126,27 @@ pub struct RecentAttempts {
 }
 
 impl ListenerReport {
-    /// When it reported, by the server's clock.
+    /// Returns when the report was written, by the server's clock.
     pub fn at(&self) -> SystemTime {
         system_time(self.at_ms)
     }
 
-    /// Whether it counts as one that listens: it has reported within 15 s.
+    /// Returns whether the listener is present: it has reported within 15 s.
     #[doc(hidden)]
     pub fn is_present(&self) -> bool {
         u128::from(self.age_ms) <= PRESENT_TIMEOUT.as_millis()
     }
 
-    /// Returns whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
-    /// So it is after seven seconds.
+    /// Returns whether the last report is older than 7 s. The listener has crashed, is stalled, or cannot reach the server.
     pub fn is_silent(&self) -> bool {
         u128::from(self.age_ms) > REPORT_OVERDUE_AFTER.as_millis()
     }
 
-    /// Returns whether this listener was started on the machine of the other one, after the last report of the other one, and
-    /// serves each topic that the other one served.
+    /// Returns whether this listener has replaced the other one. It was started on the same machine, after the other's last
+    /// report, and serves each topic that the other one served.
     #[doc(hidden)]
     pub fn replaces(&self, other: &Self) -> bool {
-        // By the server's clock: that of the machine may be another.
+        // All times are of the server's clock, because the machine's clock may differ.
         let is_later = self.at_ms.saturating_sub(self.uptime_ms) >= other.at_ms;
         is_later
             && self.host == other.host
@@ -155,23 +154,23 @@ impl ListenerReport {
             && other.topics.keys().all(|topic| self.serves(topic))
     }
 
-    /// When it was started, by the clock of its machine.
+    /// Returns when the listener was started, by the clock of its machine.
     pub fn since(&self) -> SystemTime {
         system_time(self.since_ms)
     }
 
-    /// Returns how many timers it holds, of how many, and whether its handlers are stalled, for people.
+    /// Returns a text for people: the number of timers that it holds, the maximum, and whether its handlers are stalled.
     pub fn capacity(&self) -> String {
         let stalled = if self.handlers_stalled_ms.is_some() { ", stalled" } else { "" };
         format!("{}/{}{stalled}", self.running, self.limit)
     }
 
-    /// Whether it serves the topic with this name.
+    /// Returns whether the listener serves the topic with this name.
     pub fn serves(&self, topic: &str) -> bool {
         self.topics.contains_key(topic)
     }
 
-    /// As it is sent.
+    /// Encodes the report as it is sent.
     fn encode(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_default();
         if json.len() <= MAX_REPORT_BYTES {
@@ -181,7 +180,7 @@ impl ListenerReport {
             let topics = self.topics.iter().map(|(name, report)| (name.clone(), topic(report))).collect();
             serde_json::to_string(&Self { topics, ..self.clone() }).unwrap_or_default()
         };
-        // What is held back goes last.
+        // Destinations that delay timers are left out last.
         let shorter = shortened(TopicReport::without_times);
         if shorter.len() <= MAX_REPORT_BYTES { shorter } else { shortened(|_| TopicReport::default()) }
     }
@@ -207,27 +206,26 @@ impl TopicReport {
     }
 }
 
-/// The answer to a report.
+/// The result of saving a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported {
-    /// When it was written, by the server's clock.
+    /// When the report was written, in ms, by the server's clock.
     pub at_ms: u64,
-    /// Where the look for reports to forget has ended.
+    /// The cursor at which the search for old reports has ended.
     pub looked: u64,
-    /// When the same listener's report before it was written, if that was there.
+    /// When the listener's previous report was written, in ms, if Redis still had it.
     pub before_ms: Option<u64>,
 }
 
 impl Store {
-    /// Asks the listeners of a topic to call a destination now; nothing depends on it.
+    /// Publishes a request to the listeners of a topic to call a destination now. The request may get lost.
     pub async fn try_now(&self, at: &PartitionNames, destination: &str) -> Result<()> {
         let publish =
             keylapse_connection::cmd("SPUBLISH").arg(&at.wake).arg(format!("o{destination}")).take();
         self.send("asking for a call", at.wake.as_bytes(), &publish).await.map(drop)
     }
 
-    /// Leaves a report, or takes the last one away; and looks whether others are to be forgotten, from where the
-    /// last look ended.
+    /// Saves a report, or removes the last one. Also removes some old reports, beginning at the cursor `from`.
     pub async fn report(
         &self,
         listeners: &str,
@@ -242,14 +240,14 @@ impl Store {
         Ok(Reported { at_ms: reply.stamp.ms(), looked: reply.int()?, before_ms: reply.maybe_int()? })
     }
 
-    /// Everybody who has reported lately.
+    /// Returns the reports of all present listeners.
     pub async fn listeners(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let mut all = self.reports(listeners).await?;
         all.retain(ListenerReport::is_present);
         Ok(all)
     }
 
-    /// All reports that are not forgotten yet.
+    /// Returns all reports that have not been removed.
     pub async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let (mut found, mut cursor) = (BTreeMap::new(), 0_u64);
         loop {
@@ -257,7 +255,7 @@ impl Store {
             let mut reply = call.arg(cursor).arg(REPORTS_PER_PAGE).reply().await?;
             cursor = reply.int()?;
             let now = reply.stamp.ms();
-            // What cannot be read is of another version, or of somebody else.
+            // Reports of other versions or programs may be unreadable, and are left out.
             let read = |report: Bytes| serde_json::from_slice::<ListenerReport>(&report).ok();
             for mut report in reply.each(Reply::bytes)?.into_iter().filter_map(read) {
                 report.age_ms = now.abs_diff(report.at_ms);
@@ -302,7 +300,7 @@ mod tests {
         assert!(report("a", 41_000, 0, &["t", "u", "v"]).replaces(&gone));
         for other in [
             report("b", 41_000, 0, &["t", "u"]),
-            // It ran beside the other one.
+            // It ran at the same time as the other one.
             report("a", 39_000, 0, &["t", "u"]),
             report("a", 41_000, 9_000, &["t", "u"]),
             report("a", 41_000, 0, &["t"]),

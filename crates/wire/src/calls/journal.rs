@@ -1,4 +1,4 @@
-//! What has ended, and how: the journal that partitions keep of it, and the tail, which they tell while somebody looks on.
+//! The journal, which keeps the ends of timers, and the tail, which publishes starts and ends while somebody watches.
 
 use bytes::{Buf, Bytes};
 use futures::future::join_all;
@@ -11,20 +11,20 @@ use crate::log::debug;
 use crate::names::WIRE_VERSION;
 use crate::{DeadReason, Ending, MAX_KEY, PartitionNames, Reply, Store, scripts};
 
-/// Partitions that are told at the same time.
+/// The maximum number of partitions that are called at the same time.
 const MAX_CONCURRENT_JOURNAL_CALLS: usize = 250;
 
-/// How much of what has ended each partition keeps.
+/// The limits of the journal of each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalBounds {
-    /// How many ends; 0: none, and what was kept goes.
+    /// The maximum number of entries; 0 keeps none, and removes all.
     pub count: u64,
-    /// For how long, in ms.
+    /// How long entries are kept, in ms.
     pub age_ms: u64,
 }
 
 impl Store {
-    /// Has partitions keep so much of what ends; also those of them that are made anew later.
+    /// Sets the journal limits of partitions. They also apply to partitions that are created again later.
     pub async fn keep_journals(
         &self,
         topic: &str,
@@ -33,21 +33,21 @@ impl Store {
     ) -> Result<()> {
         lock(&self.0.journals).insert(topic.to_owned(), bounds);
         for some in partitions.chunks(MAX_CONCURRENT_JOURNAL_CALLS) {
-            for told in join_all(some.iter().map(|at| self.keep_journal(at, bounds))).await {
-                self.ignore_unavailable(topic, told.map(drop))?;
+            for result in join_all(some.iter().map(|at| self.keep_journal(at, bounds))).await {
+                self.ignore_unavailable(topic, result.map(drop))?;
             }
         }
         Ok(())
     }
 
-    /// Has a partition keep so much of what ends; whether that is news.
+    /// Sets the journal limits of a partition. Returns whether they have changed.
     pub async fn keep_journal(&self, at: &PartitionNames, bounds: JournalBounds) -> Result<bool> {
         let mut call = self.call(&scripts::SET_JOURNAL_LIMITS, at);
         call.arg(bounds.count).arg(bounds.age_ms);
         Ok(call.reply().await?.int()? == 1)
     }
 
-    /// The same of one that was just made, and of the first, which is made with it, if their topic asks for it.
+    /// Sets the journal limits of a partition that was just created, and of partition 0, which may be new, too.
     pub(crate) async fn restore_journal_limits(&self, at: &PartitionNames) {
         let Some(bounds) = lock(&self.0.journals).get(&at.topic).copied() else { return };
         if bounds.count == 0 {
@@ -65,24 +65,24 @@ impl Store {
     }
 }
 
-/// Version, how it ended, arming id, first deadline, attempt. Then the key.
+/// The length of an entry before its key: version, outcome, arming ID, first deadline, attempt.
 const ENTRY_HEAD: usize = 22;
 const VERSION: u8 = 1;
-/// Entries that are gone through at most when a key is looked for.
+/// The maximum number of entries that are searched for a key.
 const MAX_SCANNED_ENTRIES: usize = 200_000;
 const READING: &str = "reading the journal";
 
-/// Where an entry stands among the others of a partition.
+/// The position of an entry among the others of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JournalPosition {
-    /// When it ended, in ms.
+    /// When the timer ended, in ms.
     pub ended: u64,
-    /// Its bytes.
+    /// The bytes of the entry.
     pub member: Bytes,
 }
 
 impl JournalPosition {
-    /// What stands there, with its first deadline; none where a newer version, or somebody else, has written it.
+    /// Decodes the entry, with the first deadline. Returns `None` if a newer version or another program has written it.
     pub fn decode(&self) -> Option<TimerEvent> {
         let mut rest = self.member.clone();
         if rest.len() < ENTRY_HEAD || rest.get_u8() != VERSION {
@@ -95,24 +95,24 @@ impl JournalPosition {
     }
 }
 
-/// An id, unless it is all zeros: that stands for one that is not known.
+/// Reads an ID. Zeros stand for an unknown one.
 fn known_id(bytes: &[u8]) -> Option<ArmingId> {
     ArmingId::from_bytes(bytes).filter(|id| id.as_bytes() != &[0; 8])
 }
 
 impl Store {
-    /// Whether a partition keeps a journal, and how much of one.
+    /// Returns the limits of a partition's journal, or `None` without a journal.
     pub async fn journal_bounds(&self, at: &PartitionNames) -> Result<Option<JournalBounds>> {
         let mut get = pipe();
         get.cmd("HGET").arg(at.key("meta")).arg("journal");
-        let said = self.query_partition(at, READING, &get).await?.maybe_bytes()?;
-        Ok(said.and_then(|said| {
-            let (count, age) = std::str::from_utf8(&said).ok()?.split_once(':')?;
+        let limits = self.query_partition(at, READING, &get).await?.maybe_bytes()?;
+        Ok(limits.and_then(|limits| {
+            let (count, age) = std::str::from_utf8(&limits).ok()?.split_once(':')?;
             Some(JournalBounds { count: count.parse().ok()?, age_ms: age.parse().ok()? })
         }))
     }
 
-    /// Up to `count` entries, newest first, behind this one; and whether there may be more.
+    /// Returns up to `count` entries after a position, newest first, and whether there may be more.
     pub async fn journal(
         &self,
         at: &PartitionNames,
@@ -124,8 +124,8 @@ impl Store {
         Ok((found.into_iter().map(|(ended, member)| JournalPosition { ended, member }).collect(), more))
     }
 
-    /// What the journal has of one key, newest first; and whether all of it was looked at, which is no more than about
-    /// 200,000 entries.
+    /// Returns the entries of one key, newest first, and whether the whole journal was searched. The search stops after
+    /// about 200,000 entries.
     pub async fn journal_of_key(
         &self,
         at: &PartitionNames,
@@ -143,43 +143,43 @@ impl Store {
     }
 }
 
-/// The letter with which a message of the tail begins.
+/// The first byte of a tail message.
 pub const TAIL_PREFIX: u8 = b't';
-/// The letter, when it was told, how many entries found no room in it.
+/// The length of a tail message before its entries: first byte, time, number of entries left out.
 const TAIL_HEAD_BYTES: usize = 13;
-/// What, attempt, arming id, a time, the length of the key.
+/// The length of an entry before its key: outcome, attempt, arming ID, a time, length of the key.
 const TAIL_ENTRY_BYTES: usize = 23;
 
-/// What one call has told.
+/// The events of one call, as a partition publishes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailBatch {
-    /// When, in ms.
+    /// When they happened, in ms.
     pub at: u64,
-    /// How many entries found no room in the message.
+    /// How many events had no room in the message.
     pub left_out: u64,
-    /// The others.
+    /// The other events.
     pub entries: Vec<TimerEvent>,
 }
 
-/// What is told of one timer, and what the journal keeps of one.
+/// An event of a timer in the tail or the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerEvent {
-    /// What it did.
+    /// The outcome.
     pub what: Ending,
-    /// Of a dead letter, why.
+    /// The reason of a dead letter.
     pub reason: Option<DeadReason>,
-    /// The attempt that runs, has ended, or is to come.
+    /// The attempt that runs, has ended, or comes next.
     pub attempt: u32,
-    /// The arming; none where that is not known.
+    /// The ID of the arming; `None` if it is not known.
     pub arming: Option<ArmingId>,
-    /// The deadline of what begins; that of what is to come; in the journal the first; or 0.
+    /// In the journal, the first deadline. In the tail, the deadline of the attempt that starts or comes next, or 0.
     pub at: u64,
     /// The key.
     pub key: Bytes,
 }
 
 impl TailBatch {
-    /// Reads a message; none where it is none of the tail's. What a newer version may tell is left out.
+    /// Decodes a tail message. Returns `None` for any other message. Leaves out events of newer versions.
     pub fn decode(mut message: Bytes) -> Option<Self> {
         if message.len() < TAIL_HEAD_BYTES || message.get_u8() != TAIL_PREFIX {
             return None;
@@ -194,16 +194,16 @@ impl TailBatch {
                 break;
             }
             let key = message.split_to(length);
-            let told = |(what, reason)| TimerEvent { what, reason, attempt, arming, at: time, key };
-            entries.extend(Ending::from_code(code).map(told));
+            let event = |(what, reason)| TimerEvent { what, reason, attempt, arming, at: time, key };
+            entries.extend(Ending::from_code(code).map(event));
         }
         Some(Self { at, left_out, entries })
     }
 }
 
 impl Store {
-    /// Has a partition tell what it starts and ends for so long, 60 s at most; until when it does, in ms. One that is not
-    /// there is not made.
+    /// Makes a partition publish its tail for `for_ms`, at most 60 s. Returns the end of that time, in ms. Does not create a
+    /// missing partition.
     pub async fn renew_watch(&self, at: &PartitionNames, for_ms: u64) -> Result<u64> {
         let mut call = self.call_with(&scripts::RENEW_WATCH, &[at.key("meta")]);
         let answer = call.arg(WIRE_VERSION).arg(at.partitions).arg(&at.wake).arg(for_ms).run_once().await?;
@@ -252,9 +252,9 @@ mod tests {
         let head = [&b"t"[..], &5_u64.to_be_bytes(), &2_u32.to_be_bytes()].concat();
         let message =
             [head, entry(b'B', b"a"), entry(b'?', b"b"), entry(b'x', b""), b"rest".to_vec()].concat();
-        let told = TailBatch::decode(message.into()).unwrap();
-        assert_eq!((told.at, told.left_out, told.entries.len()), (5, 2, 2));
-        let [first, second] = &told.entries[..] else { panic!("two") };
+        let batch = TailBatch::decode(message.into()).unwrap();
+        assert_eq!((batch.at, batch.left_out, batch.entries.len()), (5, 2, 2));
+        let [first, second] = &batch.entries[..] else { panic!("two") };
         assert_eq!((first.what, first.attempt, first.at, &first.key[..]), (Ending::Started, 3, 9, &b"a"[..]));
         assert_eq!((second.what, second.reason), (Ending::Dead, Some(DeadReason::Exhausted)));
         assert_eq!(TailBatch::decode(Bytes::from_static(b"w1700000000000")), None);

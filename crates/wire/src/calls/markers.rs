@@ -1,5 +1,5 @@
-//! Keys outside of the index: those that expire at a deadline, as trigger keys and those that are written back for their
-//! retries; and the lists and streams of workers in other languages.
+//! Keys outside of the index: marker keys, keys that are written back until their retries, and the lists and streams of
+//! workers in other languages.
 
 use std::time::Duration;
 
@@ -12,29 +12,30 @@ use crate::log::debug;
 use crate::run::ScriptCall;
 use crate::{DUMP, MarkerKey, Store, scripts};
 
-/// No call waits longer than this for trigger keys that lie elsewhere: the index fires without them.
+/// The time limit for marker keys that need own calls. It is short, because timers fire without them.
 const MARKER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A trigger key to set.
+/// A marker key to set.
 #[derive(Clone, Debug)]
 pub struct MarkerWrite {
     /// The key.
     pub key: Bytes,
-    /// When it expires, in ms since 1970.
+    /// When the key expires, in ms since 1970.
     pub deadline: u64,
-    /// The attempt to come; 0: as the key says it.
+    /// The number of the next attempt; 0 keeps the number in the key.
     pub attempt: u32,
-    /// Whether the timer was there before, so that a number that expires at another time is taken for its key.
+    /// Whether the timer existed before. Then a small number with another deadline counts as its marker key, too.
     pub moved: bool,
 }
 
 impl Store {
-    /// Whether trigger keys lie elsewhere than the index, so that scripts cannot see to them.
+    /// Returns whether marker keys need own calls. In a Redis Cluster they are in other slots than the index, where its scripts
+    /// cannot write them.
     pub fn markers_need_own_calls(&self) -> bool {
         self.0.topology.is_cluster()
     }
 
-    /// Sets trigger keys where they lie elsewhere than the index, each by a call of its own.
+    /// Sets marker keys, each by a call of its own.
     pub async fn set_markers(&self, triggers: &[MarkerWrite]) -> Vec<MarkerKey> {
         let call = |trigger: &MarkerWrite| {
             let mut call = self.call_with(&scripts::SET_MARKER, &[&trigger.key[..]]);
@@ -46,7 +47,7 @@ impl Store {
             Ok(Ok(codes)) if codes == [0] => MarkerKey::None,
             Ok(Ok(codes)) if codes == [1] => MarkerKey::Set,
             Ok(Ok(codes)) if codes == [2] => MarkerKey::Taken,
-            Ok(_) => MarkerKey::Failed(no_right("the server refuses to have the trigger key written")),
+            Ok(_) => MarkerKey::Failed(no_right("the server refuses to write the marker key")),
             Err(error) => MarkerKey::Failed(error),
         };
         match timeout(MARKER_TIMEOUT, ScriptCall::run_all(&calls)).await {
@@ -55,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Deletes trigger keys that are ours and expire then.
+    /// Deletes marker keys that expire at these times, and logs an error.
     pub(super) async fn delete_markers(&self, triggers: &[(Bytes, u64)]) {
         let call = |(key, deadline): &(Bytes, u64)| {
             let mut call = self.call_with(&scripts::DELETE_MARKER, &[&key[..]]);
@@ -68,16 +69,16 @@ impl Store {
             Err(_) => Some(late()),
         };
         if let Some(error) = failed {
-            debug!(%error, "trigger keys not deleted: they expire for nothing");
+            debug!(%error, "cannot delete marker keys: they stay until they expire");
         }
     }
 
-    /// Deletes a trigger key if it is ours and expires then.
+    /// Deletes a marker key that expires at `deadline`. Returns whether there was one.
     pub async fn delete_marker(&self, key: &[u8], deadline: u64) -> Result<bool> {
         Ok(self.call_with(&scripts::DELETE_MARKER, &[key]).arg(deadline).run().await? == Value::Int(1))
     }
 
-    /// Writes a key back, if the name is free. The copy is as touch.lua makes it.
+    /// Writes a key back, if the key is free. The copy has the format of read_keys.lua.
     pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<MarkerKey> {
         let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
         let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
@@ -85,20 +86,20 @@ impl Store {
         Ok(placed(from_redis_value(call.run().await?).unwrap_or_default()))
     }
 
-    /// Reads trigger keys, so that the server expires those that are due.
+    /// Checks marker keys, so that the server expires those that are due.
     pub async fn check_markers(&self, keys: &[Bytes]) -> Result<()> {
         let servers = &self.0.topology;
         if !servers.is_cluster() {
             let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
-            return self.send("touching", b"", cmd("EXISTS").arg(keys)).await.map(drop);
+            return self.send("checking marker keys", b"", cmd("EXISTS").arg(keys)).await.map(drop);
         }
         let touches = keys.iter().map(|key| (servers.slot_of(key), cmd("EXISTS").arg(&key[..]).clone()));
-        let answers = servers.each("touching", touches.collect()).await;
+        let answers = servers.each("checking marker keys", touches.collect()).await;
         answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 }
 
-/// What became of a key that was to be written back; none is kept whose deadline has passed.
+/// Reads the result of a write-back. A key whose deadline has passed is not written.
 fn placed(code: u64) -> MarkerKey {
     match code {
         1 => MarkerKey::Set,
@@ -110,61 +111,61 @@ fn placed(code: u64) -> MarkerKey {
 fn late() -> Error {
     Error::new(
         ErrorKind::Timeout,
-        "the server of the trigger key did not answer in time; the timer fires without it",
+        "the server of the marker key did not answer in time; the timer fires without the key",
     )
 }
 
-/// The caller may not write trigger keys; or the server takes no script that does, as its keys lie on several shards, or
-/// it takes only those that a call names.
-pub(super) fn no_right(said: &str) -> Error {
-    if said.contains("same slot") || said.contains("undeclared") {
+/// Explains why a marker key was refused. The user lacks the right to write it, or the server lets scripts write only the
+/// keys that their calls declare.
+pub(super) fn no_right(reason: &str) -> Error {
+    if reason.contains("same slot") || reason.contains("undeclared") {
         let message =
-            format!("{said}; this server cannot have trigger keys: switch them off (Topic::triggers)");
+            format!("{reason}; this server does not support marker keys: switch them off (Topic::marker_keys)");
         return Error::new(ErrorKind::Unsupported, message);
     }
-    let message = format!("{said}; grant this user the names of its timers (~…) or switch triggers off");
+    let message = format!("{reason}; grant this user the keys of its timers (~…), or switch marker keys off (Topic::marker_keys)");
     Error::new(ErrorKind::Permission, message)
 }
 
-/// Something to put into a list or a stream, once.
+/// A message to add to a list or a stream, once.
 #[derive(Clone, Debug)]
 pub struct Forwarding<'a> {
     /// The list or stream.
     pub into: &'a [u8],
-    /// Remembers that it was put there; in the slot of `into`.
+    /// The key that records the addition. It is in the slot of `into`.
     pub memory: &'a [u8],
-    /// Else it is a list.
+    /// Whether `into` is a stream. Otherwise it is a list.
     pub is_stream: bool,
-    /// While it has so many, nothing is put there; 0: any number.
+    /// The maximum length of the list or stream; 0: no limit.
     pub max_length: u64,
-    /// For how long, in ms.
+    /// How long the addition is recorded, in ms.
     pub remember_ms: u64,
-    /// What is put there once.
+    /// The ID of the message, which is added once.
     pub id: &'a [u8],
-    /// What workers get.
+    /// The message that workers receive.
     pub message: &'a [u8],
 }
 
-/// What came of it.
+/// The result of a forward call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Forwarded {
-    /// It was put there.
+    /// The message was added.
     Added,
-    /// It had been put there before, by an attempt whose end was not heard.
+    /// An earlier attempt has added the message already.
     Duplicate,
-    /// There is no room: it was not put there.
+    /// The list or stream has no room, so nothing was added.
     Full,
 }
 
 impl Store {
-    /// Puts something there, if it was not and there is room.
+    /// Adds a message, if it was not added before and there is room.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
+    /// If the server cannot be reached or refuses.
     pub async fn forward(&self, what: &Forwarding<'_>) -> Result<Forwarded> {
         if self.0.topology.slot_of(what.into) != self.0.topology.slot_of(what.memory) {
-            return Err(Error::invalid("a list or stream with a } in its name needs a hash tag before that"));
+            return Err(Error::invalid("the name of a list or stream with a } needs a hash tag before the }"));
         }
         let mut call = self.call_with(&scripts::FORWARD, &[what.into, what.memory]);
         call.arg(if what.is_stream { "stream" } else { "list" }).arg(what.max_length).arg(what.remember_ms);
@@ -173,7 +174,7 @@ impl Store {
             Value::Int(1) => Ok(Forwarded::Added),
             Value::Int(0) => Ok(Forwarded::Duplicate),
             Value::Int(2) => Ok(Forwarded::Full),
-            _ => Err(Error::new(ErrorKind::Server, "forward: the server's answer makes no sense")),
+            _ => Err(Error::new(ErrorKind::Server, "forward: unexpected reply")),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Each call as a script or a pipeline: what it takes, how it is sent, what it answers. Lists go in portions that one call
-//! takes.
+//! The calls: the parameters, the script or pipeline, and the result of each. Long lists are split into several calls.
 
 mod arm;
 mod attached;
@@ -23,40 +22,39 @@ pub use self::{
 
 use crate::connection::MAX_ARGUMENTS;
 
-/// The longest key that can be armed, in bytes.
+/// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 4096;
 /// The largest payload limit that a topic can set, in bytes.
 pub const MAX_PAYLOAD: usize = 8 << 20;
-/// The most timers that one call may name.
+/// The maximum number of timers in one call.
 pub const MAX_BATCH: usize = 1000;
 
-/// All arguments of a call but its list are no more than these.
+/// The maximum number of arguments of a call, apart from its list.
 const MAX_FIXED_ARGUMENTS: usize = 60;
-/// The keys and texts of one call, in bytes: the item that goes beyond goes into the next call. One that is larger goes
-/// alone.
+/// The maximum length of the keys and texts in one call, in bytes. A larger item is sent alone.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
-/// One of a list in a call.
+/// An item of a list in a call.
 pub trait Item {
-    /// How many arguments it takes.
+    /// The number of arguments that an item takes.
     const ARGUMENTS: usize;
 
-    /// How many bytes its keys and texts have.
+    /// Returns the length of its keys and texts.
     fn bytes(&self) -> usize;
 }
 
-/// How many go together in a call of so many bytes, by the largest of them: at least one, and at most `most`.
+/// Returns how many items, the largest of which has `largest` bytes, fit into `bytes`: from 1 to `most`.
 pub(crate) fn fit(bytes: usize, most: usize, largest: Option<usize>) -> usize {
     bytes.checked_div(largest.unwrap_or_default()).unwrap_or(most).clamp(1, most)
 }
 
-/// How many go in one call that take so many arguments each.
+/// Returns how many items with this number of arguments fit into one call.
 pub(crate) const fn most(arguments: usize) -> usize {
     let fitting = (MAX_ARGUMENTS - MAX_FIXED_ARGUMENTS) / arguments;
     if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
 }
 
-/// These, in portions that one call takes.
+/// Splits items into portions that fit into one call each.
 pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

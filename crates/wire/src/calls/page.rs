@@ -1,4 +1,4 @@
-//! Reading what partitions hold: how much, page by page, one timer.
+//! Reads the contents of partitions: in numbers, page by page, and single timers.
 
 use std::time::Duration;
 
@@ -11,43 +11,43 @@ use crate::run::ScriptCall;
 use crate::time::{ServerTime, ms_ceil};
 use crate::{MAX_BATCH, NAMES, PartitionNames, Reply, Store, scripts};
 
-/// What a partition holds, in numbers.
+/// The contents of a partition, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionOverview {
     /// The server's time.
     pub stamp: ServerTime,
-    /// What stands in the place of the wire version: its number, what is being done to the topic, or nothing.
+    /// The version field of `meta`: the wire version, or `destroying` or `repartitioning`. `None` without `meta`.
     pub version: Option<String>,
-    /// The number of partitions that it says.
+    /// The number of partitions in `meta`.
     pub of: Option<u64>,
-    /// Why it is paused.
+    /// Why the partition is paused, if it is.
     pub paused: Option<String>,
-    /// Dead letters trimmed.
+    /// The number of dead letters that were trimmed.
     pub trimmed: u64,
-    /// When the last of these was, in ms.
+    /// When a dead letter was last trimmed, in ms.
     pub trimmed_at: Option<u64>,
-    /// Timers that wait or run, without those in quarantine.
+    /// The number of timers that wait or run, without those in quarantine.
     pub due: u64,
-    /// Timers in quarantine.
+    /// The number of timers in quarantine.
     pub quarantined: u64,
-    /// Dead letters.
+    /// The number of dead letters.
     pub dead: u64,
-    /// Keys that are enrolled.
+    /// The number of tracked keys.
     pub tracked: u64,
-    /// When the first of all needs attention, in ms.
+    /// The earliest score of both indexes, in ms.
     pub first: Option<u64>,
-    /// Timers whose time has come.
+    /// The number of timers that are due and not claimed.
     pub overdue: u64,
-    /// Timers whose time comes within each of the spans that were asked for.
+    /// The number of timers that are or become due within each of the requested spans.
     pub within: [u64; 2],
-    /// Timers whose first deadline has passed and which have neither ended nor run for the first time.
+    /// The number of timers whose first deadline has passed, without those that run for the first time.
     pub undelivered: u64,
     /// The oldest of these deadlines, in ms.
     pub oldest: Option<u64>,
 }
 
 impl Store {
-    /// Counts, of each partition. One that does not answer is an error by itself.
+    /// Reads the overview of each partition. A partition that does not answer has its own error.
     pub async fn overviews(
         &self,
         partitions: &[PartitionNames],
@@ -86,20 +86,20 @@ impl PartitionOverview {
     }
 }
 
-/// Everything about a timer.
+/// All data of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerSnapshot {
     /// The server's time.
     pub stamp: ServerTime,
     /// When the timer next needs attention, in ms.
     pub score: Option<u64>,
-    /// Whether it waits in quarantine.
+    /// Whether the timer is in quarantine.
     pub quarantined: bool,
     /// The record's bytes.
     pub record: Bytes,
     /// The state's bytes.
     pub state: Option<Bytes>,
-    /// The record of the arming kept for later.
+    /// The record of the queued arming.
     pub next: Option<Bytes>,
 }
 
@@ -109,7 +109,7 @@ impl Store {
         TimerSnapshot::read(self.call(&scripts::GET_TIMER, at).arg(key).reply().await?)
     }
 
-    /// The same for who only looks: a partition that is not there has no timer, and is not made for it.
+    /// Reads one timer, and does not create a missing partition.
     pub async fn get_timer_without_init(
         &self,
         at: &PartitionNames,
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Reads several timers of a partition that is there, in one request.
+    /// Reads several timers of an existing partition, in one request.
     pub async fn get_timers(
         &self,
         at: &PartitionNames,
@@ -153,19 +153,19 @@ impl TimerSnapshot {
     }
 }
 
-/// Bytes that the pages of one request read on the server, roughly: a record may have 8 MiB.
+/// The rough limit of bytes that the pages of one request read on the server. A single record may have 8 MiB.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Which index is read.
+/// The index to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageOf {
-    /// Timers, by when they need attention.
+    /// Timers outside of quarantine, by when they need attention.
     Due,
-    /// The same of those in quarantine.
+    /// Timers in quarantine, by when they need attention.
     Quarantine,
-    /// Dead letters, by when they died.
+    /// Dead letters, by time of death.
     Dead,
-    /// Enrolled keys, by when they are looked at.
+    /// Tracked keys, by when their checks are due.
     Checks,
 }
 
@@ -180,76 +180,76 @@ impl PageOf {
     }
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageFrom {
-    /// With whoever has this score, or a higher one.
+    /// At this score.
     At(f64),
-    /// With the next higher score.
+    /// At the next higher score.
     Behind(f64),
-    /// After the member that was read last, which had this score.
+    /// After this member, which was read last and had this score.
     After(f64, Bytes),
 }
 
-/// What is asked for.
+/// The parameters of a page.
 #[derive(Clone, Debug)]
 pub struct PageCall {
     /// The index.
     pub of: PageOf,
-    /// Where it begins.
+    /// The start.
     pub from: PageFrom,
-    /// How many members.
+    /// The maximum number of members.
     pub count: usize,
-    /// How many bytes of each record.
+    /// The maximum number of bytes of each record.
     pub keep: usize,
-    /// How many bytes are read in all: the record that reaches it is the last.
+    /// The limit of bytes that are read in all. The record that reaches it is the last.
     pub bytes: usize,
 }
 
-/// A page.
+/// A page of an index.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The server's time.
     pub stamp: ServerTime,
-    /// Whether there may be more behind it.
+    /// Whether there may be more after this page.
     pub more: bool,
-    /// What stands on it; without those that come before the place where it was to begin.
+    /// The members, without those before the start.
     pub members: Vec<PageMember>,
-    /// Where the next one begins.
+    /// The score and the name of the last member, after which the next page starts.
     pub last: Option<(f64, Bytes)>,
 }
 
-/// One line of a page.
+/// A member of a page.
 #[derive(Clone, Debug)]
 pub struct PageMember {
-    /// The key; of a letter its name.
+    /// The key, or the name of a dead letter.
     pub name: Bytes,
     /// The score.
     pub score: f64,
-    /// Record, letter or watch, perhaps cut.
+    /// The record, dead letter or entry of a tracked key, possibly cut.
     pub what: Option<Bytes>,
-    /// How long that is uncut.
+    /// The uncut length of `what`.
     pub size: u64,
-    /// The state, where it stands by itself.
+    /// The state of a timer, if it has one. A dead letter has its state in `what`.
     pub state: Option<Bytes>,
 }
 
 impl Store {
-    /// Reads a page of each of these partitions, in one request to each server.
+    /// Reads a page of each partition, in one request to each server.
     pub async fn pages(&self, calls: &[(PartitionNames, PageCall)]) -> Vec<Result<Page>> {
         let made: Vec<_> = calls.iter().map(|(at, call)| self.page_call(at, call)).collect();
         let answers = ScriptCall::run_all(&made).await.into_iter().zip(calls);
         answers.map(|(answer, (_, call))| read_page(answer?, &call.from)).collect()
     }
 
-    /// Whether each of these names stands in any of these places.
+    /// Returns for each name whether any of these indexes and hashes has it.
     pub async fn holds(&self, at: &PartitionNames, places: &[&str], names: &[Bytes]) -> Result<Vec<bool>> {
         let mut ask = pipe();
         for (name, place) in names.iter().flat_map(|name| places.iter().map(move |place| (name, *place))) {
             let by = if is_zset(place) { "ZSCORE" } else { "HEXISTS" };
             ask.cmd(by).arg(at.key(place)).arg(&name[..]);
         }
-        let mut reply = self.query_partition(at, "comparing index and records", &ask).await?;
+        let mut reply = self.query_partition(at, "comparing indexes and records", &ask).await?;
         let mut is_in = |place: &&str| -> Result<bool> {
             let found = reply.maybe_float()?;
             Ok(if is_zset(place) { found.is_some() } else { found == Some(1.0) })
@@ -277,7 +277,7 @@ fn read_page(answer: Value, from: &PageFrom) -> Result<Page> {
     let mut members = reply.each(PageMember::read)?;
     let last = members.last().map(|last| (last.score, last.name.clone()));
     if let PageFrom::After(score, member) = from {
-        // The member was gone, and this begins with its peers: some were read before it.
+        // If the last member is gone, the page starts with all members of its score, some of which were read before.
         members.retain(|one| one.score > *score || one.score == *score && one.name > *member);
     }
     Ok(Page { stamp, more, members, last })
@@ -299,11 +299,11 @@ fn is_zset(place: &str) -> bool {
     NAMES.iter().any(|(name, kind)| *name == place && *kind == "zset")
 }
 
-/// Names that are gone through in a step, which takes the server less than a millisecond.
+/// The number of names that a step of a search examines. A step takes the server less than a millisecond.
 const STEP: usize = 500;
 
 impl Store {
-    /// Up to `count` members by time and then by their bytes, behind this place; and whether there may be more.
+    /// Returns up to `count` members after a position, by time and then by their bytes, and whether there may be more.
     pub(super) async fn by_time(
         &self,
         doing: &'static str,
@@ -333,7 +333,7 @@ impl Store {
             Ok((reply.int()?, member))
         })?;
         let is_cut_short = found.len() as u64 == limit;
-        // Of those of the same millisecond, some were read before.
+        // Some members of the same millisecond were read before.
         let is_fresh = |(time, member): &(u64, Bytes)| {
             behind
                 .is_none_or(|behind| ((*time, member) < behind) == newest_first && (*time, member) != behind)
@@ -344,8 +344,8 @@ impl Store {
         Ok((fresh, more))
     }
 
-    /// Those behind `head` bytes of whose names nothing but this key stands, each with the whole part of its score; and
-    /// whether all were gone through, which are no more than about so many.
+    /// Returns the members whose name is `head` bytes and then this key, each with the whole part of its score, and whether
+    /// the whole index was searched. The search stops after about `most` members.
     pub(super) async fn named_with(
         &self,
         doing: &'static str,
@@ -367,7 +367,7 @@ impl Store {
                 break;
             }
         }
-        // What is added or goes meanwhile may be named twice.
+        // ZSCAN may return a member twice.
         found.sort_unstable();
         found.dedup();
         Ok((found, cursor == 0))

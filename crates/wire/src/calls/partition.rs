@@ -1,4 +1,4 @@
-//! Partitions as a whole: made, looked at for what is next, paused, repaired, closed and emptied.
+//! Calls about whole partitions: create, read the heads of indexes, pause, repair, close and destroy.
 
 use bytes::Bytes;
 use keylapse_connection::cmd;
@@ -11,41 +11,41 @@ use crate::run::{ScriptCall, number};
 use crate::time::ServerTime;
 use crate::{Heads, PartitionNames, Reply, Store, scripts};
 
-/// Partitions that one call peeks at.
+/// The maximum number of partitions whose heads one call reads.
 const PEEKED: usize = 250;
 
-/// One step of the slow repair.
+/// The parameters of a step of the slow repair.
 #[derive(Clone, Debug)]
 pub struct RepairStep {
-    /// What to scan.
+    /// The target to scan.
     pub what: RepairTarget,
-    /// Where the last step ended; 0 to begin.
+    /// The cursor that the last step returned; 0 to begin.
     pub cursor: u64,
-    /// How many entries to look at, roughly.
+    /// The rough number of entries to examine.
     pub count: usize,
-    /// The lease that a held record without an index entry gets, in ms.
+    /// The lease that a claimed record without an index entry gets, in ms.
     pub lease_ms: u64,
 }
 
-/// What the slow repair scans.
+/// The target of the slow repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairTarget {
     /// Records without an index entry.
     Records,
     /// States without a record.
     States,
-    /// Kept armings without a timer before them.
+    /// Queued armings whose timer is missing.
     Next,
-    /// Timers that were tried and do not stand there as such, or stand there and were not.
+    /// Entries of `tried` for timers that were not tried. States adds the missing entries.
     Tried,
     /// Claim slots of listeners that are gone.
     Slots,
-    /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
+    /// Tombstones and journal entries past their age. Their removal is no repair.
     Tombstones,
 }
 
 impl RepairTarget {
-    /// Its name.
+    /// Returns the name of the target in repair.lua.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Records => "timers",
@@ -58,20 +58,20 @@ impl RepairTarget {
     }
 }
 
-/// What one step of the slow repair did.
+/// The result of a step of the slow repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Where to go on; 0 at the end.
+    /// The cursor of the next step; 0 at the end.
     pub cursor: u64,
-    /// How many entries were put right.
+    /// The number of repaired entries.
     pub repaired: u64,
-    /// How many were looked at.
+    /// The number of examined entries.
     pub looked_at: u64,
 }
 
 impl Store {
-    /// Creates the partition's meta, but never against partition 0: a producer
-    /// with another number of partitions must not make a second truth.
+    /// Creates the partition's meta if it is missing, after that of partition 0. This refuses a producer that has another
+    /// number of partitions.
     pub(super) async fn ensure_partition(&self, at: &PartitionNames) -> Result<()> {
         if at.index != 0 {
             self.init(&PartitionNames::new(&at.namespace, &at.topic, 0, at.partitions, at.attached)).await?;
@@ -79,7 +79,7 @@ impl Store {
         self.init(at).await
     }
 
-    /// The same of one that is not there.
+    /// Creates a missing partition, and logs if it existed before.
     pub(crate) async fn recreate_partition(&self, at: &PartitionNames, error: &Error) -> Result<()> {
         let was_there = self.was_partition_seen(at);
         self.ensure_partition(at).await?;
@@ -89,7 +89,10 @@ impl Store {
         Ok(())
     }
 
-    /// Creates the partition's meta; refused if there is one that says something else.
+    /// Creates the partition's meta if it is missing.
+    ///
+    /// # Errors
+    /// If an existing meta has another version, kind, or number of partitions.
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
         let answer = call.arg(WIRE_VERSION).arg(at.partitions).arg(at.kind()).run_once().await;
@@ -107,7 +110,10 @@ impl Store {
         let version = number(&version).ok_or_else(|| reply.unexpected())?;
         if version != u64::from(WIRE_VERSION) {
             let (than, advice) = if version < u64::from(WIRE_VERSION) {
-                ("older", "stop what speaks it and remove its names, or give this program another namespace")
+                (
+                    "older",
+                    "stop the programs that use it and delete its names, or give this program another namespace",
+                )
             } else {
                 ("newer", "upgrade this program, or give it another namespace")
             };
@@ -119,8 +125,8 @@ impl Store {
         }
         if of != u64::from(at.partitions) {
             let message = format!(
-                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere: \
-                 start this program with the topic's `.partitions({of})`",
+                "topic {} has {of} partitions in Redis, but {} in this program: start this program with the topic's \
+                 `.partitions({of})`",
                 at.topic, at.partitions
             );
             return Err(Error::new(ErrorKind::Partitions, message));
@@ -130,14 +136,14 @@ impl Store {
         Ok(())
     }
 
-    /// The earliest scores of partitions, read cheaply, each with the time of its server.
+    /// Reads the earliest scores of each partition, with the time of its server. This is a cheap call.
     pub async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
         if self.0.topology.is_cluster() {
             return self.heads_one_by_one(partitions).await;
         }
         match self.peek(partitions).await {
             Ok((stamp, heads)) => heads.into_iter().map(|heads| Ok((stamp, heads))).collect(),
-            // One address of several shards.
+            // A proxy may have several shards behind one address.
             Err(error) if error.code() == Some("CROSSSLOT") => self.heads_one_by_one(partitions).await,
             Err(error) => vec![Err(error); partitions.len()],
         }
@@ -152,12 +158,12 @@ impl Store {
         ScriptCall::run_all(&calls).await.into_iter().map(read).collect()
     }
 
-    /// Asks whether the servers can be used: of a cluster, whether any of its primaries can be.
+    /// Checks that the servers answer. In a Redis Cluster one primary that answers is enough.
     pub async fn reach(&self, namespace: &str) -> Result<()> {
         let key = names::listeners(namespace);
         if !self.0.topology.is_cluster() {
             return match self.time_of(&key).await {
-                // Once more: a line that breaks again breaks at the call.
+                // A connection that was idle may just have been closed, so try once more.
                 Err(error) if error.kind() == ErrorKind::Unreachable && error.maybe_done() => {
                     self.time_of(&key).await.map(drop)
                 }
@@ -175,18 +181,18 @@ impl Store {
         refusal
     }
 
-    /// The time of the server that holds this key, which is one of ours. A script that names no key does not get through
-    /// proxies that choose a server by it.
+    /// Returns the time of the server of this key, which must be a name of keylapse. The script names the key, because some
+    /// proxies choose a server by it.
     pub async fn time_of(&self, key: &str) -> Result<ServerTime> {
         Ok(self.call_with(&scripts::PEEK, &[key]).reply().await?.stamp)
     }
 
-    /// The earliest scores of partitions of one server, and its time; of none, only the time.
+    /// Reads the earliest scores of partitions of one server, and its time. Without partitions it reads only the time.
     pub async fn peek(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
         let (first, others) = partitions.split_at(partitions.len().min(PEEKED));
         let (stamp, mut heads) = self.peek_at(first).await?;
         for some in others.chunks(PEEKED) {
-            // The first stamp is the earliest, so it is true of all.
+            // The first timestamp is the earliest, so it is a lower bound for all.
             heads.extend(self.peek_at(some).await?.1);
         }
         Ok((stamp, heads))
@@ -202,14 +208,13 @@ impl Store {
         self.call_with(&scripts::PEEK, &indexes)
     }
 
-    /// Tells other listeners that more is due than this one can run.
+    /// Publishes to other listeners that more timers are due than this one can run.
     pub async fn wake_followers(&self, at: &PartitionNames) -> Result<()> {
         let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg("").reply().await?;
         self.read_wake_up_error(at, &mut reply).map(drop)
     }
 
-    /// Pauses a partition with a reason, or resumes it. Answers the reason that
-    /// stood there before.
+    /// Pauses a partition with a reason, or resumes it. Returns the previous reason.
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
         let mut reply = self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?;
         let before = reply.maybe_text()?;
@@ -217,7 +222,7 @@ impl Store {
         Ok(before)
     }
 
-    /// Takes one step of the slow repair.
+    /// Runs one step of the slow repair.
     pub async fn repair(&self, at: &PartitionNames, step: RepairStep) -> Result<Repaired> {
         let mut call = self.call(&scripts::REPAIR, at);
         call.arg(step.what.as_str()).arg(step.cursor).arg(step.count).arg(step.lease_ms);
@@ -225,7 +230,7 @@ impl Store {
         Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
-    /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.
+    /// Removes the last claim of a slot when its listener stops. Notifies other listeners if the slot led or was the standby.
     pub async fn release_claimer(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
         let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg(slot.as_bytes()).reply().await?;
         self.read_wake_up_error(at, &mut reply).map(drop)
@@ -235,56 +240,56 @@ impl Store {
 /// Reads the heads of partitions, and the time of their server.
 ///
 /// # Errors
-/// When they are something else.
+/// If the reply has another format.
 pub fn read_peeked(mut reply: Reply) -> Result<(ServerTime, Vec<Heads>)> {
     Ok((reply.stamp, reply.each(Heads::read)?))
 }
 
-/// What is done to a partition.
+/// How to close a partition, or open it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseMode {
-    /// Nothing.
+    /// Change nothing.
     Ask,
-    /// It is closed, if nothing is armed.
+    /// Close the partition if it holds no timers and no tracked keys.
     Empty,
-    /// It is closed, if nothing is armed and no dead letter kept. Keys of others may be enrolled.
+    /// Close the partition if it holds no timers and no dead letters. It may hold tracked keys.
     Detached,
-    /// It is closed whatever it holds, under this id; or of partition 0 under the one that stands there.
+    /// Close the partition with its contents, under this ID. Partition 0 keeps the ID that it has.
     ByForce(DestroyId),
-    /// It is opened again, if it is closed under this id; or none.
+    /// Open the partition again if it is closed under this ID, or without an ID.
     Open(Option<DestroyId>),
 }
 
-/// What was found in a partition.
+/// The contents of a partition, in numbers, and whether it is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Whether it is closed now.
+    /// Whether the partition is closed now.
     pub closed: bool,
-    /// Under which id by force.
+    /// The ID under which it was closed by force.
     pub forced: Option<DestroyId>,
-    /// How many timers it holds.
+    /// The number of timers.
     pub timers: u64,
-    /// How many keys of others are enrolled.
+    /// The number of tracked keys.
     pub tracked: u64,
-    /// How many dead letters it holds.
+    /// The number of dead letters.
     pub letters: u64,
-    /// The most partitions that the topic has had, where that was ever another number.
+    /// The maximum number of partitions that the topic has had, or 0 if the number has never changed.
     pub most: u32,
 }
 
-/// What a step of taking a partition apart has found.
+/// The result of a step that destroys a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DestroyStep {
-    /// There is no such partition.
+    /// The partition does not exist.
     Gone,
-    /// It is open, and nothing was done.
+    /// The partition is open, and nothing was done.
     Open,
-    /// It is closed; timers that are to be removed next, and the deadlines of those that wait.
+    /// The partition is closed. The timers to remove next follow, with deadlines in ms for those that wait.
     Closed(Vec<(Bytes, Option<u64>)>),
 }
 
 impl Store {
-    /// Closes a partition, or opens it again.
+    /// Closes a partition, or opens it again. Returns its contents.
     pub async fn close(&self, at: &PartitionNames, how: CloseMode) -> Result<Holdings> {
         let (how, id) = match how {
             CloseMode::Ask => ("ask", None),
@@ -304,7 +309,7 @@ impl Store {
         Ok(Holdings { closed, forced, timers, tracked: enrolled, letters, most })
     }
 
-    /// Removes these timers of a closed partition, and names up to `most` others.
+    /// Removes these timers of a closed partition, and returns up to `most` others.
     pub async fn destroy(&self, at: &PartitionNames, gone: &[Bytes], most: usize) -> Result<DestroyStep> {
         let mut call = self.bare_call(&scripts::DESTROY, at);
         call.arg(&at.wake).arg(most);
@@ -320,14 +325,14 @@ impl Store {
         })
     }
 
-    /// Removes all that is left of a closed partition.
+    /// Removes everything that is left of a closed partition.
     pub async fn end(&self, at: &PartitionNames) -> Result<DestroyStep> {
         self.destroy(at, &[], 0).await
     }
 
-    /// Asks for the right that nothing but the end of a partition needs, before any is closed.
+    /// Checks, before a partition is closed, the right to call UNLINK. Only the end of a partition needs it.
     pub async fn may_unlink(&self, at: &PartitionNames) -> Result<()> {
-        // No key has that name: it is a channel's.
+        // This is the name of a channel, so there is no such key.
         self.send("destroying", at.wake.as_bytes(), cmd("UNLINK").arg(&at.wake)).await.map(drop)
     }
 }

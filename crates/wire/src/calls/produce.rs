@@ -127,6 +127,21 @@ impl OpCall<'_> {
 }
 
 /// The result of a cancel.
+///
+/// ```
+/// # use keylapse_wire as keylapse;
+/// use keylapse::Cancelled;
+///
+/// /// Returns the next step for an order that was paid.
+/// fn next_step(result: Cancelled) -> &'static str {
+///     match result {
+///         Cancelled::Cancelled => "ship", // no handler closes the order
+///         Cancelled::Claimed | Cancelled::InFlight => "check", // a handler may be closing the order
+///         _ => "refund", // the order is closed
+///     }
+/// }
+/// assert_eq!(next_step(Cancelled::Cancelled), "ship");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an attempt may be running"]
 #[non_exhaustive]
@@ -150,6 +165,21 @@ pub enum Cancelled {
 }
 
 /// The result of a reschedule.
+///
+/// ```
+/// # use keylapse_wire as keylapse;
+/// use keylapse::Rescheduled;
+///
+/// /// Answers a customer who asks for more time to pay.
+/// fn answer(result: Rescheduled) -> &'static str {
+///     match result {
+///         Rescheduled::Rescheduled(_) => "you have more time",
+///         Rescheduled::InFlight => "the order is being closed",
+///         _ => "the order is paid or closed",
+///     }
+/// }
+/// assert_eq!(answer(Rescheduled::InFlight), "the order is being closed");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an attempt may be running"]
 #[non_exhaustive]

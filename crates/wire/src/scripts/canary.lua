@@ -1,23 +1,24 @@
--- canary.lua: make the next canary.
+-- canary.lua: Create the next heartbeat key.
 --
--- Purpose: a key of 1 ms, whose expired event proves that events flow, and numbers their stream.
+-- Purpose: A heartbeat key lives for 1 ms. Its expired event proves to listeners that events arrive, and numbers the stream
+--   of events.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 the last canary: '<number>:<number of the one before>'. A canary's own name is this key's, a
---   colon and what this key says
+-- KEYS 1 the key that names the last heartbeat key by '<number>:<number of the one before>'; the name of a heartbeat key is
+--   that of this key, a colon and this value
 -- ARGV 1 TTL in ms
--- Returns: the new canary, 1; or the last, 0 where it is still alive
--- Invariants: canaries are heard in the order of their numbers: reading the last one first makes the
---   server expire it before there is a next. Numbers are the clock's milliseconds, or the last number and
---   one: they grow, even where data or the clock were set back together with all that is compared to them.
---   One that has longer to live than it was given, since the clock was set back, holds up no other.
+-- Returns: the value for the new heartbeat key and 1; or that for the last one and 0 while that one exists
+-- Invariants: Heartbeat keys expire in the order of their numbers: the script first reads the last one, which makes the
+--   server expire it. A number is the clock in ms, or the last number plus one if that is more. Numbers therefore grow even
+--   if clock or data were set back. A heartbeat key whose TTL is longer than it was given, because the clock was set back,
+--   does not block the next.
 
 local last = redis.call('GET', KEYS[1])
 local left = last and redis.call('PTTL', KEYS[1] .. ':' .. last) or -2
 if left >= 0 and left <= tonumber(ARGV[1]) then return { last, 0 } end
 local time = redis.call('TIME')
 local before = tonumber(last and string.match(last, '^[0-9]+')) or 0
-if before >= 2 ^ 53 then before = 0 end -- nobody counts on from there
+if before >= 2 ^ 53 then before = 0 end -- above this, doubles cannot count
 local number = math.max(before + 1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local name = string.format('%.0f', number) .. ':' .. string.format('%.0f', before)
 redis.call('SET', KEYS[1], name)

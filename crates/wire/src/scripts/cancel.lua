@@ -1,22 +1,23 @@
--- cancel.lua: withdraw timers.
+-- cancel.lua: Cancel timers.
 --
--- Purpose: end timers and everything kept behind them; at most 1,000 a call, no key twice.
+-- Purpose: Ends waiting timers, and claimed timers, whose running attempts are fenced: they can no longer settle. Armings
+--   that are queued behind them end too, and each ended arming leaves a tombstone. A call has at most 1,000 timers, and no
+--   key twice.
 -- Parts: prelude, timers, tail_journal, markers, queued_timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 '1' to delete trigger keys, else '0',
---   then per timer: key, id of this cancel (8 bytes)
--- Returns: per timer a byte with a code, a byte that is 0, the deadline of what ended in 8 bytes (0 where nothing
---   did, where this cancel finds its own work done, and where it cannot be read); behind the last, where that is
---   to be said, why listeners could not be told, and a line break
---   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced), 3 the same of a timer
---   whose deadline is still to come (this very call has ended it)
--- Invariants: once this returned, no attempt starts; a running one can no
---   longer settle, and its holder is told by 'f' token key on the channel. A
---   cancel that comes again, as a repeat or held up on its way, ends nothing.
+--   4 '1' to delete marker keys, else '0',
+--   then per timer: key, ID of this cancel (8 bytes)
+-- Returns: per timer a byte with a code, a byte that is 0, the deadline of the ended timer in 8 bytes (0 if none ended, if
+--   this cancel was executed before, or if the deadline cannot be read); behind the last, if listeners could not be
+--   notified, why, and a line break
+--   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced), 3 in flight, with a deadline that is still
+--   to come (only from the call that ended the timer, not from its repeat)
+-- Invariants: After this call no attempt starts. A running attempt can no longer settle, and its listener gets the message
+--   'f' token key on the channel. A cancel that arrives again, as a repeat or late, ends nothing.
 
-local triggered = ARGV[4] == '1'
+local with_markers = ARGV[4] == '1'
 local keys, ids = {}, {}
 for at = 5, #ARGV, 2 do
   keys[#keys + 1], ids[#ids + 1] = ARGV[at], 'c' .. ARGV[at + 1]
@@ -24,38 +25,39 @@ end
 local done_before = redis.call('ZMSCORE', tombstones, unpack(ids))
 local records = redis.call('HMGET', timers, unpack(keys))
 local states = redis.call('HMGET', timer_states, unpack(keys))
-local kept = redis.call('HMGET', queued, unpack(keys))
+local queued_values = redis.call('HMGET', queued, unpack(keys))
 
 local now_text = string.format('%.0f', now)
--- What ends, by where it has to be removed, and what there is to be said of it.
-local ended, gone, held, followed, suspects, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
+-- The buffers: tombstones, keys of ended timers, those of them with a state, with a queued arming or in quarantine, fences,
+-- deadlines, and the answer.
+local ended, gone, with_state, with_queued, in_quarantine, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
 
-local ends = 0
+local ended_size = 0
 local function add_ended(member, at)
-  ended[ends + 1], ended[ends + 2] = at, member
-  ends = ends + 2
+  ended[ended_size + 1], ended[ended_size + 2] = at, member
+  ended_size = ended_size + 2
 end
 
-local function cancel(key, id, record, state, after)
+local function cancel(key, id, record, state, queued_value)
   local running = state and byte(state, 2) == 1
-  -- Half a millisecond says that an attempt was running.
+  -- Half a millisecond in the score marks a running attempt, so that a repeat is answered 2.
   add_ended(id, running and now_text .. '.5' or now_text)
   add_ended('a' .. sub(record, 2, 9), now_text)
   gone[#gone + 1] = key
   if WATCHED then log_end('C', key, record, state, 0) end
   if state then
-    held[#held + 1] = key
+    with_state[#with_state + 1] = key
     if is_tried(state) then remove_tried(key) end
   end
-  if after then
-    local _, behind = queued_record(after)
-    add_ended('a' .. sub(behind, 2, 9), now_text)
-    followed[#followed + 1] = key
-    if WATCHED then log_end('C', key, behind, nil, 0) end
+  if queued_value then
+    local _, next_record = queued_record(queued_value)
+    add_ended('a' .. sub(next_record, 2, 9), now_text)
+    with_queued[#with_queued + 1] = key
+    if WATCHED then log_end('C', key, next_record, nil, 0) end
   end
-  if (state and byte(state, 15) or 0) >= QUARANTINE_AT then suspects[#suspects + 1] = key end
+  if (state and byte(state, 15) or 0) >= QUARANTINE_AT then in_quarantine[#in_quarantine + 1] = key end
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
-  -- Written by others, it can be any number.
+  -- Another program may have written any number.
   local deadline = present_deadline(record, state)
   if deadline <= 0 or deadline >= MAX_DEADLINE then deadline = 0 end
   deadlines[#gone] = deadline
@@ -67,21 +69,21 @@ for i, key in ipairs(keys) do
   if done_before[i] then
     code = tonumber(done_before[i]) % 1 > 0 and '\2' or '\1'
   elseif records[i] then
-    code, deadline = cancel(key, ids[i], records[i], states[i], kept[i])
+    code, deadline = cancel(key, ids[i], records[i], states[i], queued_values[i])
   end
   out[#out + 1] = code .. '\0' .. struct.pack('>I8', deadline)
 end
 
 if #gone > 0 then
   add_tombstones(ended)
-  if #followed > 0 then redis.call('HDEL', queued, unpack(followed)) end
-  if #suspects > 0 then redis.call('ZREM', quarantine, unpack(suspects)) end
+  if #with_queued > 0 then redis.call('HDEL', queued, unpack(with_queued)) end
+  if #in_quarantine > 0 then redis.call('ZREM', quarantine, unpack(in_quarantine)) end
   redis.call('ZREM', due, unpack(gone))
   redis.call('HDEL', timers, unpack(gone))
-  -- The state, and with it the token, goes last: should an earlier command be refused, a repeat finds the
-  -- timer held and finishes the rest.
-  if #held > 0 then redis.call('HDEL', timer_states, unpack(held)) end
-  for n, key in ipairs(triggered and gone or {}) do
+  -- The state, which has the token, is deleted last: if an earlier command is refused, a repeat still finds the timer
+  -- claimed and finishes the rest.
+  if #with_state > 0 then redis.call('HDEL', timer_states, unpack(with_state)) end
+  for n, key in ipairs(with_markers and gone or {}) do
     if deadlines[n] > 0 then delete_marker(key, deadlines[n]) end
   end
   for _, fence in ipairs(fences) do publish(fence) end

@@ -1,17 +1,16 @@
--- dead_letters.lua: how a timer becomes a dead letter, or waits again.
+-- dead_letters.lua: Move timers to the dead letters, or release claimed timers.
 --
--- Purpose: move a record and its state into the dead letters, keep these
---   within their bounds, and let the arming kept behind the timer follow; or
---   hand a claimed timer back.
+-- Purpose: A waiting or claimed timer becomes a dead letter with its record and its last state, and the arming that is
+--   queued behind it is promoted (queued -> waiting). The dead letters are kept within their limits. A claimed timer can
+--   also be released (claimed -> waiting).
 -- KEYS 8 dead, 9 dead_letters
--- Invariants: the body sets dead_cap, dead_age (ms) and dead_full ('trim' or
---   'pause') before it buries anything.
+-- Invariants: The body sets dead_cap, dead_age (ms) and dead_full ('trim' or 'pause') before it adds a dead letter.
 
 local dead, dead_letters = KEYS[8], KEYS[9]
 local dead_cap, dead_age, dead_full
 
--- How many letters were trimmed, for the caller to be loud about, and written.
-local trimmed, buried = 0, 0
+-- Dead letters that this call deleted to make room, which listeners log, and dead letters that it added.
+local trimmed, dead_lettered = 0, 0
 
 local function remove_oldest(members)
   if #members == 0 then return end
@@ -25,7 +24,7 @@ end
 local function trim_dead_letters()
   local excess = redis.call('ZCARD', dead) - dead_cap
   if dead_full == 'pause' then
-    -- Whoever has paused it already had a reason, too.
+    -- HSETNX: an operator who paused the topic had a reason, which stays.
     if excess >= 0 then redis.call('HSETNX', KEYS[1], 'paused', 'dead letters are full') end
   elseif excess > 0 then
     remove_oldest(redis.call('ZRANGE', dead, 0, math.min(excess, 1000) - 1))
@@ -33,19 +32,20 @@ local function trim_dead_letters()
   remove_oldest(redis.call('ZRANGE', dead, '-inf', '(' .. string.format('%.0f', now - dead_age), 'BYSCORE', 'LIMIT', 0, 100))
 end
 
--- A letter: version, reason, time of death, length of the state, state, record. Its name: arming id, time
--- of death, key. An arming that is brought back, or armed again by a late repeat, may die more than once.
+-- The value of a dead letter: version, reason, time of death, length of the state, state, record. Its name: arming ID, time
+-- of death, key. The time is in the name, because an arming that is replayed, or armed again by a late repeat, may die
+-- again.
 local function add_dead_letter(key, record, state, reason)
   local id = #record >= 9 and sub(record, 2, 9) or NO_TOKEN
   local member = id .. struct.pack('>I8', now) .. key
   redis.call('HSET', dead_letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
   redis.call('ZADD', dead, now, member)
-  buried = buried + 1
+  dead_lettered = dead_lettered + 1
   if WATCHED then log_end(char(reason), key, record, state, 0) end
 end
 
--- lost: the leases that what follows inherits. What an attempt armed for its own key, and took its listener
--- down, would do so again, and arm the next: it dies with it.
+-- lost: the lost leases that the queued arming inherits. With lost leases, an arming that the attempt queued for its own key
+-- becomes a dead letter too. Otherwise it would take its listener down as well, and arm the next one.
 local function move_to_dead_letters(key, record, state, reason, lost)
   add_dead_letter(key, record, state, reason)
   local kept = lost > 0 and redis.call('HGET', queued, key)
@@ -59,12 +59,12 @@ local function move_to_dead_letters(key, record, state, reason, lost)
   return promote_queued(key, lost, record)
 end
 
--- Puts a claimed timer back into its index, at its deadline, for anybody to claim. It uses up no attempt, and is no
--- lost lease. Returns the deadline.
+-- Releases a claimed timer: puts it back into its index at its deadline. The release uses up no attempt, and is no lost
+-- lease. Returns the deadline.
 local function release_timer(key, record, state)
   local lost = byte(state, 15)
   local at = present_deadline(record, state)
-  -- One that was cut short meanwhile is due now, and buried by its claim.
+  -- A record that was truncated after the claim has no deadline. The next claim makes the timer a dead letter.
   if at == 0 then at = now end
   index_timer(lost >= QUARANTINE_AT and quarantine or due, at, key)
   if is_tried(state) then move_tried(key, at) end

@@ -1,11 +1,12 @@
--- delete_marker.lua: delete the trigger key of an ended arming.
+-- delete_marker.lua: Delete the marker key of a cancelled timer.
 --
--- Purpose: where `cancel` could not, leave no key behind that would expire for nothing.
+-- Purpose: In a cluster, cancel cannot delete a marker key, which is on another server. Without this call, other programs
+--   would see the key of a cancelled timer expire.
 -- Parts: markers
 -- Flags: allow-oom
--- KEYS 1 the trigger key
+-- KEYS 1 the marker key
 -- ARGV 1 the deadline that the cancel has answered, in ms since 1970
--- Returns: 1 deleted, 0 the name is free or holds something else
+-- Returns: 1 deleted, 0 the name is free or another program uses it
 
 -- Here stand the parts.
 

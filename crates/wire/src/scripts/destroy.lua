@@ -1,17 +1,17 @@
--- destroy.lua: remove what a closed partition holds.
+-- destroy.lua: Delete the contents of a closed partition.
 --
--- Purpose: take timers away in pages, as their trigger keys have to be deleted by name, and the rest at once; at most
---   1,000 timers go in a call.
+-- Purpose: An operator destroys a topic whose partitions are closed (destroying -> absent). Timers go in pages of at most
+--   1,000, because the caller deletes their marker keys by name; the last call deletes the rest.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 claimers, 11 tracked,
---   12 checks, 13 expiry_history, 14 expiry_history_old, 15 duties, 16 values, 17 journal, 18 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 claimers,
+--   11 tracked, 12 checks, 13 expiry_history, 14 expiry_history_old, 15 duties, 16 values, 17 journal, 18 tried
 -- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 to end the partition,
---   then the keys that go: those that the last call has named
--- Returns: code, then per timer: key, deadline in ms ('' while an attempt of it runs)
---   codes: 0 there is no partition, 1 it is closed, 2 it is open (in these two nothing was changed)
--- Invariants: nothing is removed but from a closed partition, where nothing is added. Its end removes all names at
---   once, and nobody waits for the memory. A running attempt is told by 'f' token key on the channel.
+--   then the keys to delete: those that the last call has named
+-- Returns: code, then per timer: key, deadline in ms ('' if it is claimed)
+--   codes: 0 there is no partition, 1 it is closed, 2 it is open (0 and 2: nothing was changed)
+-- Invariants: Only a closed partition is changed, and no script adds anything to it. The last call unlinks all names, and no
+--   caller waits for the memory. The listener of a claimed timer gets the message 'f' token key on the channel.
 
 local meta, due, quarantine, timers, timer_states, queued = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local tombstones, dead, dead_letters, claimers, tracked = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -23,15 +23,15 @@ local version = redis.call('HGET', meta, 'v')
 if version ~= 'destroying' then return { version and 2 or 0 } end
 local most = tonumber(ARGV[2])
 if most == 0 then
-  redis.call('UNLINK', meta, due, quarantine, timers, timer_states, queued, tombstones, dead, dead_letters, claimers, tracked, checks,
-    expiry_history, expiry_history_old, duties, values)
-  -- Callers of an earlier release do not name these.
+  redis.call('UNLINK', meta, due, quarantine, timers, timer_states, queued, tombstones, dead, dead_letters, claimers,
+    tracked, checks, expiry_history, expiry_history_old, duties, values)
+  -- Callers of an earlier release do not pass these names.
   if journal then redis.call('UNLINK', journal) end
   if tried then redis.call('UNLINK', tried) end
   return { 1 }
 end
 
--- The index goes last: should an earlier command be refused, a repeat finds them there.
+-- The index is changed last: if an earlier command is refused, a repeat still finds the timers there.
 local gone = { unpack(ARGV, 3) }
 if #gone > 0 then
   local members = {}
@@ -58,6 +58,6 @@ for i, key in ipairs(keys) do
   out[2 * i + 1] = running and '' or string.format('%.0f', math.floor(tonumber(page[2 * i])))
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
 end
--- Under pcall: who may not publish has done the rest all the same.
+-- Under pcall: a caller without the right to publish has done the rest.
 for _, fence in ipairs(fences) do redis.pcall('SPUBLISH', ARGV[1], fence) end
 return out

@@ -1,40 +1,41 @@
--- expiry_history.lua: what is remembered of an attached key's expiries.
+-- expiry_history.lua: Remember which expiries of attached keys were recorded.
 --
--- Purpose: say of an expiry, by its position in its server's stream, whether it was noted before. A
---   position is the number of the last canary heard and how many expiries of the key since.
+-- Purpose: Each listener of an attached topic receives the same expiry of a key, and only one may make a lapse of it. An
+--   expiry has a position in its server's stream: the number of the last heartbeat key, and the count of the key's expiries
+--   since. This part keeps the positions that were recorded, adds lapses (as waiting or queued timers), and untracks keys.
 -- KEYS 8 expiry_history, 9 expiry_history_old, 10 checks, 11 tracked, 12 values
--- ARGV 5 '1' where keys are written back for their retries,
---   6 the name of the server of all positions in the call ('' where there is one)
--- Invariants: what was done at a position is never undone by what was read before it. All that is
---   forgotten lies at or below the floor, and what lies there is refused as stale.
+-- ARGV 5 '1' if keys are written back for their retries,
+--   6 the server of all positions in the call ('' if there is only one server)
+-- Invariants: A reading never undoes an action at a later position. All positions that are forgotten are at or below the
+--   floor, and a call that names one is refused as stale.
 
--- Whether keys are written back for their retries.
 local restores = ARGV[5] == '1'
 local node = ARGV[6]
 local expiry_history, expiry_history_old, checks, tracked, values = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 
--- Two hashes take turns: the older one goes as a whole. Numbers of canaries are milliseconds.
--- A listener that is late may fill the page: so it turns at the highest number of all calls.
-local SPAN, MOST, LEAST = 300000, 500000, 3000
+-- The history is in two hashes. When the current one is MAX_AGE ms old, or has MAX_KEYS keys and is MIN_AGE ms old, it
+-- replaces the old one, which is deleted as a whole. Numbers of heartbeat keys are ms. Age is measured by the highest number
+-- of all calls, because a late listener may fill the hash.
+local MAX_AGE, MAX_KEYS, MIN_AGE = 300000, 500000, 3000
 local floor = 0
 
--- Neither do pages turn at a number that the clock has not reached, or it would refuse all that comes after; and
--- what was turned by a clock that was set back since begins anew.
--- newest: the highest number of a canary in this call
+-- Numbers ahead of the clock do not count: otherwise all later positions would be refused. If the clock was set back since
+-- the last rotation, the measurement starts again.
+-- newest: the highest number of a heartbeat key in this call.
 local function rotate_history(newest)
-  local turned = redis.call('HMGET', KEYS[1], 'history_rotated', 'history_floor', 'history_newest')
-  local last, known = tonumber(turned[1]), tonumber(turned[3]) or 0
-  floor = tonumber(turned[2]) or 0
+  local stored = redis.call('HMGET', KEYS[1], 'history_rotated', 'history_floor', 'history_newest')
+  local last, stored_newest = tonumber(stored[1]), tonumber(stored[3]) or 0
+  floor = tonumber(stored[2]) or 0
   newest = math.min(newest, now)
   if last and last > now then
-    last, known, floor = now, 0, 0
+    last, stored_newest, floor = now, 0, 0
     redis.call('HSET', KEYS[1], 'history_rotated', now, 'history_floor', 0)
   end
-  if newest > known then redis.call('HSET', KEYS[1], 'history_newest', newest) end
-  newest = math.max(newest, math.min(known, now))
+  if newest > stored_newest then redis.call('HSET', KEYS[1], 'history_newest', newest) end
+  newest = math.max(newest, math.min(stored_newest, now))
   if not last then return newest > 0 and redis.call('HSET', KEYS[1], 'history_rotated', newest) end
   local age = newest - last
-  if age < LEAST or age < SPAN and redis.call('HLEN', expiry_history) < MOST then return end
+  if age < MIN_AGE or age < MAX_AGE and redis.call('HLEN', expiry_history) < MAX_KEYS then return end
   redis.call('UNLINK', expiry_history_old)
   if redis.call('EXISTS', expiry_history) == 1 then redis.call('RENAME', expiry_history, expiry_history_old) end
   floor = last
@@ -45,14 +46,16 @@ local function before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
--- What a server without a name has announced of a key:
---   its latest position;
---   the time of the latest check that has ended an enrolment, in µs;
---   what was written back;
---   traces of recoveries, each a reach of positions of which one was meant;
---   gaps, each by the canary after it, and how many of the expiries before that were fired for those who heard them in
---   the gap;
---   ranges of what was noted, in order and apart, each from a canary on up to an expiry.
+-- The history of a key on a server without a name has these fields.
+-- n, c: its latest position.
+-- stamp: the time of the latest check that has untracked the key, in µs.
+-- back: the deadline of the last write-back whose expiry was reported by write_back_expired.
+-- returned: the deadline of the last write-back whose expiry event was recorded without that report.
+-- owed: the number of expiry events of reported write-backs that are still to come.
+-- traces: ranges of positions. A recovery has fired one expiry of each.
+-- gaps: the heartbeat key after a gap, and how many expiries before it were fired for listeners that received them in the
+-- gap.
+-- noted: ranges of recorded expiries, sorted and disjoint, each from a heartbeat key to the position of an expiry.
 local function unpack_past(kept)
   local past = { traces = {}, gaps = {}, noted = {} }
   local traces, gaps, at
@@ -64,9 +67,9 @@ local function unpack_past(kept)
     past.traces[i] = { an, ac, un, uc }
   end
   for i = 1, gaps do
-    local canary, fired
-    canary, fired, at = struct.unpack('>I8I4', kept, at)
-    past.gaps[i] = { canary, fired }
+    local heartbeat, fired
+    heartbeat, fired, at = struct.unpack('>I8I4', kept, at)
+    past.gaps[i] = { heartbeat, fired }
   end
   while at <= #kept do
     local from, n, c
@@ -76,9 +79,9 @@ local function unpack_past(kept)
   return past
 end
 
--- The history of a key of named servers: a byte 128; when it was written last, in ms; how many traces, each with the
--- servers of its ends, and how far it reaches on the first where they are two; then for each server, the latest last,
--- its name and what it has announced, as above.
+-- The history of a key on named servers begins with a byte 128, the time of the last write in ms, and the number of traces.
+-- Each trace has the servers of its two ends, and the known end of the first server's stream if they differ. Then each
+-- server follows, the most recent last, with its name and its part, as above.
 local NAMED = 128
 
 local function with_size(format, text)
@@ -96,8 +99,8 @@ local function unpack_named(kept, past)
   for i = 1, traces do
     local trace = {}
     trace[1], trace[2], trace[3], trace[4], trace[5], trace[6], at = struct.unpack('>I8I4I8I4I8I4', kept, at)
-    trace.from, at = take('>B', kept, at)
-    trace.upto, at = take('>B', kept, at)
+    trace.from_node, at = take('>B', kept, at)
+    trace.to_node, at = take('>B', kept, at)
     past.traces[i] = trace
   end
   while at <= #kept do
@@ -114,8 +117,8 @@ local function own_past(others)
   end
 end
 
--- What is remembered of a key, as far as this call's server has announced it; that of others is kept as it is.
--- What was written back is told by its deadline, whoever announces it.
+-- Returns the history of a key. The part of this call's server is unpacked, the others stay packed. Write-backs are in the
+-- last part, because their deadlines identify them on each server.
 local function load_history(key)
   local kept, old = redis.call('HGET', expiry_history, key), nil
   if not kept then
@@ -134,7 +137,7 @@ local function load_history(key)
   elseif kept then
     unpack_named(kept, past)
     last = unpack_past(past.others[#past.others][2])
-    -- Who has no server to name goes on with the last.
+    -- A caller without the name of a server continues with the last one.
     if node == '' then node = past.others[#past.others][1] end
     local own = own_past(past.others)
     if own then past.n, past.c, past.stamp, past.gaps, past.noted = own.n, own.c, own.stamp, own.gaps, own.noted end
@@ -143,9 +146,8 @@ local function load_history(key)
   return past
 end
 
--- More recoveries of one key than these, with no note between them, and the oldest is forgotten; and so of
--- gaps. More ranges than these, and the two oldest become one, as if all between them had been noted. Of more
--- servers than these that have had the key, the one whose turn is longest ago is forgotten.
+-- The limits of one key. The oldest trace or gap beyond them is forgotten. The two oldest ranges are merged, as if all
+-- expiries between them had been recorded. The server that was used longest ago is forgotten.
 local TRACES, GAPS, RANGES, SERVERS = 16, 8, 8, 4
 
 local function pack_past(past, traces)
@@ -178,9 +180,9 @@ end
 
 local function pack_trace(trace, named)
   if not named then return struct.pack('>I8I4I8I4', unpack(trace, 1, 4)) end
-  local from, upto = trace.from or node, trace.upto or node
+  local from_node, to_node = trace.from_node or node, trace.to_node or node
   return struct.pack('>I8I4I8I4I8I4', trace[1], trace[2], trace[3], trace[4], trace[5] or 0, trace[6] or 0)
-    .. with_size('>B', from) .. with_size('>B', upto)
+    .. with_size('>B', from_node) .. with_size('>B', to_node)
 end
 
 local function save_history(key, past)
@@ -193,30 +195,31 @@ local function save_history(key, past)
   redis.call('HSET', expiry_history, key, named and pack_named(past, traces) or pack_past(past, traces))
 end
 
--- Whether what was read at one position and time came before what was read at another.
+-- Returns whether a reading at one position and time came before another.
 local function earlier(n, c, stamp, than)
   return before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
 end
 
--- stamp: the time of a check that has ended an enrolment; 0 for an expiry that was heard
+-- stamp: the time of a check that has untracked the key; 0 for an expiry event.
 local function advance(past, n, c, stamp)
   if before(past.n, past.c, n, c) then past.n, past.c = n, c end
   past.stamp = math.max(past.stamp, stamp)
 end
 
--- Whether a check has ended the enrolment since this reading. The key's server stamps both: without a canary there is no
--- other order. If its clock was set back, the order is wrong. Then the check lies in the future by this partition's clock;
--- or, if the server has a name and a clock of its own, the key was asked for after the last write.
-local function has_ended(past, stamp, asked)
+-- Returns whether a check has untracked the key after this reading. The key's server stamps both, and without a heartbeat
+-- key there is no other order. After that clock was set back, the order is wrong. A stamp ahead of this partition's clock is
+-- therefore ignored. A named server has its own clock: its stamp counts only for a reading that was requested no later than
+-- the last write.
+local function has_ended(past, stamp, requested_at)
   if stamp >= past.stamp then return false end
   if node == '' then return past.stamp <= secs * 1000000 + micros end
-  return asked <= past.changed
+  return requested_at <= past.changed
 end
 
--- The watch of a key: its deadline, position and time of the reading; where its server has a name, how many expiries
--- another server has announced since, when this was written, in ms, and the name, whose length and 128 are the first
--- byte of all. Where a copy of its value is kept follows when that was read, as 8 bytes of ms. The copy begins with
--- one byte that says what it is.
+-- The entry of a tracked key has the deadline, and position and time of the reading. With a copy of the value, it ends with
+-- the time at which that was read, as 8 bytes of ms. The copy is in `values`, and begins with a byte for its kind. If the
+-- server has a name, the first byte of the entry is NAMED plus the length of the name. Before the time of the copy then
+-- follow: how many expiries another server has announced since, when this was written, in ms, and the name.
 local HEAD, MORE = 28, 9
 local function head_size(bytes)
   local first = byte(bytes) or 0
@@ -224,9 +227,9 @@ local function head_size(bytes)
 end
 
 local function read_tracked(bytes)
-  local size, seen = head_size(bytes), { node = '', answered = 0, written = 0 }
+  local size, seen = head_size(bytes), { node = '', announced_elsewhere = 0, written = 0 }
   if size > HEAD then
-    seen.answered, seen.written = struct.unpack('>BI8', bytes, HEAD + 1)
+    seen.announced_elsewhere, seen.written = struct.unpack('>BI8', bytes, HEAD + 1)
     seen.node = sub(bytes, HEAD + MORE + 1, size)
     bytes = '\0' .. sub(bytes, 2)
   end
@@ -238,20 +241,19 @@ end
 local function write_tracked(key, seen)
   local bytes = struct.pack('>I8I8I4I8', seen.deadline, seen.n, seen.c, seen.stamp)
   if seen.node ~= '' then
-    bytes = char(NAMED + #seen.node) .. sub(bytes, 2) .. struct.pack('>BI8', seen.answered, now) .. seen.node
+    bytes = char(NAMED + #seen.node) .. sub(bytes, 2) .. struct.pack('>BI8', seen.announced_elsewhere, now) .. seen.node
   end
   redis.call('HSET', tracked, key, bytes .. seen.value_read)
 end
 
--- Positions of two servers are not compared. What was read of a key that another has had, too, is known to be later
--- than all that is written of it only if it was asked for after that: by the clock of this partition, which stamps
--- each answer.
-local function is_overtaken(past, seen, asked)
+-- Positions of two servers are not compared. A reading of a key that was seen on two servers is accepted only if it was
+-- requested after the last write about the key. This partition's clock decides, because it stamps each answer.
+local function is_overtaken(past, seen, requested_at)
   if #past.others == 0 and not (seen and seen.node ~= node) then return false end
-  return asked <= past.changed or seen and asked <= seen.written
+  return requested_at <= past.changed or seen and requested_at <= seen.written
 end
 
--- What a lapse carries of a watched key's value: when it was read, and the copy; '' where there is none.
+-- Returns the copy of a tracked key's value for its lapse, behind the time at which it was read; '' if there is none.
 local function value_of(key, old)
   local copy = old.value_read ~= '' and redis.call('HGET', values, key)
   return copy and old.value_read .. copy or ''
@@ -263,8 +265,8 @@ local function untrack(key)
   redis.call('ZREM', checks, key)
 end
 
--- Forgets a watch as of a position and a time, so that what was read before does not come back.
--- trace: of the recovery that it ends with, if it does; without a canary it reaches nothing, and is not kept
+-- Untracks a key as of a position and a time, so that an earlier reading does not track it again.
+-- trace: of the recovery that untracks it, if one does. Without a heartbeat key it covers nothing, and is not kept.
 local function untrack_at(key, n, c, stamp, trace)
   untrack(key)
   local past = load_history(key)
@@ -273,10 +275,9 @@ local function untrack_at(key, n, c, stamp, trace)
   save_history(key, past)
 end
 
--- Begins a lapse, or keeps it behind the one that there is. What ends before the deadline that was read had
--- another by then, or was forged: then its deadline is not known.
--- flags: 1 recovered, 2 its deadline was known, 4 heard without an anchor, 8 by policy; 16 is added where
---   it carries a value
+-- Adds a lapse, or queues it behind the present one (a cycle). A deadline ahead of the clock is not believed: the key had
+-- another one by then, or the event was forged.
+-- flags: 1 recovered, 2 the deadline is known, 4 received without an anchor, 8 vanished; 16 is added for a value.
 local KNOWN, AMBIGUOUS = 2, 4
 local function add_lapse(key, id, deadline, flags, value)
   if deadline > now then deadline, flags = now, flags - bit.band(flags, KNOWN) end
@@ -288,16 +289,16 @@ local function add_lapse(key, id, deadline, flags, value)
     return install(key, record, now, 0)
   end
   local count, latest = queued_record(redis.call('HGET', queued, key) or '')
-  -- A repeat of an unanswered call.
+  -- This repeats an unanswered call.
   if sub(present, 2, 9) == id or sub(latest, 2, 9) == id then return end
-  -- The record of the latest stands for all that wait: of which one is in doubt is not known any more.
-  local doubt = #latest >= 18 and bit.band(byte(latest, 18), AMBIGUOUS) or 0
-  if doubt > 0 then record = sub(record, 1, 17) .. char(bit.bor(byte(record, 18), doubt)) .. sub(record, 19) end
+  -- Only the latest record is kept for all queued cycles. If one of them is ambiguous, all are.
+  local ambiguous = #latest >= 18 and bit.band(byte(latest, 18), AMBIGUOUS) or 0
+  if ambiguous > 0 then record = sub(record, 1, 17) .. char(bit.bor(byte(record, 18), ambiguous)) .. sub(record, 19) end
   redis.call('HSET', queued, key, 'L' .. struct.pack('>I4', count + 1) .. record)
 end
 
--- A retry whose key may have been written back: until when, or nil; and whether it still waits. Then it
--- is superseded where the key's writer comes first.
+-- Returns until when the key of a retry may have been written back, or nil, and whether the retry still waits. If the key's
+-- writer comes first, a waiting retry is superseded.
 local function write_back_deadline(key)
   if not restores then return end
   local state = redis.call('HGET', timer_states, key)

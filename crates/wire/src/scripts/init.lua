@@ -1,14 +1,14 @@
--- init.lua: create a partition's meta, or read it.
+-- init.lua: Create the meta of a partition, or read it.
 --
--- Purpose: settle once, for all languages, what the partition looks like; also
---   on a full server, as whoever comes to drain it begins here.
+-- Purpose: The first caller decides the wire version, the number of partitions and the kind of a partition (absent -> open).
+--   It also works on a full server, because a program that drains the server begins here.
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta
--- ARGV 1 wire version, 2 number of partitions, 3 'attached' where other programs write the keys; else
---   'managed', or nothing
--- Returns: wire version, number of partitions, kind, as they stand in Redis
--- Invariants: what stands there is never changed.
+-- ARGV 1 wire version, 2 number of partitions, 3 'attached' if other programs write the keys; else 'managed', or nothing
+-- Returns: wire version, number of partitions, kind, as Redis has them; of a closed partition, destroying or repartitioning
+--   in place of the version
+-- Invariants: Fields that exist are never changed.
 
 local new = redis.call('HSETNX', KEYS[1], 'v', ARGV[1])
 redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])

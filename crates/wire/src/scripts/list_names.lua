@@ -1,20 +1,22 @@
--- list_names.lua: name what a partition holds.
+-- list_names.lua: List the names of a partition's entries in pages.
 --
--- Purpose: go through all of it in pages, without what it says of each; or through the attempts that run.
+-- Purpose: Operators and repartitioning go through all entries of one kind, without their values; or through the claimed
+--   timers whose leases have not ended.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 due, 2 quarantine, 3 timers, 4 timer_states, 5 queued, 6 tombstones, 7 dead, 8 dead_letters
--- ARGV 1 'due', 'quarantine', 'timers', 'timer_states', 'queued', 'dead', 'dead_letters', or 'tombstones' for those of the last three minutes,
---   or 'running' for the keys whose leases have not ended, 2 where to go on, or 0, 3 how many, roughly
--- Returns: where to go on, or 0, then the names
--- Invariants: what is there from the first page to the last is named, and may be so twice.
+-- ARGV 1 'due', 'quarantine', 'timers', 'timer_states', 'queued', 'dead', 'dead_letters', or 'tombstones' for those of the
+--   last three minutes, or 'running' for the keys whose leases have not ended, 2 cursor (0: the first page), 3 how many,
+--   roughly
+-- Returns: cursor of the next page, or 0, then the names
+-- Invariants: An entry that exists from the first page to the last is named at least once, and perhaps twice.
 
 local due, quarantine, timers, timer_states, queued = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tombstones, dead, dead_letters = KEYS[6], KEYS[7], KEYS[8]
 local which, cursor, most = ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- Nobody repeats a call for longer than two minutes.
+-- A call is repeated for two minutes at most.
 local REPEATED_FOR = 180000
 
 local out = { 0 }
@@ -48,7 +50,7 @@ local page, width = nil, 2
 if zset then
   page = redis.call('ZSCAN', zset, cursor, 'COUNT', most)
 else
-  -- Not every server can leave the values out, which may be large: there, a page is small.
+  -- Servers without NOVALUES return the values too, which may be large: their pages are smaller.
   page = redis.pcall('HSCAN', hash, cursor, 'COUNT', most, 'NOVALUES')
   if page.err then
     page = redis.call('HSCAN', hash, cursor, 'COUNT', math.min(tonumber(most), 100))

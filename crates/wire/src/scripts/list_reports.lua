@@ -1,12 +1,13 @@
--- list_reports.lua: read what listeners have reported.
+-- list_reports.lua: Read a page of the reports of listeners.
 --
--- Purpose: a page of their last reports, and the time by which they are old.
+-- Purpose: Operators see which listeners serve which topics. The answer has the server's time, by which a reader sees how
+--   old a report is.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 listeners
--- ARGV 1 where to go on, or 0, 2 how many, roughly
--- Returns: secs, micros, where to go on, or 0, then the reports
--- Invariants: what is there from the first page to the last is answered, and may be so twice.
+-- ARGV 1 cursor (0: the first page), 2 how many, roughly
+-- Returns: secs, micros, cursor of the next page, or 0, then the reports
+-- Invariants: A report that exists from the first page to the last is returned at least once, and perhaps twice.
 
 local time = redis.call('TIME')
 local page = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])

@@ -1,14 +1,14 @@
--- markers.lua: the keys that other programs can see and hear expire.
+-- markers.lua: Set, move and delete marker keys.
 --
--- Purpose: set, move and delete trigger keys, and leave alone what others have written.
--- KEYS (those that are named: on a server that holds index and trigger keys alike they are not declared)
--- Invariants: what others have written is never touched. Ours are whole numbers
---   from 1 to 9999 that expire: now (at a retry the old key is mostly still in its
---   own last millisecond), or at the deadline that is set (a repeat), or
---   whenever, where the timer was there before. A caller without rights on a
---   name has done the rest of its work, and says why this was refused.
+-- Purpose: A marker key has the name of a timer and expires at its deadline, so that other programs can see the timer and
+--   its expiry. This part changes marker keys only, never values of other programs; no state of a timer depends on them.
+-- KEYS (the marker keys; a script that runs where partition and marker keys share a server does not declare them)
+-- Invariants: Values of other programs are never changed. A value is a marker key if it is a whole number from 1 to 9999 and
+--   expires now, which at a retry the old key mostly does, or at the deadline that is set (a repeat). If the timer existed
+--   before, any time of expiry will do. A caller without rights on a name has done the rest of its work; the answer has the
+--   error.
 
--- What became of a trigger key: there is none, it is set, others have the name, the caller may not.
+-- Results for a marker key: none is set, it is set, another program uses the name, the caller lacks a right.
 local NONE, SET, TAKEN, REFUSED = '\0', '\1', '\2', '\3'
 local refused = ''
 
@@ -19,17 +19,17 @@ local function refusal(answer)
   end
 end
 
--- Not GET: what others keep there may be large.
+-- GETRANGE, because a value of another program may be large for GET.
 local function is_number(key)
   local start = redis.pcall('GETRANGE', key, '0', '4')
   return type(start) == 'string' and string.find(start, '^[1-9][0-9]?[0-9]?[0-9]?$') ~= nil
 end
 
--- deadline: as text
--- moved: whether the timer was there before
+-- deadline: as text.
+-- moved: whether the timer existed before.
 local function set_marker(key, deadline, attempt, moved)
   local at = tonumber(deadline)
-  local expires = redis.pcall('PEXPIRETIME', key) -- -2: there is none
+  local expires = redis.pcall('PEXPIRETIME', key) -- -2: no such key
   if refusal(expires) then return REFUSED end
   local free = expires == -2
   local ours = expires >= 0 and (moved or expires <= now or expires == at)
@@ -41,7 +41,7 @@ local function set_marker(key, deadline, attempt, moved)
   return refusal(redis.pcall('SET', key, value, 'PXAT', deadline)) or SET
 end
 
--- Of a timer that is gone: whether its key, known by the deadline, was there.
+-- Deletes the marker key of a timer that has ended, if the key expires at that timer's deadline. Returns whether it did.
 local function delete_marker(key, deadline)
   if redis.pcall('PEXPIRETIME', key) ~= deadline or not is_number(key) then return false end
   return redis.pcall('DEL', key) == 1

@@ -1,12 +1,13 @@
--- move_delete.lua: remove what has moved to another partition.
+-- move_delete.lua: Delete entries that were moved to another partition.
 --
--- Purpose: what stands there by now goes here; at most 1,000 timers or dead letters a call.
+-- Purpose: While a topic gets another number of partitions, entries are read, written to their new partition, and then
+--   deleted here. The partition is closed (repartitioning). A call has at most 1,000 timers or dead letters.
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 dead, 8 dead_letters, 9 tried
--- ARGV 1 the id under which the partition is closed (8 bytes), 2 'timers' or 'dead_letters', then their names
--- Returns: 1 removed, 0 the partition is not closed under this id (nothing was changed)
--- Invariants: nothing is removed from a partition that is open.
+-- ARGV 1 the ID under which the partition is closed (8 bytes), 2 'timers' or 'dead_letters', then their names
+-- Returns: 1 deleted, 0 the partition is not closed under this ID (nothing was changed)
+-- Invariants: Nothing is deleted from an open partition.
 
 local meta, due, quarantine, timers, timer_states, queued = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, dead_letters, tried = KEYS[7], KEYS[8], KEYS[9]

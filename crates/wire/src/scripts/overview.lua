@@ -1,46 +1,48 @@
--- overview.lua: how a partition is.
+-- overview.lua: Count the entries of a partition.
 --
--- Purpose: counts by state, what is due and when, what should have ended and has not, and why it is paused, for people
---   and for alarms.
+-- Purpose: Operators and alarms read from it how many timers wait, are due or should have ended, and why a partition is
+--   paused or closed.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 dead, 5 tracked, 6 timers, 7 tried
--- ARGV 1 how far ahead it counts what is due, in ms, 2 how far besides
--- Returns: secs, micros, what meta says in the place of the wire version ('': there is no meta), the number of
---   partitions there (''), why it is paused (''), letters trimmed, members of due, of quarantine, of dead, keys
---   enrolled, lowest score of due and quarantine (''), members of due below now, below the first of these, below the
---   second; timers whose first deadline has passed, less those that run for the first time, the oldest of these
---   deadlines, in ms (''), when the last letter was trimmed, in ms ('')
--- Invariants: the work does not depend on how much there is. Running timers stand in due with the ends of their leases.
+-- ARGV 1 a span ahead in which timers are counted, in ms, 2 another one
+-- Returns: secs, micros, field v of meta ('': there is no meta), number of partitions (''), why it is paused (''), dead
+--   letters trimmed, members of due, of quarantine, of dead, tracked keys, lowest score of due and quarantine (''), members
+--   of due below now, below the end of the first span, of the second; timers whose first deadline has passed, without those
+--   that run for the first time, the oldest of these deadlines, in ms (''), when the last dead letter was trimmed, in ms
+--   ('')
+-- Invariants: The work does not depend on the number of entries. Claimed timers are in due with the ends of their leases.
 
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
-local said = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'paused', 'trimmed', 'trimmed_at')
+local stored = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'paused', 'trimmed', 'trimmed_at')
 local due, quarantine, timers, tried = KEYS[2], KEYS[3], KEYS[6], KEYS[7]
 local first = redis.call('ZRANGE', due, '0', '0', 'WITHSCORES')
-local suspect = redis.call('ZRANGE', quarantine, '0', '0', 'WITHSCORES')
-if suspect[2] and (not first[2] or tonumber(suspect[2]) < tonumber(first[2])) then first = suspect end
+local quarantine_head = redis.call('ZRANGE', quarantine, '0', '0', 'WITHSCORES')
+if quarantine_head[2] and (not first[2] or tonumber(quarantine_head[2]) < tonumber(first[2])) then
+  first = quarantine_head
+end
 local function below(zset, at) return redis.call('ZCOUNT', zset, '-inf', '(' .. string.format('%.0f', at)) end
 
--- What is due now and was tried before stands in both, and counts once.
+-- A timer that is due now and was tried before is in the index and twice in `tried`, and counts once.
 local overdue = below(due, now)
 local undelivered, oldest = overdue + below(quarantine, now), now
 if tried then
   undelivered = undelivered - redis.call('ZCOUNT', tried, '0', '(' .. string.format('%.0f', now))
     + redis.call('ZCOUNT', tried, '(-' .. string.format('%.0f', now), '(0')
-  local longest = redis.call('ZRANGE', tried, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
-  oldest = longest and -tonumber(longest) or now
+  local oldest_tried = redis.call('ZRANGE', tried, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  oldest = oldest_tried and -tonumber(oldest_tried) or now
 end
--- Behind the end of a lost lease there is an earlier deadline, in its record.
+-- If the head is the end of a lost lease, its record has an earlier deadline.
 if first[2] and tonumber(first[2]) < now then
   local record = timers and redis.call('HGET', timers, first[1]) or ''
   oldest = math.min(oldest, #record >= 17 and struct.unpack('>I8', record, 10) or tonumber(first[2]))
 end
 
 return {
-  secs, micros, said[1] or '', said[2] or '', said[3] or '', tonumber(said[4]) or 0,
+  secs, micros, stored[1] or '', stored[2] or '', stored[3] or '', tonumber(stored[4]) or 0,
   redis.call('ZCARD', due), redis.call('ZCARD', quarantine), redis.call('ZCARD', KEYS[4]), redis.call('HLEN', KEYS[5]),
   first[2] or '', overdue, below(due, now + tonumber(ARGV[1])), below(due, now + tonumber(ARGV[2])),
-  undelivered, undelivered > 0 and string.format('%.0f', oldest) or '', said[5] or '',
+  undelivered, undelivered > 0 and string.format('%.0f', oldest) or '', stored[5] or '',
 }

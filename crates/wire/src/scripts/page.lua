@@ -1,28 +1,29 @@
--- page.lua: a page of what a partition holds, in the order of time.
+-- page.lua: Read a page of a partition's entries in the order of time.
 --
--- Purpose: what stands behind a place in one of its indexes, with what is kept of each, for people to look at.
+-- Purpose: Operators read waiting and claimed timers, dead letters or tracked keys, each with its value, from a position in
+--   one index on. Nothing is changed.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 due, 2 quarantine, 3 timers, 4 timer_states, 5 dead, 6 dead_letters, 7 checks, 8 tracked
--- ARGV 1 'due', 'quarantine', 'dead' or 'checks', 2 a score, 3 'at' to begin with it, 'behind' to begin with the next
---   higher one, or 'after' to begin after a member that had it, 4 that member, 5 how many (1,000), 6 how many bytes of
+-- ARGV 1 'due', 'quarantine', 'dead' or 'checks', 2 a score, 3 'at' to begin with it, 'behind' to begin with the next higher
+--   one, or 'after' to begin after a member with this score, 4 that member, 5 how many at most (1,000), 6 how many bytes of
 --   each record, 7 how many bytes in all are read
--- Returns: secs, micros, '1' if there may be more, else '0', then per member: member, score, record, letter or
---   watch, cut, or nil where there is none; how long that is uncut; state (nil: there is none, or it is in the letter)
--- Invariants: the work does not depend on how much there is. Where the member is gone, this begins with all that have
---   its score: the caller knows which of them come before it.
+-- Returns: secs, micros, '1' if there may be more, else '0', then per member: member, score, record, dead letter or entry of
+--   a tracked key, cut, or nil if there is none; its length uncut; state (nil: there is none, or it is in the dead letter)
+-- Invariants: The work does not depend on the number of entries. If the member is gone, the page begins with all members of
+--   its score: the caller skips those that it has read.
 
 local sub = string.sub
-local which, score, how, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local index_name, score, start, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local most, keep, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local due, quarantine, timers, timer_states, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead_letters, checks, tracked = KEYS[6], KEYS[7], KEYS[8]
-local zset = ({ due = due, quarantine = quarantine, dead = dead, checks = checks })[which]
+local zset = ({ due = due, quarantine = quarantine, dead = dead, checks = checks })[index_name]
 local time = redis.call('TIME')
 
-local function place()
-  if how == 'behind' then return redis.call('ZCOUNT', zset, '-inf', score) end
-  if how == 'after' then
+local function start_rank()
+  if start == 'behind' then return redis.call('ZCOUNT', zset, '-inf', score) end
+  if start == 'after' then
     local now_at = redis.call('ZSCORE', zset, member)
     if now_at and tonumber(now_at) == tonumber(score) then return redis.call('ZRANK', zset, member) + 1 end
   end
@@ -35,7 +36,7 @@ function read.due(key)
   return record, record and sub(record, 1, keep), redis.call('HGET', timer_states, key)
 end
 read.quarantine = read.due
--- Of a letter the state comes first, behind its length.
+-- The value of a dead letter has the state, behind its length, before the record.
 function read.dead(name)
   local letter = redis.call('HGET', dead_letters, name)
   if not letter then return end
@@ -43,16 +44,16 @@ function read.dead(name)
   return letter, sub(letter, 1, 14 + state + keep)
 end
 function read.checks(key)
-  local says = redis.call('HGET', tracked, key)
-  return says, says
+  local entry = redis.call('HGET', tracked, key)
+  return entry, entry
 end
 
-local from = place()
+local from = start_rank()
 local page = redis.call('ZRANGE', zset, from, from + most - 1, 'WITHSCORES')
 local out, taken = { tonumber(time[1]), tonumber(time[2]), '0' }, 0
 for i = 1, #page, 2 do
   if room <= 0 then break end
-  local whole, cut, state = read[which](page[i])
+  local whole, cut, state = read[index_name](page[i])
   room = room - #page[i] - (whole and #whole or 0) - (state and #state or 0)
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = page[i], page[i + 1], cut or false

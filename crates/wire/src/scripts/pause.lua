@@ -1,15 +1,16 @@
--- pause.lua: stop and start the claims of a partition.
+-- pause.lua: Pause or resume a partition.
 --
--- Purpose: a paused partition keeps and takes timers, and gives none out.
+-- Purpose: A paused partition gives no timers to listeners, but timers can be armed and cancelled (open -> paused). After a
+--   resume, listeners are called to claim (paused -> open).
 -- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 why it is paused, or '' to resume
--- Returns: secs, micros, why it was paused before (or ''), why listeners could not be told (or '')
+-- Returns: secs, micros, why it was paused before (or ''), why listeners could not be notified (or '')
 
 if ARGV[4] == '' then
-  -- Also what is about to get another number of partitions: whoever is at that is told.
+  -- A resume also ends the pause of a repartition, which then finds the partition resumed.
   redis.call('HDEL', KEYS[1], 'paused', 'paused_before', 'target_partitions', 'repartition_id')
   news.w = 0
   publish_wake_ups()

@@ -1,13 +1,13 @@
--- peek.lua: what is next in each index.
+-- peek.lua: Read the lowest score of each index.
 --
--- Purpose: one look at many partitions, for the sweep. In a cluster one partition a call;
---   elsewhere up to 250.
+-- Purpose: The sweep of a listener reads with it when timers of many partitions are next due. In a cluster a call has one
+--   partition, elsewhere up to 250.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS per partition: due, quarantine
 -- ARGV (none)
--- Returns: secs, micros, then per key: the lowest score, or '' if there is nothing
--- Invariants: an index that cannot be read has nothing due; its own claims say what is wrong.
+-- Returns: secs, micros, then per key: the lowest score, or '' if there is none
+-- Invariants: An index that cannot be read counts as empty; the error comes from the next claim.
 
 local time = redis.call('TIME')
 local out = { tonumber(time[1]), tonumber(time[2]) }

@@ -1,53 +1,55 @@
--- prelude.lua: what every partition script begins with.
+-- prelude.lua: Refuse callers that disagree with the partition, and read the clock once.
 --
--- Purpose: refuse callers that disagree with the partition's meta, and read the
---   clock once. What is needed once in many calls stands in other parts: a script
---   makes each function anew at each call, and an arm is to cost what a ZADD costs.
+-- Purpose: The scripts of an open partition begin with this part: it compares the caller's wire version and number of
+--   partitions with `meta`. It refuses a partition that is absent or closed (destroying, repartitioning); an open one may be
+--   paused.
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
 -- Errors: NOMETA, DESTROYING, REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)
+-- Invariants: A script creates its functions at each call, and an arm should cost about as much as a ZADD. Functions that
+--   few scripts need are therefore in other parts.
 
 local meta = redis.call('HMGET', KEYS[1], 'v', 'partitions', 'paused', 'kind', 'watched_until', 'journal')
 if meta[1] ~= ARGV[1] then
   if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
   if meta[1] == 'destroying' then
-    return redis.error_reply('DESTROYING ' .. KEYS[1] .. ' is of a topic that is being destroyed')
+    return redis.error_reply('DESTROYING ' .. KEYS[1] .. ' belongs to a topic that is being destroyed')
   end
   if meta[1] == 'repartitioning' then
-    return redis.error_reply('REPARTITIONING ' .. KEYS[1] .. ' is of a topic that gets another number of partitions')
+    return redis.error_reply('REPARTITIONING ' .. KEYS[1] .. ' belongs to a topic that gets another number of partitions')
   end
-  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
+  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' has wire version ' .. meta[1] .. ', the caller ' .. ARGV[1])
 end
 if meta[2] ~= ARGV[2] then
-  return redis.error_reply('PARTITIONS ' .. KEYS[1] .. ' says ' .. meta[2] .. ', the caller ' .. ARGV[2])
+  return redis.error_reply('PARTITIONS ' .. KEYS[1] .. ' has ' .. meta[2] .. ' partitions, the caller ' .. ARGV[2])
 end
 
--- `now` is the millisecond that has begun. A deadline computed from it uses
--- `ceil`, or it could be reached a fraction of a millisecond too early.
+-- `now` is rounded down to a millisecond. Deadlines are computed from `ceil`, which is rounded up: otherwise a timer could
+-- run a fraction of a millisecond early.
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
 local ceil = micros % 1000 > 0 and now + 1 or now
 
--- Deadlines lie below 2^43 ms, in 2248: beyond it a score has no room for the
--- fraction that orders a millisecond.
+-- Deadlines are below 2^43 ms, in 2248. Above that, a score has too few bits left for the fraction that orders timers within
+-- one millisecond.
 local MAX_DEADLINE = 8796093022208
--- A timer with this many lost leases waits in `quarantine` to run in a group, which
--- is smaller after each further one. The last of them is lost alone: a dead letter.
+-- A timer with QUARANTINE_AT lost leases moves to `quarantine`, where it runs in a group. The group is smaller after each
+-- further lost lease; the last attempt runs alone. At DEAD_AT lost leases the timer becomes a dead letter.
 local QUARANTINE_AT, DEAD_AT = 2, 5
--- What a state says behind its token of a timer whose first attempt has not ended: attempt, lost leases, snoozes, and that
--- the deadline is the record's.
+-- The bytes behind the token in the state of a timer whose first attempt has not ended: attempt 1, no lost leases, no
+-- snoozes. The record has the deadline, therefore it is 0 here.
 local UNTRIED = '\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0'
 local byte, sub, char = string.byte, string.sub, string.char
 
--- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier
--- than asked for, and nil beyond the limit. Then the same as text: a number is written
--- out anew wherever it is an argument, which costs as much as a small command.
+-- Returns a deadline as a number and as text, or nil if `when` is no number or beyond the limit. `when` is '+ms' from now or
+-- ms since 1970; the result is never earlier than requested. Callers pass the text to commands, because Lua formats a number
+-- again for each command, which costs as much as a small command.
 local last_when, last_at, last_text
 local function deadline_of(when)
   local at = tonumber(when) or MAX_DEADLINE
   if at >= ceil and at < MAX_DEADLINE and string.find(when, '^[1-9][0-9]*$') then return at, when end
-  -- Many have the same delay.
+  -- Timers of one call often have the same delay.
   if when ~= last_when then
     at = math.ceil(at)
     if byte(when) == 43 then at = ceil + at elseif at < ceil then at = ceil end
@@ -57,8 +59,8 @@ local function deadline_of(when)
   return last_at, last_text
 end
 
--- Last of all, and under pcall: a caller without the right to publish has
--- done its work all the same, and says why nobody was told.
+-- Called after all writes, under pcall: a caller without the right to publish has done its work. The answer then has the
+-- error.
 local wake_up_error = ''
 local function publish(message)
   local answer = redis.pcall('SPUBLISH', ARGV[3], message)

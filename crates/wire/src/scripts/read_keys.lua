@@ -1,19 +1,19 @@
--- read_keys.lua: read keys that other programs write.
+-- read_keys.lua: Read deadlines and values of attached keys.
 --
--- Purpose: deadlines, and copies of values up to a cap. Reading a key that has expired makes the
---   server say so. In a cluster one key a call; elsewhere up to 1,000.
+-- Purpose: Reads keys of other programs, with copies of their values up to a limit. Reading a key that has expired makes the
+--   server delete and announce it. In a cluster a call has one key, elsewhere up to 1,000.
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS the keys
--- ARGV 1 the cap in bytes (0: no copies), 2 '1' to copy what is not a string, as DUMP writes it,
---   else '0', 3 copies only of keys whose deadline is at most this, in ms (0: of all), 4 'none', 'all' or
---   'named': which fields of hashes to copy one by one, then their names
--- Returns: secs, micros, then per key: deadline in ms (-1: it has none, -2: there is no such key); where
---   copies are asked for, each is followed by one
---   a copy: '' where there is none; else a byte: 1 too large (and its size, where it is known),
---   2 a string (and its bytes), 3 another type (and its dump), 4 of a type that is not copied, 5 the fields
---   of a hash (each as the length of its name in 4 bytes, the name, and the same of the value)
--- Invariants: nothing is written.
+-- ARGV 1 the limit of a copy in bytes (0: no copies), 2 '1' to copy other types than strings, as DUMP writes them, else '0',
+--   3 copies only of keys whose deadline is at most this, in ms (0: of all), 4 'none', 'all' or 'named': which fields of
+--   hashes to copy one by one, then their names
+-- Returns: secs, micros, then per key: deadline in ms (-1: it has none, -2: there is no such key); with copies, each is
+--   followed by one
+--   a copy: '' if there is none; else a byte: 1 too large (and its size, if known), 2 a string (and its bytes), 3 another
+--   type (and its dump), 4 a type that is not copied, 5 the fields of a hash (each as length of its name in 4 bytes, name,
+--   length of its value in 4 bytes, value)
+-- Invariants: Nothing is written, except that the server deletes expired keys.
 
 local time = redis.call('TIME')
 local cap, dumps, horizon = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
@@ -21,7 +21,7 @@ local which, named = ARGV[4], { unpack(ARGV, 5) }
 if horizon == 0 then horizon = math.huge end
 local SIZES = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD', stream = 'XLEN' }
 
--- A dump has at least two bytes for an element, and is not begun where that alone is too much.
+-- A dump has at least two bytes for an element. If these exceed the limit, no dump is made.
 local function dump_of(key, kind)
   local count = redis.call(SIZES[kind], key)
   if count * 2 > cap then return '\1' end
@@ -31,10 +31,10 @@ local function dump_of(key, kind)
   return '\3' .. dump
 end
 
--- Beside the bytes of a name and a value, those of their lengths; and fields that are read in one call.
+-- Bytes of the two lengths of a field, and the number of fields that one call reads.
 local EACH, PAGE = 8, 1000
 
--- Values are read once it is known that they fit.
+-- The sizes are read first, so that no value beyond the limit is read.
 local function fields_of(key)
   local names, size = named, 0
   if which == 'all' then

@@ -1,43 +1,43 @@
--- repair.lua: one step of the slow repair.
+-- repair.lua: Do one step of the slow repair.
 --
--- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
---   record is gone, timers that `tried` names wrongly or does not name, as after a listener of an earlier release, and
---   slots, tombstones, entries of the journal and a tail that have had their day.
+-- Purpose: A listener goes through all entries of a partition and repairs those that a failure has left. A timer without an
+--   index entry, or with one that never comes due, gets one (waiting or claimed). A queued arming without a timer is
+--   promoted (queued -> waiting). States without a record and wrong members of `tried` are deleted, and missing members are
+--   added. Claimers, tombstones, journal entries and watches that are over are deleted.
 -- Parts: prelude, timers, tail_journal, queued_timers
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 claimers,
---   9 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 claimers, 9 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 which to scan: 'timers', 'timer_states', 'queued', 'claimers' or 'tried', or 'tombstones', of which up to 1,000 go a call,
---   5 cursor, 6 how many to look at, 7 lease in ms
--- Returns: secs, micros, next cursor, how many were put right, how many were looked at
+--   4 which to scan: 'timers', 'timer_states', 'queued', 'claimers' or 'tried'; or 'tombstones', of which a call deletes up
+--   to 1,000, 5 cursor, 6 how many to examine, 7 lease in ms
+-- Returns: secs, micros, next cursor, how many were repaired, how many were examined
 
 local which, lease, repaired = ARGV[4], tonumber(ARGV[7]), 0
-local SLOT_AGE = 86400000
+local CLAIMER_AGE = 86400000
 
 local function score_of(key)
   return redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
 end
 local function is_placed(key)
   local score = score_of(key)
-  return score and tonumber(score) < MAX_DEADLINE -- beyond it, it would never come up
+  return score and tonumber(score) < MAX_DEADLINE -- beyond it, the timer never comes due
 end
 
 local fixers = {}
 
--- A held record gets a lease from now on: its holder may be alive.
-function fixers.rec(key, record)
+-- A claimed timer gets a lease from now on, because its listener may run it.
+function fixers.timers(key, record)
   if is_placed(key) then return end
   local state = redis.call('HGET', timer_states, key)
   if not state or #state < 25 then state = fresh_state(0) end
   local at = byte(state, 2) == 1 and now + lease or present_deadline(record, state)
-  if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim will bury it
+  if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim makes it a dead letter
   index_timer(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
   if is_tried(state) then add_tried(key, record, at) end
   return true
 end
 
-function fixers.run(key, state)
+function fixers.timer_states(key, state)
   local record = redis.call('HGET', timers, key)
   if not record then
     redis.call('HDEL', timer_states, key)
@@ -58,18 +58,18 @@ function fixers.tried(member)
   return true
 end
 
-function fixers.next(key)
+function fixers.queued(key)
   if redis.call('HEXISTS', timers, key) == 1 then return end
-  redis.call('HDEL', timer_states, key) -- must not speak for another arming
+  redis.call('HDEL', timer_states, key) -- it must not count for the next arming
   promote_queued(key, 0, '')
   return true
 end
 
--- What a slot holds is for the repeat of its last claim, and of use for minutes.
-function fixers.slots(slot, claim)
-  if slot == 'by' or slot == 'standby' then return end -- who made the last claim, and who stands by
-  if #claim >= 16 and now - struct.unpack('>I8', claim, 9) < SLOT_AGE then return end
-  redis.call('HDEL', KEYS[8], slot)
+-- The entry of a claimer answers a repeat of its last claim, which comes within minutes.
+function fixers.claimers(claimer, claim)
+  if claimer == 'last_claimer' or claimer == 'standby' then return end -- the last claimer, and the standby
+  if #claim >= 16 and now - struct.unpack('>I8', claim, 9) < CLAIMER_AGE then return end
+  redis.call('HDEL', KEYS[8], claimer)
   return true
 end
 

@@ -1,13 +1,14 @@
--- set_journal_limits.lua: say how much of what has ended a partition keeps.
+-- set_journal_limits.lua: Set how many ends of timers a partition keeps.
 --
--- Purpose: a topic's program asks for the journal, or for its end, when it registers the topic.
+-- Purpose: A program asks for the journal of a topic, or for its end, when it registers the topic. The other scripts then
+--   keep there how timers ended.
 -- Parts: prelude
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 journal
--- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 how many ends, or 0: none any more, and what is kept
---   goes, 5 for how long, in ms
--- Returns: secs, micros, 1 if that is news, else 0
--- Invariants: what stands there already is not written again, so that a full server is not asked for anything.
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 how many ends, or 0 to keep none and delete the journal,
+--   5 for how long, in ms
+-- Returns: secs, micros, 1 if that is a change, else 0
+-- Invariants: Limits that are set already are not written again, so that a full server needs no memory.
 
 local journal = KEYS[2]
 if ARGV[4] == '0' then

@@ -1,23 +1,22 @@
--- set_marker.lua: set trigger keys.
+-- set_marker.lua: Set marker keys.
 --
--- Purpose: give timers their trigger keys where these lie elsewhere than the
---   index: in a cluster, one key a call. On one server the other scripts do it.
+-- Purpose: In a cluster, marker keys are on other servers than their timers; this script sets one marker key in a call. On a
+--   single server the scripts that arm and move timers do it themselves.
 -- Parts: markers
 -- Flags: (none)
--- KEYS the trigger keys
--- ARGV per key: deadline in ms since 1970; attempt to come, from 1 to 9999, or 0: as the key says it, else 1;
---   '1' if this moves the deadline of a timer that was there before (an arm
---   that was answered "replaced", a reschedule), else '0'
--- Returns: per key 0 none is set, as the deadline has passed, 1 set, 2 the name holds what
---   others have written (nothing was changed), 3 the caller has no right to it
+-- KEYS the marker keys
+-- ARGV per key: deadline in ms since 1970; attempt to come, from 1 to 9999, or 0: the number in the key, else 1; '1' if this
+--   moves the deadline of a timer that existed before (an arm that was answered "replaced", a reschedule), else '0'
+-- Returns: per key 0 none is set, because the deadline has passed, 1 set, 2 another program uses the name (nothing was
+--   changed), 3 the caller has no right to it
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- Here stand the parts.
 
-local function attempt_of(key, asked)
-  if asked > 0 then return asked end
+local function attempt_of(key, requested)
+  if requested > 0 then return requested end
   local present = redis.pcall('GETRANGE', key, '0', '3')
   return type(present) == 'string' and tonumber(present) or 1
 end

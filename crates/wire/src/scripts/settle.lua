@@ -1,29 +1,30 @@
--- settle.lua: every end of an attempt but the good one.
+-- settle.lua: End attempts, except those that are done for good.
 --
--- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
+-- Purpose: A claimed timer becomes a waiting timer again (retry, snooze, again, release) or a dead letter. An arming that is
+--   queued behind it takes its place after a retry, an again or a dead letter (queued -> waiting). A call has at most 1,000
+--   timers.
 -- Parts: prelude, timers, tail_journal, markers, queued_timers, dead_letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters,
---   10 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full, 7 '1' to set trigger keys, else '0',
+--   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full, 7 '1' to set marker keys, else '0',
 --   then per timer: what, key, token, delay in ms, body
---   what: 'retry' and 'snooze' with the body attempt (4 bytes), snoozes (2),
---   history; 'again' with the body new arming id (8 bytes); 'dead' with the
---   body reason (1 byte), history; 'release' with an empty body
--- Returns: secs, micros, how many trigger keys were not set as others have the name, why some were refused
---   (or ''), then per timer: code, deadline, arming id; then letters trimmed
---   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the
---   next one, or 0), 2 the arming kept for later took the timer's place
+--   what: 'retry' and 'snooze' with the body attempt (4 bytes), snoozes (2), history; 'again' with the body new arming ID (8
+--   bytes); 'dead' with the body reason (1 byte), history; 'release' with an empty body
+-- Returns: secs, micros, how many marker keys were not set because another program uses the name, why some were refused (or
+--   ''), then per timer: code, deadline, arming ID; then dead letters trimmed
+--   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the next one, or 0), 2 the queued arming took the
+--   timer's place
 -- Errors: those of the prelude, BADEND (nothing was written)
--- Invariants: as for ack. A live holder's settlement clears lost leases; a
---   release, which proves nothing about the handler, keeps them.
+-- Invariants: A timer is settled only with the token that holds it; a lease that has ended still counts until the timer is
+--   claimed again. An end that a live listener settles clears the lost leases; a release, which proves nothing about the
+--   handler, keeps them.
 
 dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local BASE, WIDTH = 7, 5
 
--- In each of these the state, and the token with it, is written last: should an
--- earlier write be refused, a repeat finds the timer held and finishes the rest.
+-- Each of these writes or deletes the state, which has the token, last: if an earlier write is refused, a repeat still finds
+-- the timer claimed and finishes the rest.
 local ends = {}
 
 function ends.snooze(key, record, state, delay, body)
@@ -38,7 +39,8 @@ end
 
 function ends.retry(key, record, state, delay, body)
   local kept = redis.call('HGET', queued, key)
-  -- A later expiry cycle of an attached key waits until this one has ended for good.
+  -- A retry gives way to a queued arming, but not to queued expiry cycles of an attached key: these wait until the timer has
+  -- ended.
   if kept and byte(kept) ~= CYCLES then return 2, replace_with_queued(key, record) end
   return ends.snooze(key, record, state, delay, body)
 end
@@ -65,8 +67,8 @@ function ends.release(key, record, state)
   return 1, release_timer(key, record, state), sub(record, 2, 9)
 end
 
--- What became of an attempt, and of its timer. A dead letter says so where it is written.
-local TOLD = { retry = 'T', snooze = 'Z', release = 'H' }
+-- The bytes of attempts that ended without their timers. A dead letter is logged where it is added.
+local TAIL_CODES = { retry = 'T', snooze = 'Z', release = 'H' }
 local function log_outcome(what, key, record, state, code, at, body)
   if what == 'dead' then return end
   if code == 2 then
@@ -74,17 +76,17 @@ local function log_outcome(what, key, record, state, code, at, body)
   elseif what == 'again' then
     log_end('A', key, record, state, at)
   else
-    log_next(TOLD[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
+    log_next(TAIL_CODES[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
   end
 end
 
 for base = BASE, #ARGV - 1, WIDTH do
   if not ends[ARGV[base + 1]] then
-    return redis.error_reply('BADEND ' .. ARGV[base + 1] .. ' is no end of an attempt')
+    return redis.error_reply('BADEND ' .. ARGV[base + 1] .. ' is not an end of an attempt')
   end
 end
 
-local out, taken = { secs, micros, 0, '' }, 0
+local out, markers_taken = { secs, micros, 0, '' }, 0
 for base = BASE, #ARGV - 1, WIDTH do
   local what, key, token = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
   local state, record = redis.call('HGET', timer_states, key), redis.call('HGET', timers, key)
@@ -92,15 +94,15 @@ for base = BASE, #ARGV - 1, WIDTH do
   if state and record and #state >= 25 and sub(state, 3, 10) == token then
     code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
     if WATCHED then log_outcome(what, key, record, state, code, at, ARGV[base + 5]) end
-    -- What is handed back runs at once elsewhere, or has its key still.
+    -- A released timer is claimed again immediately, or its marker key still exists.
     if ARGV[7] == '1' and at > 0 and what ~= 'release' then
-      if set_marker(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then taken = taken + 1 end
+      if set_marker(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then markers_taken = markers_taken + 1 end
     end
   end
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = code, at, id
 end
-out[3], out[4], out[#out + 1] = taken, refused, trimmed
+out[3], out[4], out[#out + 1] = markers_taken, refused, trimmed
 publish_wake_ups()
 if WATCHED then flush_log() end
 return out

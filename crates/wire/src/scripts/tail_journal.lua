@@ -1,11 +1,12 @@
--- tail_journal.lua: what is told and what is kept of starts and ends.
+-- tail_journal.lua: Publish starts and ends of attempts, and keep ends in the journal.
 --
--- Purpose: while somebody looks on (the tail), tell in one message what a call has started and ended; and keep the ends
---   where the topic asks for it (the journal). Mostly neither is so, and nothing of this is made.
+-- Purpose: While an operator watches a topic (the tail), each call publishes in one message which attempts it has started
+--   and ended. If the topic has a journal, each call also keeps there how timers ended. Mostly the topic has neither, and
+--   then no function of this part is created.
 -- KEYS 1 meta
 -- ARGV 3 wake-up channel
--- Invariants: no timer depends on it. What is refused here costs the call nothing, and so the journal, which is named
---   as meta is but for the end, is touched under pcall alone, behind all other writes.
+-- Invariants: No timer depends on tail or journal. An error here does not fail the call: the journal, whose name is that of
+--   meta with another last word, is changed only under pcall and behind all other writes.
 
 local WATCHED = meta[6] or meta[5] and (tonumber(meta[5]) or 0) > now
 local log_start, log_next, log_end, flush_log
@@ -15,56 +16,58 @@ if WATCHED then
   local count, age = string.match(meta[6] or '', '^([0-9]+):([0-9]+)$')
   count, age = tonumber(count or ''), tonumber(age or '')
   local journal = sub(KEYS[1], 1, -5) .. 'journal'
-  -- A message takes no more than so many bytes, of which each entry has so many beside its key; a call trims no more
-  -- entries than it could write.
+  -- The size of a message, the bytes of an entry without its key, and how many entries one call trims, which is no less than
+  -- it can add.
   local MAX_MESSAGE_BYTES, ENTRY_BYTES, MAX_TRIMMED = 65536, 23, 2000
   local tail_entries, size, left_out, kept = {}, 0, 0, {}
 
-  -- What is broken, or was not read, is zeros.
+  -- Returns zeros for a field that is truncated or was not read.
   local function padded(bytes, width)
     return #bytes == width and bytes or string.rep('\0', width)
   end
 
-  local function add_tail_entry(what, key, record, attempt, at)
+  local function add_tail_entry(event, key, record, attempt, at)
     if not is_watched then return end
     if size + ENTRY_BYTES + #key > MAX_MESSAGE_BYTES then
       left_out = left_out + 1
       return
     end
     size = size + ENTRY_BYTES + #key
-    -- Written by others, it can be any number.
+    -- Another program may have written any number.
     if not (at > 0 and at < MAX_DEADLINE) then at = 0 end
-    tail_entries[#tail_entries + 1] = what .. padded(attempt, 4) .. padded(sub(record, 2, 9), 8) .. struct.pack('>I8I2', at, #key) .. key
+    tail_entries[#tail_entries + 1] = event .. padded(attempt, 4) .. padded(sub(record, 2, 9), 8)
+      .. struct.pack('>I8I2', at, #key) .. key
   end
 
-  -- An attempt begins.
+  -- Logs that an attempt starts.
   log_start = function(key, record, state)
     add_tail_entry('B', key, record, sub(state, 11, 14), present_deadline(record, state))
   end
 
-  -- An attempt has ended, and its timer has not.
+  -- Logs that an attempt has ended, but not its timer.
   log_next = add_tail_entry
 
-  -- A timer has ended.
-  -- state: none, if it was never claimed
-  -- at: the deadline of what follows it, or 0
-  log_end = function(what, key, record, state, at)
+  -- Logs that a timer has ended.
+  -- state: nil if it was never claimed.
+  -- at: the deadline of the timer that follows it, or 0.
+  log_end = function(event, key, record, state, at)
     local attempt = state and sub(state, 11, 14) or '\0\0\0\1'
-    add_tail_entry(what, key, record, attempt, at)
+    add_tail_entry(event, key, record, attempt, at)
     if not age then return end
     local n = #kept
     kept[n + 1] = now
-    kept[n + 2] = '\1' .. what .. padded(sub(record, 2, 9), 8) .. padded(sub(record, 10, 17), 8) .. padded(attempt, 4) .. key
+    kept[n + 2] = '\1' .. event .. padded(sub(record, 2, 9), 8) .. padded(sub(record, 10, 17), 8)
+      .. padded(attempt, 4) .. key
   end
 
   local function trim()
-    local there = tonumber(redis.pcall('ZCARD', journal)) or 0
+    local total = tonumber(redis.pcall('ZCARD', journal)) or 0
     local old = tonumber(redis.pcall('ZCOUNT', journal, '-inf', '(' .. string.format('%.0f', now - age))) or 0
-    local excess = math.min(math.max(there - count, old), MAX_TRIMMED)
+    local excess = math.min(math.max(total - count, old), MAX_TRIMMED)
     if excess > 0 then redis.pcall('ZREMRANGEBYRANK', journal, 0, excess - 1) end
   end
 
-  -- Last of all. trims: although nothing has ended
+  -- Called last. `trims` trims the journal although no timer has ended.
   flush_log = function(trims)
     if #kept > 0 then redis.pcall('ZADD', journal, unpack(kept)) end
     if age and (trims or #kept > 0) then trim() end

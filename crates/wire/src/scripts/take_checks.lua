@@ -1,17 +1,19 @@
--- take_checks.lua: which keys have to be checked.
+-- take_checks.lua: Take tracked keys that are due for a check.
 --
--- Purpose: give the checks that are due to one listener, for a while; at most 1,000 a call.
+-- Purpose: Gives due checks to one listener, which then reads the keys and calls apply_checks. The keys stay tracked, and
+--   their next check is put off for a while, so that other listeners leave them alone. A call has at most 1,000 keys.
 -- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 checks, 3 tracked, 4 duties
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 slot
--- Returns: secs, micros, the next check (score, or ''), keys, their watches' heads,
---   where there is none and another slot took the last: when that was, in ms; else ''
--- Invariants: nothing depends on a check being made once; a listener that dies with it costs its time.
+--   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 ID of the caller
+-- Returns: secs, micros, the next check (score, or ''), keys, heads of their entries; if none is due and another caller took
+--   the last: when, in ms, else ''
+-- Invariants: A check may be made twice. If a listener ends before it has applied a check, the key is due again after that
+--   while.
 
 local checks, tracked, duties = KEYS[2], KEYS[3], KEYS[4]
-local SIZE, NAMED, MORE = 28, 128, 9 -- of servers that have names: see history.lua
+local SIZE, NAMED, MORE = 28, 128, 9 -- of named servers: see expiry_history.lua
 local keys = redis.call('ZRANGE', checks, '-inf', now - tonumber(ARGV[6]), 'BYSCORE', 'LIMIT', 0, ARGV[4])
 local out, heads = {}, {}
 if #keys > 0 then
@@ -30,5 +32,5 @@ if #keys > 0 then
     redis.call('HSET', duties, 'checker', ARGV[7], 'checked_at', now)
   end
 end
-local last = #out == 0 and redis.call('HMGET', duties, 'checker', 'checked_at')
-return { secs, micros, head_of(checks) or '', out, heads, last and last[1] ~= ARGV[7] and last[2] or '' }
+local last_check = #out == 0 and redis.call('HMGET', duties, 'checker', 'checked_at')
+return { secs, micros, head_of(checks) or '', out, heads, last_check and last_check[1] ~= ARGV[7] and last_check[2] or '' }

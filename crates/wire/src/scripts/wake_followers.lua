@@ -1,22 +1,22 @@
--- wake_followers.lua: say what is left to others.
+-- wake_followers.lua: Wake the followers of a partition.
 --
--- Purpose: those who leave what comes due to whoever leads come at once, where more is
---   due than that one can run, or when it or the standby ends.
+-- Purpose: One of several listeners claims first, and the others follow: they claim rarely. This call wakes them if more
+--   timers are due than that one can run, or if it or the standby ends.
 -- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 claimers
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 the slot that ends, or ''
--- Returns: secs, micros, why nobody could be told (or '')
--- Invariants: nothing depends on this being heard.
+--   4 ID of the claimer that ends, or ''
+-- Returns: secs, micros, why listeners could not be notified (or '')
+-- Invariants: Nothing depends on the message: followers also claim on their own, a few seconds late.
 
-local claimers, slot = KEYS[3], ARGV[4]
-if slot ~= '' then
-  local stood = redis.call('HDEL', claimers, slot) == 1
-  local leads = stood and redis.call('HGET', claimers, 'last_claimer') == slot
-  local stands_by = sub(redis.call('HGET', claimers, 'standby') or '', 9) == slot
-  if stands_by then redis.call('HDEL', claimers, 'standby') end
-  if leads or stands_by then publish('l0') end
+local claimers, claimer = KEYS[3], ARGV[4]
+if claimer ~= '' then
+  local had_entry = redis.call('HDEL', claimers, claimer) == 1
+  local was_last = had_entry and redis.call('HGET', claimers, 'last_claimer') == claimer
+  local was_standby = sub(redis.call('HGET', claimers, 'standby') or '', 9) == claimer
+  if was_standby then redis.call('HDEL', claimers, 'standby') end
+  if was_last or was_standby then publish('l0') end
 elseif not meta[3] then
   local head = math.floor(tonumber(head_of(KEYS[2])) or math.huge)
   if head <= now then publish('l' .. string.format('%.0f', head)) end

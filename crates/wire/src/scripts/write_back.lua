@@ -1,12 +1,13 @@
--- write_back.lua: write a key back for its retry.
+-- write_back.lua: Write an attached key back until its retry.
 --
--- Purpose: the key of an attached topic is there again until the next attempt, if the name is free.
+-- Purpose: If a topic asks for it, the key of a failed attempt exists again until the next attempt. It is written only if
+--   the name is free.
 -- Parts: (none)
 -- Flags: (none)
 -- KEYS 1 the key
 -- ARGV 1 deadline in ms since 1970, 2 'string' or 'dump', 3 value
 -- Returns: 1 written, 0 the name is taken (nothing was changed), 2 the deadline has passed
--- Invariants: a key that its writer has created again is never touched.
+-- Invariants: A key that its writer has created again is never changed.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

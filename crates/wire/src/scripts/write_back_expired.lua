@@ -1,16 +1,17 @@
--- write_back_expired.lua: a key was written back, and has expired.
+-- write_back_expired.lua: Record that a key which was written back has expired.
 --
--- Purpose: say so before its retry runs, so that its announcement, heard by then or later, is no lapse.
+-- Purpose: A listener calls it before it runs the retry. The expiry event of the key, received before or later, then makes
+--   no lapse.
 -- Parts: prelude, timers, queued_timers, expiry_history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 expiry_history, 9 expiry_history_old, 10 checks, 11 tracked,
---   12 values, 13 tried
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 expiry_history,
+--   9 expiry_history_old, 10 checks, 11 tracked, 12 values, 13 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 0 (no canary is named), 5 '1' where keys are written back for their retries,
---   6 the name of the server of all positions in the call ('' where there is one), 7 key,
---   8 the deadline that it was given, in ms
--- Returns: secs, micros, 1 if its announcement is still to come, else 0
--- Invariants: for each deadline, one announcement is taken for that of the key that was written back.
+--   4 0 (no heartbeat key is named), 5 '1' if keys are written back for their retries,
+--   6 the server of all positions in the call ('' if there is only one server), 7 key, 8 the deadline that it was given, in
+--   ms
+-- Returns: secs, micros, 1 if its expiry event is still to come, else 0
+-- Invariants: For each deadline, one expiry event counts as that of the key that was written back.
 
 rotate_history(tonumber(ARGV[4]))
 local key, deadline = ARGV[7], tonumber(ARGV[8])

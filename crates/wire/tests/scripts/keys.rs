@@ -135,10 +135,10 @@ fn calls(source: &Source) -> Vec<Call> {
         }
     }
     let helpers: &[&str] = match source.name.as_str() {
-        "reschedule" => &["head_of(", "wait_until(", "sooner(", "put("],
+        "reschedule" => &["head_of(", "index_timer(", "announce_if_earliest(", "put("],
         // Called with trigger keys by others, too, but these declare theirs.
         "set_marker" | "delete_marker" => &["set_marker(", "delete_marker("],
-        _ => &["head_of(", "wait_until(", "sooner("],
+        _ => &["head_of(", "index_timer(", "announce_if_earliest("],
     };
     for helper in helpers {
         for (at, _) in code.match_indices(helper).filter(|(at, _)| !code[..*at].ends_with("function ")) {

@@ -32,7 +32,7 @@ const TEXT: [&str; 29] = [
     "copy",
     "dump",
     "letter",
-    "slot",
+    "claimer",
     "kept",
     "value",
     "old.value_read",
@@ -45,9 +45,9 @@ const OWN: [(&str, &str); 8] = [
     ("arm", "out"),
     ("cancel", "code"),
     ("page", "score"),
-    ("tail_journal", "what"),
+    ("tail_journal", "event"),
     ("reschedule", "codes"),
-    ("reschedule", "trigger"),
+    ("reschedule", "marker"),
 ];
 /// Tables of text.
 const TABLES: [&str; 6] = ["KEYS", "ARGV", "meta", "found", "ids", "texts_of"];
