@@ -109,8 +109,8 @@ impl Health {
     }
 
     /// Returns the running attempts of all topics, and their limit.
-    pub fn places(&self) -> Capacity {
-        places(self.0.limiter.usage())
+    pub fn capacity(&self) -> Capacity {
+        capacity(self.0.limiter.usage())
     }
 
     /// Returns the work for attached keys that waits. It stays near 0 as long as the server keeps up.
@@ -128,7 +128,7 @@ impl Health {
         let parked = partitions.iter().filter(|partition| partition.condition.is_parked());
         TopicHealth {
             name: topic.config.name.clone(),
-            capacity: places(self.0.limiter.usage_of(topic.index)),
+            capacity: capacity(self.0.limiter.usage_of(topic.index)),
             oldest_overdue: Duration::from_millis(oldest_overdue_ms(partitions)),
             parked: parked.map(|partition| partition.names.index).collect(),
             refused: topic.refusals.all(),
@@ -138,7 +138,7 @@ impl Health {
     }
 }
 
-fn places((running, limit): (usize, usize)) -> Capacity {
+fn capacity((running, limit): (usize, usize)) -> Capacity {
     Capacity { running, limit }
 }
 
@@ -150,7 +150,7 @@ impl std::fmt::Debug for Health {
             .field("heartbeat_received", &self.heartbeat_received())
             .field("handlers_stalled", &self.handlers_stalled())
             .field("oldest_overdue", &self.oldest_overdue())
-            .field("places", &self.places())
+            .field("capacity", &self.capacity())
             .finish_non_exhaustive()
     }
 }

@@ -44,7 +44,7 @@ async fn health_says_whether_it_listens_hears_and_is_behind() {
     let health: Health = listening.stats().health();
     bed.advance(secs(2)).await;
     assert!(health.is_ready() && health.connected() && health.heartbeat_received(), "{health:?}");
-    assert_eq!((health.oldest_overdue(), health.places().running), (secs(0), 0));
+    assert_eq!((health.oldest_overdue(), health.capacity().running), (secs(0), 0));
     for id in ["a", "b", "c"] {
         arm(&bed, id, secs(1)).await;
     }
@@ -53,7 +53,7 @@ async fn health_says_whether_it_listens_hears_and_is_behind() {
     assert_eq!((&seen.name[..], seen.capacity.running, seen.capacity.limit), ("reminder", 2, 2));
     assert!(health.oldest_overdue() >= secs(5) && health.oldest_overdue() <= secs(11), "{health:?}");
     assert_eq!((seen.oldest_overdue, seen.parked.len()), (health.oldest_overdue(), 0));
-    assert_eq!((health.places().running, health.places().limit), (2, 1000));
+    assert_eq!((health.capacity().running, health.capacity().limit), (2, 1000));
     bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
     bed.advance(secs(3)).await;
     assert!(

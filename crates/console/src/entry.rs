@@ -260,7 +260,7 @@ impl TopicHandle {
     ///
     /// # Errors
     /// Returns an error if a server cannot be reached or refuses the command.
-    pub async fn letters_of(&self, key: &[u8], payload: Option<usize>) -> Result<Vec<Entry>> {
+    pub async fn dead_letters_of_key(&self, key: &[u8], payload: Option<usize>) -> Result<Vec<Entry>> {
         let at = self.partition_of(key);
         let (store, keep) = (self.console.store(), payload.unwrap_or(0));
         let found = self.console.retry_until_answered(|_| store.letters_of_key(at, key)).await?;

@@ -93,7 +93,7 @@ impl TopicHandle {
             timer: look.map(|look| self.entry_of(key, look, None)),
             next_arming_ms,
             tracked_key: self.tracked_key(key).await?,
-            dead_letters: self.letters_of(key, None).await?,
+            dead_letters: self.dead_letters_of_key(key, None).await?,
             ended: Vec::new(),
             journal: self.journal_bounds().await?.is_some(),
             timeline: Vec::new(),

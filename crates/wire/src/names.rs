@@ -63,7 +63,7 @@ pub struct Names {
     pub index: u32,
     /// The number of partitions of the topic.
     pub partitions: u32,
-    /// Whether other programs write the topic's keys.
+    /// True if other programs write the topic's keys.
     pub attached: bool,
     /// The channel of wake-ups and fences.
     pub wake: String,

@@ -26,7 +26,7 @@ pub struct EndingInfo {
     pub attempt: Option<&'static [&'static str]>,
     /// The counter that increases when Redis has the outcome.
     pub settled: Option<&'static str>,
-    /// Whether the arming continues, with this attempt or another one.
+    /// True if the arming continues, with this attempt or another one.
     pub goes_on: bool,
 }
 
@@ -297,15 +297,15 @@ mod tests {
         let text = &scripts::SETTLE.text;
         let (_, header) = text.split_once("--   what: ").expect("what it takes");
         let (header, _) = header.split_once("-- Returns").expect("what it returns");
-        let told: HashSet<_> = Ending::ALL.iter().filter_map(|ending| ending.row().lua).collect();
-        for name in &told {
+        let names: HashSet<_> = Ending::ALL.iter().filter_map(|ending| ending.row().lua).collect();
+        for name in &names {
             assert!(
                 text.contains(&format!("function ends.{name}(")),
                 "no function ends.{name} in settle.lua"
             );
             assert!(header.contains(&format!("'{name}'")), "the header of settle.lua does not name '{name}'");
         }
-        assert_eq!(text.matches("\nfunction ends.").count(), told.len(), "a function without a row");
+        assert_eq!(text.matches("\nfunction ends.").count(), names.len(), "a function without a row");
     }
 
     #[test]
@@ -313,18 +313,18 @@ mod tests {
         let says =
             |byte: &u8| scripts::all().any(|script| script.text.contains(&format!("'{}'", *byte as char)));
         for code in Ending::ALL.iter().filter_map(|ending| ending.row().code) {
-            assert!(says(&code), "no script says {}", code as char);
+            assert!(says(&code), "no script has {}", code as char);
         }
     }
 
     #[test]
     fn reasons_have_one_byte_and_one_word_each() {
-        let told = |code: u8| {
+        let word_of = |code: u8| {
             let reason = DeadReason::from_code(code);
             assert_eq!(reason.code(), code);
             reason.as_str()
         };
-        let words = b"xpdosliu?".map(told);
+        let words = b"xpdosliu?".map(word_of);
         let expected = [
             "exhausted",
             "permanent",

@@ -26,7 +26,7 @@ const TOUCH_FIELDS: usize = 1000;
 pub struct CopySpec {
     /// The maximum size of a copy, in bytes; 0 copies nothing.
     pub cap: usize,
-    /// Whether values of other types than strings are copied, in the format of DUMP.
+    /// True if values of other types than strings are copied, in the format of DUMP.
     pub dumps: bool,
     /// The fields of hashes that are copied one by one.
     pub fields: FieldSelection,
@@ -92,7 +92,7 @@ impl FieldSelection {
     }
 }
 
-/// What an attached topic does when a key ends: the parameter of `untracked`, `vanished` and `recovered`.
+/// How an attached topic treats the end of a key: the parameter of `untracked`, `vanished` and `recovered`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
@@ -161,7 +161,7 @@ pub struct Policy {
     pub revision: u32,
     /// The settings that all listeners of the topic share.
     pub topic: TopicPolicy,
-    /// Whether no program ever shortens a TTL.
+    /// True if no program ever shortens a TTL.
     pub only_extended: bool,
     /// The maximum number of tracked keys.
     pub cap: usize,
@@ -169,7 +169,7 @@ pub struct Policy {
     pub scan_rate: u32,
     /// The pause between the end of a scan and the start of the next.
     pub scan_every: Duration,
-    /// Whether the pattern may have no literal prefix.
+    /// True if the pattern may have no literal prefix.
     pub any_prefix: bool,
 }
 
@@ -193,15 +193,15 @@ impl Default for Policy {
 pub struct TopicPolicy {
     /// The version of the format. A newer program has written a text with another version or with unknown fields.
     pub v: u32,
-    /// What to do about expiries of untracked keys.
+    /// The treatment of expiries of untracked keys.
     pub untracked: Treatment,
-    /// What to do about keys that are gone at their deadlines and did not expire.
+    /// The treatment of keys that are gone at their deadlines and did not expire.
     pub vanished: Treatment,
-    /// What to do about keys that are gone when events may have been missed.
+    /// The treatment of keys that are gone when events may have been missed.
     pub recovered: Treatment,
     /// The maximum size of a copied value, in bytes; 0 copies none.
     pub values: usize,
-    /// Whether values of other types than strings are copied, in the format of DUMP.
+    /// True if values of other types than strings are copied, in the format of DUMP.
     pub dumps: bool,
     /// The fields of hashes that are copied one by one.
     pub fields: FieldSelection,

@@ -113,7 +113,7 @@ const CYCLES_HEAD: usize = 5;
 /// The state of a timer, which claims, failures and moves change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Whether a claim holds the timer. It stays set when the lease runs out.
+    /// True if a claim holds the timer. It stays set when the lease runs out.
     pub claimed: bool,
     /// The token of the present or last claim.
     pub token: Token,

@@ -130,8 +130,8 @@ impl ScriptCall<'_> {
         self.store.named(at, answer).await
     }
 
-    /// Runs several scripts of one store, in one request for each server. A call that lacks its script, its partition or a
-    /// right runs again on its own, as [`run`](Self::run) does.
+    /// Runs several scripts of one store, in one request for each server. A call that lacks its script or its partition, or
+    /// that is refused, runs again on its own as [`run`](Self::run) does.
     pub(super) async fn run_all(calls: &[Self]) -> Vec<Result<Value>> {
         if let [only] = calls {
             return vec![only.run().await];
@@ -152,8 +152,8 @@ impl ScriptCall<'_> {
         self.plain_reply().await?.stamped()
     }
 
-    /// Runs the script and reads a reply that begins with the server's time. Returns `None` for a missing partition, and does
-    /// not create it.
+    /// Runs the script and reads a reply that begins with the server's time. Returns `None` for a missing partition, which
+    /// it does not create.
     pub(super) async fn reply_if_made(&self) -> Result<Option<Reply>> {
         let answer = self.run_once().await;
         if code_of(&answer) == Some("NOMETA") {

@@ -16,7 +16,7 @@ pub struct Script {
     pub sha: String,
     /// The KEYS as positions in [`NAMES`](super::names::NAMES). Empty if the header names no keys of a partition.
     pub(super) keys: Vec<usize>,
-    /// Whether the script writes nothing.
+    /// True if the script writes nothing.
     pub(super) reads_only: bool,
 }
 

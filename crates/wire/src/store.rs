@@ -102,7 +102,7 @@ impl Store {
         self.0.topology.requests()
     }
 
-    /// Reads why a script could not publish its wake-up, and logs it. The call itself has succeeded, but timers may run late.
+    /// Reads why a script could not publish its wake-up, and logs it. The call has succeeded, but timers may run late.
     pub(super) fn read_wake_up_error(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
         Ok(reply.maybe_text()?.map(|reason| self.wake_up_error(at, &reason)))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::Span;
 
-/// Version, trace id, span id and flags: the digits of a `traceparent`, two in each byte.
+/// Version, trace ID, span ID and flags: the digits of a `traceparent`, two in each byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Traceparent(pub [u8; Self::LENGTH]);
 

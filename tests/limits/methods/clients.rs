@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
             or_refused(client.namespace(&text));
         }
     }),
-    (&["Client::patience"], || {
+    (&["Client::retry_for"], || {
         used(|client, limit| Ok(client.retry_for(limit)));
         // A call without an answer is given up in the end, however long that was to take.
         for patience in DURATIONS {

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
             "console::Console::status_named",
             "console::Console::tail",
             "console::Console::try_now",
-            "console::Console::why",
+            "console::Console::explain_key",
         ],
         || {
             with_topic(async |console, _| {
@@ -56,18 +56,18 @@ pub(super) const CASES: &[Case] = &[
     }),
     (
         &[
-            "console::KnownTopic::arm",
-            "console::KnownTopic::act",
-            "console::KnownTopic::matches",
-            "console::KnownTopic::timer",
-            "console::KnownTopic::letters_of",
-            "console::KnownTopic::journal_of_key",
-            "console::KnownTopic::enrolment",
-            "console::KnownTopic::why",
+            "console::TopicHandle::arm",
+            "console::TopicHandle::act",
+            "console::TopicHandle::matches",
+            "console::TopicHandle::timer",
+            "console::TopicHandle::dead_letters_of_key",
+            "console::TopicHandle::journal_of_key",
+            "console::TopicHandle::enrolment",
+            "console::TopicHandle::explain_key",
         ],
         || with_topic(keys_and_times),
     ),
-    (&["console::KnownTopic::pause"], || {
+    (&["console::TopicHandle::pause"], || {
         with_topic(async |_, topic| {
             for text in texts() {
                 topic.pause(&text).await.unwrap();
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["console::KnownTopic::repartition"], || {
+    (&["console::TopicHandle::repartition"], || {
         with_topic(async |console, topic| {
             for partitions in NUMBERS {
                 or_refused(topic.repartition(partitions, Duration::MAX).await);
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["console::KnownTopic::page", "console::KnownTopic::filtered", "console::KnownTopic::journal"], || {
+    (&["console::TopicHandle::page", "console::TopicHandle::filtered", "console::TopicHandle::journal"], || {
         with_topic(async |_, topic| {
             let cursors: Vec<Cursor> = texts().iter().filter_map(|text| or_refused(text.parse())).collect();
             let behind: Vec<JournalCursor> =
@@ -241,7 +241,7 @@ async fn keys_and_times(console: &Console, topic: &TopicHandle) {
             or_refused(topic.explain_key(key, &listeners).await);
             for payload in SIZES {
                 or_refused(topic.timer(key, Some(payload)).await);
-                or_refused(topic.letters_of(key, Some(payload)).await);
+                or_refused(topic.dead_letters_of_key(key, Some(payload)).await);
             }
             or_refused(topic.act(Action::Cancel, key, None).await);
         }

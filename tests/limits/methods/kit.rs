@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["testing::TestBed::pass", "testing::TestBed::until_ran"], || {
+    (&["testing::TestBed::advance", "testing::TestBed::until_ran"], || {
         for time in DURATIONS.map(|time| time.min(Duration::from_secs(1))) {
             paused(async {
                 let bed = TestBed::new();
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
             });
         }
     }),
-    (&["testing::ClusterBuilder::primaries", "testing::ClusterBuilder::replicas_each"], || {
+    (&["testing::LocalClusterBuilder::primaries", "testing::LocalClusterBuilder::replicas_per_primary"], || {
         paused(async {
             for builder in [
                 LocalCluster::builder().primaries(0),

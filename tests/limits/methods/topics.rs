@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
     (&["Topic::max_age"], || served(DURATIONS, Topic::max_age)),
     (&["Topic::max_snoozes"], || served([0, 1, u16::MAX], Topic::max_snoozes)),
     (&["Topic::max_delay"], || served(DURATIONS, Topic::max_delay)),
-    (&["Topic::undecodable_for"], || served(DURATIONS, Topic::undecodable_retention)),
+    (&["Topic::undecodable_retention"], || served(DURATIONS, Topic::undecodable_retention)),
     (&["Topic::timeout"], || served(DURATIONS, Topic::timeout)),
     (&["Topic::lease"], || served(DURATIONS, Topic::lease)),
     (&["Topic::lookahead"], || served(DURATIONS, Topic::lookahead)),

@@ -168,7 +168,7 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
             let text = error.to_string();
             assert!(
                 text.contains("topic orders has 3 partitions")
-                    && text.contains(&format!("says {partitions}")),
+                    && text.contains(&format!("but {partitions} in this program")),
                 "{text}"
             );
         }

@@ -30,7 +30,7 @@ pub(crate) async fn show(console: &Console, args: &ShowArgs, out: &mut Output) -
     for topic in topics {
         entries.extend(topic.timer(&key, payload).await?);
         entries.extend(topic.tracked_key(&key).await?);
-        entries.extend(topic.letters_of(&key, payload).await?);
+        entries.extend(topic.dead_letters_of_key(&key, payload).await?);
     }
     for entry in &entries {
         if out.is_json() {

@@ -92,7 +92,7 @@ pub(super) async fn show(
     let (topic, key) = timer(&shared, &topic, &key).await?;
     let timer = topic.timer(&key, payload).await?;
     let tracked_key = topic.tracked_key(&key).await?;
-    let mut dead_letters = topic.letters_of(&key, payload).await?;
+    let mut dead_letters = topic.dead_letters_of_key(&key, payload).await?;
     if timer.is_none() && tracked_key.is_none() && dead_letters.is_empty() {
         return Err(ApiError::new(
             StatusCode::NOT_FOUND,
@@ -193,7 +193,7 @@ async fn act_on_letter(
 ) -> Result<ActionResponse, ApiError> {
     let (topic, key) = timer(shared, &topic, &key).await?;
     let named = |entry: &Entry| entry.id.is_some_and(|id| format!("{id}-{}", entry.at_ms) == letter);
-    let letters = topic.letters_of(&key, None).await?;
+    let letters = topic.dead_letters_of_key(&key, None).await?;
     let why = "no such dead letter, or it is gone: name it by {id}-{at_ms} of a dead entry";
     let found = letters.into_iter().find(named).ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, why))?;
     let act = AuditedAction::upon(action.as_str(), &topic, &key);

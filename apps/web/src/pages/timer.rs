@@ -95,7 +95,7 @@ async fn with_payloads(topic: &TopicHandle, why: &mut KeyExplanation) -> Answere
     }
     if !why.dead_letters.is_empty() {
         let shown = why.dead_letters.len();
-        why.dead_letters = topic.letters_of(&why.key, Some(PAYLOAD)).await?;
+        why.dead_letters = topic.dead_letters_of_key(&why.key, Some(PAYLOAD)).await?;
         why.dead_letters.truncate(shown);
     }
     Ok(())

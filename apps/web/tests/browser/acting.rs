@@ -19,9 +19,9 @@ async fn state_of(scene: &Scene, key: &str) -> Option<EntryState> {
     topic.timer(format!("order:unpaid:{key}").as_bytes(), None).await.unwrap().map(|entry| entry.state)
 }
 
-async fn letters_of(scene: &Scene, key: &str) -> usize {
+async fn dead_letters_of_key(scene: &Scene, key: &str) -> usize {
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
-    topic.letters_of(format!("order:unpaid:{key}").as_bytes(), None).await.unwrap().len()
+    topic.dead_letters_of_key(format!("order:unpaid:{key}").as_bytes(), None).await.unwrap().len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,14 +76,14 @@ async fn letters_are_replayed_and_dropped() {
         chrome.go(&scene.timer(key)).await;
         chrome.click("button", button).await;
         chrome.shows(says).await;
-        assert_eq!(letters_of(&scene, key).await, 0, "{key}");
+        assert_eq!(dead_letters_of_key(&scene, key).await, 0, "{key}");
         assert_eq!(state_of(&scene, key).await.is_some(), key != "c");
     }
     // Somebody else was quicker.
     scene.bury("order:unpaid:d", 9, "timeout").await;
     chrome.go(&scene.timer("d")).await;
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
-    let letter = topic.letters_of(b"order:unpaid:d", None).await.unwrap().remove(0);
+    let letter = topic.dead_letters_of_key(b"order:unpaid:d", None).await.unwrap().remove(0);
     assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().done);
     chrome.click("button", "Replay").await;
     chrome.shows("The letter is gone").await;

@@ -183,7 +183,7 @@ impl Durably {
 pub struct Reached {
     /// The number of replicas that have it.
     pub replicas: u32,
-    /// Whether the server has flushed it to its append-only file.
+    /// True if the server has flushed it to its append-only file.
     pub local_fsync: bool,
 }
 

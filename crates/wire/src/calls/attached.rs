@@ -63,7 +63,7 @@ pub struct TrackedKey {
     pub deadline: u64,
     /// The position in the event stream at which the deadline was read.
     pub at: Position,
-    /// Whether another server has announced an expiry of the key since.
+    /// True if another server has announced an expiry of the key since.
     pub announced_elsewhere: bool,
 }
 

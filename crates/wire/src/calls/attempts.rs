@@ -8,9 +8,9 @@ use crate::run::ScriptCall;
 use crate::time::ServerTime;
 use crate::{DeadLetterLimits, DeadReason, Ending, PartitionNames, Reply, Store, scripts};
 
-/// A timer that has lost this many leases waits in quarantine and runs in a group. A test compares prelude.lua.
+/// A timer that has lost this many leases waits in quarantine and runs in a group. A test compares this with prelude.lua.
 pub const QUARANTINE_AT: u8 = 2;
-/// A timer that has lost this many leases becomes a dead letter. A test compares prelude.lua.
+/// A timer that has lost this many leases becomes a dead letter. A test compares this with prelude.lua.
 pub const DEAD_AT: u8 = 5;
 
 /// The index from which a claim takes timers.
@@ -31,7 +31,7 @@ pub struct Claim {
     pub slot: SlotId,
     /// The token of the new claim.
     pub token: Token,
-    /// Whether this repeats an unanswered call with the same token.
+    /// True if this repeats an unanswered call with the same token.
     pub repeat: bool,
     /// The maximum number of timers, up to [`MAX_BATCH`](super::MAX_BATCH).
     pub limit: usize,
@@ -82,7 +82,7 @@ pub struct Claimed {
     pub trimmed: u64,
     /// When another slot last claimed timers, in ms, if this call claimed none.
     pub other_claimed_at: Option<u64>,
-    /// Whether another slot is the standby, if this call claimed none and its lookahead is negative.
+    /// True if another slot is the standby, this call claimed no timers, and its lookahead is negative.
     pub standby: bool,
 }
 
@@ -100,9 +100,9 @@ pub struct ClaimedTimer {
 /// The earliest scores of a partition's indexes, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heads {
-    /// That of `due`.
+    /// The earliest score of `due`.
     pub due: Option<u64>,
-    /// That of `quarantine`.
+    /// The earliest score of `quarantine`.
     pub quarantine: Option<u64>,
 }
 

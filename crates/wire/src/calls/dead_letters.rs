@@ -20,7 +20,7 @@ pub struct DeadLetterLimits {
     pub count: u64,
     /// How long they are kept, in ms.
     pub age_ms: u64,
-    /// Whether to pause the topic at the maximum number, in place of removing the oldest.
+    /// True to pause the topic at the maximum number; false to remove the oldest dead letters.
     pub pause_when_full: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct ReplayCall {
     pub id: ReplayId,
     /// The ID of a new arming; `None` to keep the arming.
     pub anew: Option<ArmingId>,
-    /// Whether this repeats an unanswered call with the same IDs.
+    /// True if this repeats an unanswered call with the same IDs.
     pub repeat: bool,
 }
 

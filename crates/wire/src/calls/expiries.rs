@@ -62,7 +62,7 @@ impl fmt::Debug for NodeId {
 
 /// A position in a server's stream of expired keys.
 ///
-/// Positions of one key are compared, and times are not: all listeners receive the same events in the same order, but each
+/// Positions of one key are compared, and times are not. All listeners receive the same events in the same order, but each
 /// with its own delay. Positions of two servers are not comparable, so the type has no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {

@@ -41,7 +41,7 @@ pub struct ListenerReport {
     pub since_ms: u64,
     /// The number of timers that it holds: before their deadlines, while they run, and until they are settled.
     pub running: usize,
-    /// The maximum number of timers that it may hold.
+    /// The maximum number of concurrent attempts.
     pub limit: usize,
     /// How long the runtime of its handlers has polled nothing, in ms; `None` while it polls. A stalled listener claims
     /// nothing.
@@ -85,7 +85,7 @@ pub struct TopicReport {
     /// The number of timers of the topic that the listener holds.
     #[serde(skip_serializing_if = "is_zero")]
     pub running: usize,
-    /// The maximum number of timers that it may hold.
+    /// The maximum number of concurrent attempts of the topic.
     #[serde(skip_serializing_if = "is_zero")]
     pub limit: usize,
     /// The counters that are not 0, by their names in `TopicStats`.

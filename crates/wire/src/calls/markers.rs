@@ -24,13 +24,13 @@ pub struct MarkerWrite {
     pub deadline: u64,
     /// The number of the next attempt; 0 keeps the number in the key.
     pub attempt: u32,
-    /// Whether the timer existed before. Then a small number with another deadline counts as its marker key, too.
+    /// True if the timer existed before. Then a small number with another deadline counts as its marker key, too.
     pub moved: bool,
 }
 
 impl Store {
-    /// Returns whether marker keys need own calls. In a Redis Cluster they are in other slots than the index, where its scripts
-    /// cannot write them.
+    /// Returns whether marker keys need own calls. In a Redis Cluster they are in other slots than the index, and a script
+    /// writes to one slot.
     pub fn markers_need_own_calls(&self) -> bool {
         self.0.topology.is_cluster()
     }
@@ -119,11 +119,10 @@ fn late() -> Error {
 /// keys that their calls declare.
 pub(super) fn no_right(reason: &str) -> Error {
     if reason.contains("same slot") || reason.contains("undeclared") {
-        let message =
-            format!("{reason}; this server does not support marker keys: switch them off (Topic::marker_keys)");
+        let message = format!("{reason}; marker keys do not work here: switch them off (Topic::marker_keys)");
         return Error::new(ErrorKind::Unsupported, message);
     }
-    let message = format!("{reason}; grant this user the keys of its timers (~…), or switch marker keys off (Topic::marker_keys)");
+    let message = format!("{reason}; grant this user the keys of its timers (~…), or switch marker keys off");
     Error::new(ErrorKind::Permission, message)
 }
 
@@ -134,7 +133,7 @@ pub struct Forwarding<'a> {
     pub into: &'a [u8],
     /// The key that records the addition. It is in the slot of `into`.
     pub memory: &'a [u8],
-    /// Whether `into` is a stream. Otherwise it is a list.
+    /// True if `into` is a stream; false for a list.
     pub is_stream: bool,
     /// The maximum length of the list or stream; 0: no limit.
     pub max_length: u64,
@@ -165,7 +164,7 @@ impl Store {
     /// If the server cannot be reached or refuses.
     pub async fn forward(&self, what: &Forwarding<'_>) -> Result<Forwarded> {
         if self.0.topology.slot_of(what.into) != self.0.topology.slot_of(what.memory) {
-            return Err(Error::invalid("the name of a list or stream with a } needs a hash tag before the }"));
+            return Err(Error::invalid("a list or stream with a } in its name needs a hash tag before it"));
         }
         let mut call = self.call_with(&scripts::FORWARD, &[what.into, what.memory]);
         call.arg(if what.is_stream { "stream" } else { "list" }).arg(what.max_length).arg(what.remember_ms);

@@ -93,7 +93,7 @@ pub struct TimerSnapshot {
     pub stamp: ServerTime,
     /// When the timer next needs attention, in ms.
     pub score: Option<u64>,
-    /// Whether the timer is in quarantine.
+    /// True if the timer is in quarantine.
     pub quarantined: bool,
     /// The record's bytes.
     pub record: Bytes,
@@ -211,7 +211,7 @@ pub struct PageCall {
 pub struct Page {
     /// The server's time.
     pub stamp: ServerTime,
-    /// Whether there may be more after this page.
+    /// True if there may be more after this page.
     pub more: bool,
     /// The members, without those before the start.
     pub members: Vec<PageMember>,
@@ -344,8 +344,8 @@ impl Store {
         Ok((fresh, more))
     }
 
-    /// Returns the members whose name is `head` bytes and then this key, each with the whole part of its score, and whether
-    /// the whole index was searched. The search stops after about `most` members.
+    /// Returns the members whose name is `head` bytes and then this key, with the whole parts of their scores. The search
+    /// stops after about `most` members. Also returns whether the whole index was searched.
     pub(super) async fn named_with(
         &self,
         doing: &'static str,

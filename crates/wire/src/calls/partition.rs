@@ -32,11 +32,11 @@ pub struct RepairStep {
 pub enum RepairTarget {
     /// Records without an index entry.
     Records,
-    /// States without a record.
+    /// States without a record, and tried timers that `tried` lacks.
     States,
     /// Queued armings whose timer is missing.
     Next,
-    /// Entries of `tried` for timers that were not tried. States adds the missing entries.
+    /// Entries of `tried` for timers that were not tried.
     Tried,
     /// Claim slots of listeners that are gone.
     Slots,
@@ -103,8 +103,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Destroying, message));
         }
         if version == REPARTITIONING.as_bytes() {
-            let message =
-                format!("topic {} gets another number of partitions{REPARTITIONING_ADVICE}", at.topic);
+            let message = format!("topic {} is being repartitioned{REPARTITIONING_ADVICE}", at.topic);
             return Err(Error::new(ErrorKind::Repartitioning, message));
         }
         let version = number(&version).ok_or_else(|| reply.unexpected())?;
@@ -230,7 +229,7 @@ impl Store {
         Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
-    /// Removes the last claim of a slot when its listener stops. Notifies other listeners if the slot led or was the standby.
+    /// Removes the last claim of a slot when its listener stops. Notifies other listeners if the slot led or was standby.
     pub async fn release_claimer(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
         let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg(slot.as_bytes()).reply().await?;
         self.read_wake_up_error(at, &mut reply).map(drop)
@@ -263,7 +262,7 @@ pub enum CloseMode {
 /// The contents of a partition, in numbers, and whether it is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Whether the partition is closed now.
+    /// True if the partition is closed now.
     pub closed: bool,
     /// The ID under which it was closed by force.
     pub forced: Option<DestroyId>,

@@ -1,4 +1,4 @@
-//! What producers ask of one partition: to arm, to withdraw, to move. Several such calls go in one request.
+//! Calls of producers: arm, cancel and reschedule timers of a partition. Several calls share a request.
 
 use std::time::SystemTime;
 
@@ -15,49 +15,49 @@ use crate::time::{WireWhen, system_time, unix_ms};
 use crate::trace::Traceparent;
 use crate::{ArmResult, MarkerKey, MarkerWrite, NewTimer, PartitionNames, Receipt, Record, Store, scripts};
 
-/// What a producer asks of one timer.
+/// An operation of a producer on one timer.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// To create or replace it.
+    /// Create or replace the timer.
     Arm(NewTimer),
-    /// To withdraw it.
+    /// Cancel the timer.
     Cancel {
-        /// Its key.
+        /// The key.
         key: Bytes,
-        /// The id of this cancel.
+        /// The ID of this cancel.
         id: CancelId,
     },
-    /// To move it, if it waits.
+    /// Move the timer to another deadline, if it waits.
     Reschedule {
-        /// Its key.
+        /// The key.
         key: Bytes,
-        /// When it is to be due.
+        /// The new deadline.
         when: WireWhen,
     },
 }
 
-/// How ops are executed.
+/// How operations are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpFlags {
-    /// Whether arms leave existing timers alone.
+    /// True if arms leave existing timers alone.
     pub only_if_absent: bool,
-    /// Whether to see to trigger keys.
+    /// True if the timers have marker keys, which are set, moved and deleted with them.
     pub marker_keys: bool,
-    /// Whether this repeats an unanswered call with the same arming ids.
+    /// True if this repeats an unanswered call with the same arming IDs.
     pub repeat: bool,
 }
 
-/// A script call: ops of one kind, of which no two name a key; at most [`MAX_BATCH`](super::MAX_BATCH).
+/// A script call with up to [`MAX_BATCH`](super::MAX_BATCH) operations of one kind, each on a different key.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// How they are executed.
+    /// How the operations are executed.
     pub flags: OpFlags,
-    /// What is asked.
+    /// The operations.
     pub ops: Vec<&'a Op>,
 }
 
 impl Op {
-    /// The timer's key.
+    /// Returns the key of the timer.
     pub fn key(&self) -> &Bytes {
         match self {
             Self::Arm(timer) => &timer.key,
@@ -65,13 +65,13 @@ impl Op {
         }
     }
 
-    /// Bytes of key and payload.
+    /// Returns the length of key and payload, in bytes.
     pub fn bytes(&self) -> usize {
         let payload = if let Self::Arm(timer) = self { timer.payload.len() } else { 0 };
         self.key().len() + payload
     }
 
-    /// The same, made by the running attempt of this arming.
+    /// Marks an arm as made by the running attempt of this arming.
     pub fn made_by(self, by: Option<ArmingId>) -> Self {
         match self {
             Self::Arm(timer) => Self::Arm(NewTimer { by, ..timer }),
@@ -79,7 +79,7 @@ impl Op {
         }
     }
 
-    /// An error of its call: names the key, and where nobody knows whether it was armed, the arming.
+    /// Adds the key to an error of the call. If the outcome of an arm is unknown, adds the ID of the arming, too.
     pub fn failed(&self, error: Error) -> Error {
         let error = error.at_key(self.key());
         match self {
@@ -88,7 +88,8 @@ impl Op {
         }
     }
 
-    /// Adds its arguments. `before` has the deadline of the arm before it, as many have the same: it is said once.
+    /// Adds the arguments to a call. `before` is the deadline of the previous arm. An equal one is sent as an empty
+    /// argument, because many timers of a call share a deadline.
     fn write(&self, call: &mut ScriptCall<'_>, before: &mut Option<WireWhen>) {
         call.arg(&self.key()[..]);
         match self {
@@ -146,21 +147,22 @@ impl OpCall<'_> {
 #[must_use = "an attempt may be running"]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// It will not run.
+    /// The timer will not run.
     Cancelled,
-    /// A listener had claimed it ahead of its deadline, which is still to come: its attempt has not started. That
-    /// listener is told, and does not start it once it has heard so.
+    /// A listener had claimed the timer ahead of its deadline, which is still to come. The attempt has not started. The
+    /// listener receives a notice, and does not start it.
     ///
-    /// One that hears nothing, as its line is down or the caller may not publish, may start it up to the
-    /// lookahead and 100 ms after its claim, and settles nothing then. Later it asks the
-    /// server first.
+    /// A listener receives no notice if its connection is down, or if the caller may not publish. It may then start the
+    /// attempt until the lookahead and 100 ms have passed since its claim, but cannot settle it. After that time it asks the
+    /// server before it starts one.
     Claimed,
-    /// A listener had claimed it, and its deadline is past: an attempt is running, or about to. It is told to stop,
-    /// can settle nothing any more, and there will be no other. If it has not started when its listener hears of
-    /// this, it does not; the same holds for one that hears nothing as above. A repeat of an unanswered call
-    /// cannot tell the two cases apart, and says this.
+    /// A listener had claimed the timer, and its deadline has passed. The attempt runs, or is about to start.
+    ///
+    /// The handler receives a notice to stop. The attempt cannot settle any more, and no other follows. If it has not
+    /// started when the notice arrives, it never starts. Without a notice the limits of [`Claimed`](Self::Claimed) apply.
+    /// A repeat of an unanswered call returns this variant for both cases.
     InFlight,
-    /// There was no timer.
+    /// The key had no timer.
     NotArmed,
 }
 
@@ -184,58 +186,58 @@ pub enum Cancelled {
 #[must_use = "an attempt may be running"]
 #[non_exhaustive]
 pub enum Rescheduled {
-    /// It is due then, by the server's clock.
+    /// The timer has this deadline, by the server's clock.
     Rescheduled(SystemTime),
-    /// An attempt is running; nothing was changed.
+    /// An attempt is running, and nothing was changed.
     InFlight,
-    /// There is no timer.
+    /// The key has no timer.
     NotArmed,
 }
 
-/// The answer for one timer of a cancel call.
+/// The reply for one timer of a cancel call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelReply {
-    /// Which case.
+    /// The result.
     pub result: Cancelled,
-    /// When what ended was due, in ms, where this very call ended something.
+    /// The deadline of the timer that this execution has ended, in ms, if it has ended one.
     pub deadline: Option<u64>,
 }
 
-/// The answer to one op.
+/// The reply to one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpReply {
-    /// Of an arm.
+    /// The result of an arm.
     Armed(ArmResult),
-    /// Of a cancel.
+    /// The reply to a cancel.
     Cancelled(CancelReply),
-    /// Of a reschedule.
+    /// The result of a reschedule.
     Rescheduled(Rescheduled),
 }
 
 impl OpReply {
-    /// What an arm was answered.
+    /// Returns the result of an arm. Fails for the reply to another operation.
     pub fn armed(self) -> Result<ArmResult> {
         if let Self::Armed(arming) = self { Ok(arming) } else { Err(another_kind()) }
     }
 
-    /// What a cancel was answered.
+    /// Returns the result of a cancel. Fails for the reply to another operation.
     pub fn cancelled(self) -> Result<Cancelled> {
         if let Self::Cancelled(reply) = self { Ok(reply.result) } else { Err(another_kind()) }
     }
 
-    /// What a reschedule was answered.
+    /// Returns the result of a reschedule. Fails for the reply to another operation.
     pub fn rescheduled(self) -> Result<Rescheduled> {
         if let Self::Rescheduled(result) = self { Ok(result) } else { Err(another_kind()) }
     }
 }
 
 fn another_kind() -> Error {
-    Error::invalid("an answer of another kind")
+    Error::invalid("the reply belongs to another kind of operation")
 }
 
 impl Store {
-    /// Makes these calls in one request, in their order; each has its own answer, with one for each of its ops.
-    /// The keys of all have to differ: a call whose script is missing is made again after the others.
+    /// Sends calls in one request, in order. Returns a result for each call, with a reply for each of its operations. All
+    /// keys must differ, because a call whose script is missing runs again after the others.
     pub async fn produce(
         &self,
         at: &PartitionNames,
@@ -253,7 +255,7 @@ impl Store {
         replies
     }
 
-    /// The second half of a call, where trigger keys lie elsewhere than the index.
+    /// Sets and deletes the marker keys of a call, if they need calls of their own.
     pub(super) async fn apply_marker_changes(&self, call: &OpCall<'_>, replies: &mut [Result<OpReply>]) {
         if !call.flags.marker_keys || !self.markers_need_own_calls() {
             return;
@@ -301,12 +303,12 @@ impl Store {
         script
     }
 
-    /// Whether the scripts are to see to trigger keys that are wanted.
+    /// Returns whether the scripts write the marker keys, if these are wanted.
     pub(super) fn scripts_set_markers(&self, triggers: bool) -> bool {
         triggers && !self.markers_need_own_calls()
     }
 
-    /// Reads what such a script has answered: for each timer, and behind that two texts.
+    /// Reads the reply of a producer script: a code for each timer, and two error texts after these.
     pub(super) fn op_replies(
         &self,
         at: &PartitionNames,
@@ -320,25 +322,27 @@ impl Store {
         let (each, texts) = bytes.split_at_checked(count * RawOpReply::LENGTH).ok_or_else(unexpected)?;
         let each: Vec<_> = each.chunks_exact(RawOpReply::LENGTH).map(RawOpReply::read).collect();
         let texts = String::from_utf8_lossy(texts);
-        let (untold, refused) = texts.split_once('\n').unwrap_or_default();
-        let untold = (!untold.is_empty()).then(|| self.wake_up_error(at, untold));
+        let (unpublished, refused) = texts.split_once('\n').unwrap_or_default();
+        let wake_up_error = (!unpublished.is_empty()).then(|| self.wake_up_error(at, unpublished));
         let not_moved = each.iter().filter(|one| one.trigger == REFUSED).count();
         if not_moved > 0 && script == scripts::RESCHEDULE.name {
-            debug!(topic = %at.topic, refused = not_moved, error = %no_right(refused), "trigger keys not moved");
+            debug!(topic = %at.topic, refused = not_moved, error = %no_right(refused), "cannot move marker keys");
         }
         let replies = call.ops.iter().zip(each);
-        replies.map(|(op, one)| one.reply(op, untold.as_ref(), refused).ok_or_else(unexpected)).collect()
+        replies
+            .map(|(op, one)| one.reply(op, wake_up_error.as_ref(), refused).ok_or_else(unexpected))
+            .collect()
     }
 }
 
-/// What a script has answered for one timer.
+/// The reply of a script for one timer.
 struct RawOpReply {
     code: u8,
     trigger: u8,
     deadline: u64,
 }
 
-/// The caller may not write the trigger key.
+/// The code of a marker key that the user may not write.
 const REFUSED: u8 = 3;
 
 impl RawOpReply {
@@ -349,14 +353,14 @@ impl RawOpReply {
         Self { code: bytes[0], trigger: bytes[1], deadline }
     }
 
-    /// None for a code that its script does not have. `untold` is why listeners could not be told, `refused` why trigger
-    /// keys could not be written.
-    fn reply(&self, op: &Op, untold: Option<&Error>, refused: &str) -> Option<Result<OpReply>> {
+    /// Converts the reply. Returns `None` for a code that the script does not have. `wake_up_error` is why the wake-up was
+    /// refused, and `refused` why marker keys were.
+    fn reply(&self, op: &Op, wake_up_error: Option<&Error>, refused: &str) -> Option<Result<OpReply>> {
         Some(Ok(match op {
             Op::Arm(timer) => OpReply::Armed(match self.code {
-                0 => ArmResult::Armed(self.receipt(timer, untold, refused)),
-                1 => ArmResult::Replaced(self.receipt(timer, untold, refused)),
-                2 => ArmResult::AfterRunning(self.receipt(timer, untold, refused)),
+                0 => ArmResult::Armed(self.receipt(timer, wake_up_error, refused)),
+                1 => ArmResult::Replaced(self.receipt(timer, wake_up_error, refused)),
+                2 => ArmResult::AfterRunning(self.receipt(timer, wake_up_error, refused)),
                 3 => ArmResult::Exists,
                 4 => ArmResult::Superseded,
                 5 => return Some(Err(too_far())),
@@ -383,7 +387,7 @@ impl RawOpReply {
         }))
     }
 
-    fn receipt(&self, timer: &NewTimer, untold: Option<&Error>, refused: &str) -> Receipt {
+    fn receipt(&self, timer: &NewTimer, wake_up_error: Option<&Error>, refused: &str) -> Receipt {
         Receipt {
             id: timer.arming,
             deadline: system_time(self.deadline),
@@ -394,7 +398,7 @@ impl RawOpReply {
                 _ => MarkerKey::Taken,
             },
             reached: None,
-            wake_up_error: untold.cloned(),
+            wake_up_error: wake_up_error.cloned(),
         }
     }
 }
@@ -404,5 +408,5 @@ fn flag(set: bool) -> u8 {
 }
 
 fn too_far() -> Error {
-    Error::invalid("the deadline lies beyond the year 2248 by the server's clock, and cannot be kept")
+    Error::invalid("the deadline is beyond the year 2248 by the server's clock, which is not supported")
 }

@@ -1,6 +1,6 @@
-//! Reading keys that other programs write: their deadlines, and copies of their values.
+//! Reads keys that other programs write: their deadlines, and copies of their values.
 //!
-//! A copy is a byte that says what it is, and what follows. As touch.lua makes them, which a test compares.
+//! A copy is a byte for its kind, and the content. read_keys.lua makes copies, and a test compares the bytes.
 
 use std::collections::BTreeMap;
 
@@ -19,38 +19,38 @@ use crate::{Reply, Store, scripts};
 /// A key as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySnapshot {
-    /// When: of keys that lie in several slots, each is read by itself.
+    /// When the key was read. Keys of different slots are read at different times.
     pub stamp: ServerTime,
-    /// What there was.
+    /// The deadline, or why there is none.
     pub life: KeyDeadline,
-    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
+    /// A copy of the value; empty if none was requested.
     pub copy: Bytes,
 }
 
 impl KeySnapshot {
-    /// Nothing was: the server that was asked does not have the key's slot.
+    /// The result of a server that does not have the key's slot.
     const ELSEWHERE: Self = Self { stamp: ServerTime(0), life: KeyDeadline::Elsewhere, copy: Bytes::new() };
 }
 
-/// Deadlines from here on are none, in ms: a script, whose numbers are floating, reads others than a command, and the
-/// watch of a key on a cluster has 56 bits for them.
+/// A deadline from here on, in ms, counts as none. The numbers of scripts are floating-point, and only exact below. In a
+/// Redis Cluster the entry of a tracked key has 56 bits for the deadline.
 const FAR: u64 = 1 << 53;
 
-/// Whether a key exists, and until when.
+/// The deadline of a key, or why it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDeadline {
-    /// Another server of the cluster knows, as the key's slot is there, or on its way there.
+    /// Not known: the key's slot is on another server, or is being moved there.
     Elsewhere,
-    /// There is no such key.
+    /// The key does not exist.
     Gone,
-    /// It has no deadline.
+    /// The key has no deadline.
     Persistent,
-    /// Its deadline, in ms since 1970.
+    /// The deadline, in ms since 1970.
     Until(u64),
 }
 
 impl KeyDeadline {
-    /// As `PEXPIRETIME` says it. What is too far for a script to read exactly is none.
+    /// Reads a reply of PEXPIRETIME. A deadline that scripts cannot read exactly counts as none.
     fn read(reply: &mut Reply) -> Result<Self> {
         Ok(match reply.signed()? {
             -2 => Self::Gone,
@@ -62,8 +62,8 @@ impl KeyDeadline {
     }
 }
 
-/// The touch of keys, as it is sent on the connection of the subscription, too; copies of those alone whose
-/// deadlines are not beyond the horizon, in ms.
+/// Creates a call of read_keys.lua, which the connection of the subscription sends, too. Keys without a deadline, and keys
+/// with one after `horizon`, in ms, are not copied.
 fn touch_command(keys: &[Bytes], capture: &CopySpec, horizon: Option<u64>) -> Cmd {
     let mut command = script_call(&scripts::READ_KEYS, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
     command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
@@ -75,9 +75,9 @@ fn touch_command(keys: &[Bytes], capture: &CopySpec, horizon: Option<u64>) -> Cm
     command
 }
 
-/// What touch.lua answers: without copies where none were asked for.
+/// Reads the reply of read_keys.lua, which has copies only if they were requested.
 fn read_touched(answer: Value, count: usize, capture: &CopySpec) -> Result<(ServerTime, Vec<KeySnapshot>)> {
-    let mut reply = Reply::new("touch", answer)?.stamped()?;
+    let mut reply = Reply::new(scripts::READ_KEYS.name, answer)?.stamped()?;
     let stamp = reply.stamp;
     let found = reply.each(|reply| {
         Ok(KeySnapshot {
@@ -89,7 +89,8 @@ fn read_touched(answer: Value, count: usize, capture: &CopySpec) -> Result<(Serv
     if found.len() == count { Ok((stamp, found)) } else { Err(reply.unexpected()) }
 }
 
-/// The commands that touch.lua calls for this, each about a key beside this one: so nothing large is answered.
+/// Returns the commands that read_keys.lua runs, with their names. Each reads a missing key with the same prefix, so that no
+/// reply is large.
 pub fn touch_steps(key: &[u8], capture: &CopySpec) -> (Vec<&'static str>, Pipeline) {
     let mut names = vec!["pexpiretime"];
     if capture.cap > 0 {
@@ -103,9 +104,9 @@ pub fn touch_steps(key: &[u8], capture: &CopySpec) -> (Vec<&'static str>, Pipeli
     if capture.dumps {
         names.extend(["hlen", "llen", "scard", "zcard", "xlen", "dump"]);
     }
-    let (beside, mut commands) = ([key, b":"].concat(), pipe());
+    let (missing, mut commands) = ([key, b":"].concat(), pipe());
     for name in &names {
-        let command = commands.cmd(name).arg(&beside);
+        let command = commands.cmd(name).arg(&missing);
         if matches!(*name, "hstrlen" | "hmget") {
             command.arg("");
         }
@@ -113,8 +114,8 @@ pub fn touch_steps(key: &[u8], capture: &CopySpec) -> (Vec<&'static str>, Pipeli
     (names, commands)
 }
 
-/// Asks for deadlines alone, one by one, which costs the server less than a script that does. What it finds is not of
-/// one moment, and all of it before the time that is answered.
+/// Creates commands that read the deadlines alone. This costs the server less than a script does. The deadlines are read one
+/// after another, and the time is read last.
 pub fn glance_commands(keys: &[Bytes]) -> Pipeline {
     let mut commands = pipe();
     for key in keys {
@@ -124,7 +125,7 @@ pub fn glance_commands(keys: &[Bytes]) -> Pipeline {
     commands
 }
 
-/// What is answered to that.
+/// Reads the replies to [`glance_commands`].
 pub fn read_glanced(mut answers: Vec<Result<Value>>) -> Result<(ServerTime, Vec<KeySnapshot>)> {
     let stamp = read_time(answers.pop())?;
     let read = |answer| match answer {
@@ -137,8 +138,8 @@ pub fn read_glanced(mut answers: Vec<Result<Value>>) -> Result<(ServerTime, Vec<
     Ok((stamp, answers.into_iter().map(read).collect::<Result<_>>()?))
 }
 
-/// Touches of these keys, with the time behind them. Of several servers each call names the keys of one slot: none may
-/// name those of two, though one server may have both. Returns the places of each command's keys, too.
+/// Creates calls of read_keys.lua, and reads the time last. If there are `several` servers, each call has the keys of one
+/// slot, because a call must not name keys of two slots. Also returns the positions of each call's keys.
 pub fn touches(
     keys: &[Bytes],
     capture: &CopySpec,
@@ -155,7 +156,7 @@ pub fn touches(
     (groups, commands)
 }
 
-/// The places of the keys of each slot.
+/// Groups the positions of keys by slot.
 fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMap<u16, Vec<usize>> {
     let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (place, key) in keys.iter().enumerate() {
@@ -164,7 +165,7 @@ fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMap<u16, Vec<
     slots
 }
 
-/// What is answered to that.
+/// Reads the replies to [`touches`].
 pub fn read_touches(
     groups: &[Vec<usize>],
     mut answers: Vec<Result<Value>>,
@@ -186,14 +187,14 @@ fn read_time(answer: Option<Result<Value>>) -> Result<ServerTime> {
     Ok(Reply::new("TIME", answer.unwrap_or(Ok(Value::Nil))?)?.stamped()?.stamp)
 }
 
-/// What another server is to be asked about was not found here; any other error stays one.
+/// Converts a redirection to another server into [`KeyDeadline::Elsewhere`]. Passes on any other error.
 fn elsewhere(error: Error) -> Result<KeySnapshot> {
     let moved = error.redirect().is_some() || error.code() == Some("TRYAGAIN");
     if moved { Ok(KeySnapshot::ELSEWHERE) } else { Err(error) }
 }
 
 impl Store {
-    /// Reads keys, anywhere: those of each slot in a call of their own.
+    /// Reads keys from all servers, with one call for each slot.
     pub async fn read(&self, keys: &[Bytes], capture: &CopySpec) -> Result<Vec<KeySnapshot>> {
         let mut found = vec![KeySnapshot::ELSEWHERE; keys.len()];
         for (slot, places) in by_slot(keys, |key| self.0.topology.slot_of(key)) {
@@ -206,17 +207,17 @@ impl Store {
     }
 }
 
-/// Too large to be copied; its size follows, where it is known.
+/// The kind of a value that was too large to copy. Its size follows, if it is known.
 pub const TOO_LARGE: u8 = 1;
-/// A string, and its bytes.
+/// The kind of a string. Its bytes follow.
 pub const STRING: u8 = 2;
-/// Another type, as the server's DUMP writes it.
+/// The kind of a value of another type. The reply of DUMP follows.
 pub const DUMP: u8 = 3;
 
-/// The fields of a hash, one by one.
+/// The kind of a hash. Its fields follow one by one.
 pub const FIELDS: u8 = 5;
 
-/// The fields of a hash in the payload of a lapse; none where it has something else, or they are cut short.
+/// Returns the fields of a hash in the payload of a lapse; `None` if the payload has no fields, or they are cut short.
 pub fn fields_of(payload: &Bytes) -> Option<Vec<(Bytes, Bytes)>> {
     fn text(copy: &mut Bytes) -> Option<Bytes> {
         let length = copy.try_get_u32().ok()? as usize;
@@ -232,17 +233,17 @@ pub fn fields_of(payload: &Bytes) -> Option<Vec<(Bytes, Bytes)>> {
     Some(fields)
 }
 
-/// In the first byte of a lapse's payload: before the copy stands when it was read, in ms.
+/// The flag of a payload that has before the copy the time of its reading, in ms.
 const READ_AT: u8 = 16;
 
-/// Takes from a lapse's payload what stands before the copy: the flags, and when the copy was read.
+/// Takes the bytes before the copy from the payload of a lapse. Returns the flags, and when the copy was read, in ms.
 pub fn take_head(payload: &mut Bytes) -> Option<(u8, Option<u64>)> {
     let flags = payload.try_get_u8().ok()?;
     let read_at = if flags & READ_AT != 0 { Some(payload.try_get_u64().ok()?) } else { None };
     Some((flags, read_at))
 }
 
-/// The bytes of the copy of a value, in the payload of a lapse; none where there is no copy.
+/// Returns the bytes of the copied value in the payload of a lapse; empty without a copy.
 pub fn value_of(payload: &Bytes) -> Bytes {
     let mut copy = payload.clone();
     match take_head(&mut copy).and_then(|_| copy.first().copied()) {
@@ -251,7 +252,7 @@ pub fn value_of(payload: &Bytes) -> Bytes {
     }
 }
 
-/// The copy in a lapse's payload, as it is written back for this attempt; none where there is nothing to write.
+/// Returns the copy to write back until this attempt; `None` if there is nothing to write.
 pub fn written_back(payload: &Bytes, how: &WriteBackValue, attempt: u32) -> Option<Bytes> {
     let mut copy = payload.clone();
     let kind = take_head(&mut copy).and_then(|_| copy.first());
@@ -268,8 +269,8 @@ pub fn written_back(payload: &Bytes, how: &WriteBackValue, attempt: u32) -> Opti
     }
 }
 
-/// The JSON object with this field set to the number of the attempt; none if it is no object. All else stays as its writer
-/// wrote it.
+/// Sets a field of a JSON object to the number of the attempt. All other text stays as it was written. Returns `None` if the
+/// value is not an object.
 fn in_json(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(value).ok()?;
     let (place, text) = if let Some(before) = fields.get(field) {
@@ -310,7 +311,7 @@ mod tests {
             (r#"{"a":"x","n":1234567890123456789012345}"#, r#"{"a":3,"n":1234567890123456789012345}"#),
             (r#"{"z":1,"b":2,"b":1e400}"#, r#"{"z":1,"b":2,"b":1e400,"a":3}"#),
             ("\n{ \"a\" : [1, {\"a\": 2}] }\n", "\n{ \"a\" : 3 }\n"),
-            // Readers take the last of two.
+            // Of two equal fields the last one counts.
             (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":3}"#),
             (r#"{"\u0061":2}"#, r#"{"\u0061":3}"#),
             ("{ }", "{ \"a\":3}"),
@@ -334,7 +335,7 @@ mod tests {
             assert_eq!((copied(none, None), copied(none, Some("a"))), (None, None));
         }
         assert_eq!(copied(b"\x00\x03dump", Some("a")).unwrap(), &b"\x03dump"[..]);
-        // The time of its reading stands before it.
+        // The time of the reading comes before the copy.
         assert_eq!(copied(b"\x10\x00\x00\x01\x8b\xcf\xe5\xa2\x98\x02x", None).unwrap(), &b"\x02x"[..]);
         assert_eq!(copied(b"\x10\x00\x00\x01", None), None);
     }

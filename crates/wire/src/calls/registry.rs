@@ -1,4 +1,4 @@
-//! The topics that are registered, whoever uses them.
+//! The registry, which lists the topics of all programs.
 
 use futures::future::join_all;
 use keylapse_connection::{Value, cmd};
@@ -10,57 +10,56 @@ use crate::lock::lock;
 use crate::log::{debug, warn};
 use crate::{MAX_PARTITIONS, PartitionNames, Reply, Store, check_name, names};
 
-/// What the registry says of a topic.
+/// The entry of a topic in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicEntry {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its pattern.
+    /// The pattern of the keys.
     pub pattern: String,
-    /// How many partitions it has.
+    /// The number of partitions.
     pub partitions: u32,
-    /// Whether its timers have trigger keys.
+    /// True if the timers have marker keys.
     pub marker_keys: bool,
-    /// Whether other programs write its keys.
+    /// True if other programs write the keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
 }
 
 impl TopicEntry {
-    /// The names of all its partitions.
+    /// Returns the names of all partitions.
     pub fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
         let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, self.attached);
         (0..self.partitions).map(names).collect()
     }
 }
 
-/// More topics than these are not looked at.
+/// The maximum number of topics that are read.
 const MAX_TOPICS: usize = 1_000_000;
 const TOPICS_PER_PAGE: usize = 500;
-/// Partitions that are made at the same time.
+/// The maximum number of partitions that are created at the same time.
 const MAX_CONCURRENT_INITS: usize = 250;
 const READING: &str = "reading the list of topics";
 
-/// An entry under its name; or why it is none of ours.
+/// Reads the entry under a name. Returns why it is invalid, if it is.
 fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
     let entry: TopicEntry =
         serde_json::from_slice(entry).map_err(|error| escape_line(&error.to_string(), 200))?;
     if entry.name.as_bytes() != name {
-        return Err(format!("it calls itself {}", escape_line(&entry.name, 100)));
+        return Err(format!("its name is {}", escape_line(&entry.name, 100)));
     }
     check_name("topic", &entry.name).map_err(|error| error.to_string())?;
     match entry.partitions {
         1..=MAX_PARTITIONS => Ok(entry),
-        partitions => Err(format!("it has {partitions} partitions, of {MAX_PARTITIONS} at most")),
+        partitions => Err(format!("it has {partitions} partitions, where 1 to {MAX_PARTITIONS} are allowed")),
     }
 }
 
-/// What the registry has under a name that cannot be read: the name, and why not.
+/// A registry entry that cannot be read: its name and the reason.
 pub type UnreadableRegistryEntry = (Vec<u8>, String);
 
 impl Store {
-    /// Makes sure that the partitions exist as the caller believes, and lists
-    /// the topic for others to find.
+    /// Creates missing partitions, and lists the topic for other programs. Fails if Redis has another number of partitions.
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
         self.ensure_partition(first).await?;
@@ -73,28 +72,28 @@ impl Store {
         self.ignore_unavailable(&topic.name, self.list(&names::registry(&first.namespace), topic).await)
     }
 
-    /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
-    /// by the first call that finds it so.
+    /// Ignores an unavailable server of a Redis Cluster, so that the topic runs on the other servers. The first call that
+    /// finds a partition missing creates it.
     pub(super) fn ignore_unavailable(&self, topic: &str, made: Result<()>) -> Result<()> {
         match made {
             Err(error) if self.0.topology.is_cluster() && error.is_server_unavailable() => {
-                debug!(topic, %error, "a part of the topic is on a server that is away");
+                debug!(topic, %error, "a part of the topic is on a server that does not answer");
                 Ok(())
             }
             made => made,
         }
     }
 
-    /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
+    /// Lists the topic of a partition that was created again. The call that destroyed it has removed it from the list.
     pub(crate) async fn register_again(&self, at: &PartitionNames) {
         let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
         if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
-            debug!(topic = %at.topic, %error, "the topic is not listed");
+            debug!(topic = %at.topic, %error, "cannot list the topic");
         }
     }
 
-    /// Lists a topic for others to find. Nothing is written where it stands
-    /// already: a server that is full refuses writes, and has to be drained.
+    /// Lists a topic for other programs. Writes nothing if the entry is up to date: a full server refuses writes, and must
+    /// be drained.
     pub async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
         let entry = serde_json::to_string(topic)
             .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
@@ -104,7 +103,7 @@ impl Store {
             Ok(Value::BulkString(known)) => warn_of_another_pattern(topic, &known),
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 let error = error.at_key(registry.as_bytes());
-                warn!(%error, "the list of topics is for other programs to read; everything else works");
+                warn!(%error, "cannot list the topic for other programs; everything else works");
                 return Ok(());
             }
             other => drop(other?),
@@ -113,15 +112,15 @@ impl Store {
         self.send(doing, registry.as_bytes(), &set).await.map(drop)
     }
 
-    /// Takes a topic from the list.
+    /// Removes a topic from the list.
     pub async fn unlist(&self, at: &PartitionNames) -> Result<()> {
         let mut call = cmd("HDEL");
         let registry = names::registry(&at.namespace);
         call.arg(&registry).arg(&at.topic);
-        self.send("taking the topic from the list", registry.as_bytes(), &call).await.map(drop)
+        self.send("removing the topic from the list", registry.as_bytes(), &call).await.map(drop)
     }
 
-    /// The registered topics of a namespace, as many as these. What is no entry of ours is left out.
+    /// Returns up to `most` registered topics of a namespace. Invalid entries are left out.
     pub async fn registered(&self, namespace: &str, most: usize) -> Result<Vec<TopicEntry>> {
         let mut found = Vec::new();
         let take = |name: &[u8], entry: &[u8]| {
@@ -132,7 +131,7 @@ impl Store {
         Ok(found)
     }
 
-    /// All that is registered in a namespace, and what is there and cannot be read.
+    /// Returns all registered topics of a namespace, and the entries that cannot be read.
     pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<UnreadableRegistryEntry>)> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         let take = |name: &[u8], entry: &[u8]| {
@@ -150,7 +149,7 @@ impl Store {
         Ok((found, unreadable))
     }
 
-    /// The topic that is registered under this name, or why it cannot be read.
+    /// Returns the topic that is registered under this name, or why it cannot be read.
     pub async fn registered_as(
         &self,
         namespace: &str,
@@ -163,20 +162,19 @@ impl Store {
         Ok(entry.map(|entry| read(name.as_bytes(), &entry)))
     }
 
-    /// How many timers these partitions hold.
+    /// Returns how many timers these partitions hold.
     pub async fn count_timers(&self, partitions: &[PartitionNames]) -> Result<u64> {
         Ok(self.count("ZCARD", partitions, &["due", "quarantine"]).await?.into_iter().sum())
     }
 
-    /// Whether a listener has said lately that it serves the topic of these partitions.
+    /// Returns whether a present listener reports that it serves the topic of these partitions.
     pub async fn is_served(&self, partitions: &[PartitionNames]) -> Result<bool> {
         let Some(first) = partitions.first() else { return Ok(false) };
         let present = self.listeners(&names::listeners(&first.namespace)).await?;
         Ok(present.iter().any(|listener| listener.serves(&first.topic)))
     }
 
-    /// Goes through a hash, about so many fields at a time, for as long as `take` wants more of them and their values. One
-    /// may come twice.
+    /// Scans a hash, with about `page` fields in each call, until `take` returns false. A field may come twice.
     pub(super) async fn read_hash(
         &self,
         doing: &'static str,
@@ -206,7 +204,7 @@ impl Store {
     }
 }
 
-/// A topic keeps its timers when its pattern changes, and those of other keys are told to handlers without captures.
+/// Warns of a changed pattern. The topic keeps its timers, and handlers receive those of other keys without captures.
 fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
     let Ok(before) = serde_json::from_slice::<TopicEntry>(known) else { return };
     if before.pattern != topic.pattern {
@@ -214,8 +212,8 @@ fn warn_of_another_pattern(topic: &TopicEntry, known: &[u8]) {
             topic = %topic.name,
             before = %escape_line(&before.pattern, 200),
             pattern = %topic.pattern,
-            "the topic was registered with another pattern: timers with keys of that run without captures, and if \
-             another program still has it, one of the two is wrong"
+            "the topic was registered with another pattern: timers with keys of the old pattern run without captures. If \
+             another program still uses it, correct one of the two"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Another number of partitions: each is closed, gives up what belongs elsewhere, and is opened again.
+//! Calls of a repartition: close each partition, move entries to other partitions, and open it with the new number.
 
 use bytes::Bytes;
 
@@ -7,125 +7,125 @@ use crate::id::RepartitionId;
 use crate::names::WIRE_VERSION;
 use crate::{PartitionNames, Reply, Store, scripts};
 
-/// What is asked of a partition's `meta`.
+/// A step of a repartition, which changes a partition's `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepartitionStep<'a> {
-    /// Nothing.
+    /// Change nothing.
     Ask,
-    /// That nothing is given out any more.
+    /// Pause the partition, so that nothing is claimed.
     Pause,
-    /// That it is as before the caller has paused it.
+    /// Undo the pause of this caller.
     Resume,
-    /// That all other scripts refuse.
+    /// Close the partition, so that all other scripts refuse their calls.
     Close,
-    /// That it knows why another was paused, and how many letters that had trimmed.
+    /// Save why another partition was paused, and how many dead letters it had trimmed.
     Share {
-        /// Why, if it was.
+        /// Why the other partition was paused, if it was.
         paused: Option<&'a str>,
-        /// The other's index.
+        /// The index of the other partition.
         from: u32,
-        /// So many.
+        /// How many dead letters it had trimmed.
         trimmed: u64,
     },
-    /// That it has the new number, and is open.
+    /// Open the partition with the new number.
     Open,
-    /// That what calls have left that are over is taken back.
+    /// Undo what interrupted calls have left.
     Tidy,
 }
 
-/// Which change it is a step of.
+/// The repartition that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepartitionChange {
-    /// How many partitions there will be.
+    /// The new number of partitions.
     pub to: u32,
-    /// Of whoever makes the call.
+    /// The ID of the caller.
     pub own: RepartitionId,
-    /// Under which partition 0 is closed.
+    /// The ID under which partition 0 is closed.
     pub id: RepartitionId,
 }
 
-/// How a partition stands.
+/// The phase of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionPhase {
-    /// There is none.
+    /// The partition does not exist.
     Absent,
-    /// As usual.
+    /// Open, as usual.
     Open,
-    /// Nothing is given out, so that it can be closed.
+    /// Paused before it is closed: nothing is claimed.
     Paused,
-    /// All scripts but those of the change refuse.
+    /// Closed: all scripts refuse their calls, except those of the repartition.
     Closed,
-    /// Its topic is being destroyed.
+    /// The topic is being destroyed.
     Destroying,
 }
 
-/// What a partition's `meta` says.
+/// The `meta` of a partition after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMeta {
-    /// Whether it stands as was asked.
+    /// True if the partition is now as the step requires.
     pub done: bool,
-    /// How it stands.
+    /// The phase.
     pub standing: PartitionPhase,
-    /// How many partitions there are.
+    /// The number of partitions.
     pub of: u32,
-    /// How many there will be.
+    /// The new number of partitions, or 0.
     pub to: u32,
-    /// Whether other programs write the topic's keys.
+    /// True if other programs write the topic's keys.
     pub attached: bool,
-    /// Under which id it is closed.
+    /// The ID under which the partition is closed.
     pub id: Option<RepartitionId>,
-    /// Why it was paused before.
+    /// Why the partition was paused before the repartition.
     pub paused: Option<String>,
-    /// How many dead letters were trimmed.
+    /// The number of dead letters that were trimmed.
     pub trimmed: u64,
-    /// The most partitions that the topic has had.
+    /// The maximum number of partitions that the topic has had, or 0 if the number has never changed.
     pub most: u32,
-    /// For how long it has been closed, in ms.
+    /// How long the partition has been closed, in ms.
     pub closed_ms: u64,
 }
 
-/// What is gone through.
+/// The names to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListTarget {
-    /// The timers that wait.
+    /// The timers in `due`.
     Due,
-    /// Those in quarantine.
+    /// The timers in quarantine.
     Quarantine,
     /// All records.
     Records,
     /// All states.
     States,
-    /// What is kept for after a timer.
+    /// The queued armings.
     Next,
-    /// Tombstones that a repeat may look for.
+    /// The tombstones of the last three minutes, which repeated calls may need.
     Tombstones,
-    /// Dead letters, in their order.
+    /// The dead letters in the index `dead`.
     Dead,
-    /// Dead letters, in none.
+    /// The dead letters in the hash `dead_letters`.
     Letters,
     /// The timers whose attempts have live leases.
     Running,
 }
 
-/// What is moved.
+/// The entries to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovedKind {
-    /// Timers, by their keys.
+    /// Timers by their keys.
     Timers,
-    /// Dead letters, by their names.
+    /// Dead letters by their names.
     Letters,
     /// Tombstones.
     Tombstones,
 }
 
-/// What a partition says of something at one place.
+/// An entry that moves, from one index or hash of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedEntry {
-    /// The place.
+    /// The position of the index or hash among the keys of move_read.lua, from 1.
     pub place: u64,
-    /// Of what.
+    /// The name of the entry.
     pub name: Bytes,
-    /// What.
+    /// The score or value.
     pub value: Bytes,
 }
 
@@ -144,7 +144,7 @@ impl RepartitionStep<'_> {
 }
 
 impl ListTarget {
-    /// Returns its name, as list.lua takes it.
+    /// Returns the name that list_names.lua takes.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Due => "due",
@@ -171,7 +171,7 @@ impl MovedKind {
 }
 
 impl Store {
-    /// Takes a partition one step on. Its names say how many there are.
+    /// Runs a step on a partition, and returns its `meta`. `at` has the present number of partitions.
     pub async fn repartition_step(
         &self,
         at: &PartitionNames,
@@ -213,7 +213,7 @@ impl Store {
         })
     }
 
-    /// A page of names, and where to go on; 0 at the end.
+    /// Returns the next cursor, which is 0 at the end, and a page of names.
     pub async fn names_in(
         &self,
         at: &PartitionNames,
@@ -227,7 +227,7 @@ impl Store {
         Ok((reply.int()?, reply.each(Reply::bytes)?))
     }
 
-    /// All that is said of the first of these, up to so many bytes; and of how many.
+    /// Reads the entries of the first names, up to about `bytes`. Returns how many names were read, and their entries.
     pub async fn read_entries(
         &self,
         at: &PartitionNames,
@@ -248,7 +248,7 @@ impl Store {
         Ok((read, reply.each(entry)?))
     }
 
-    /// Writes them; whether the partition is closed under this id.
+    /// Writes entries. Returns false, and writes nothing, unless the partition is closed under this ID.
     pub async fn put_entries<'a>(
         &self,
         at: &PartitionNames,
@@ -263,7 +263,8 @@ impl Store {
         answered(&call.run().await?)
     }
 
-    /// Removes what has been written elsewhere; whether the partition is closed under this id.
+    /// Removes entries that have moved to another partition. Returns false, and removes nothing, unless the partition is
+    /// closed under this ID.
     pub async fn delete_moved(
         &self,
         at: &PartitionNames,

@@ -37,17 +37,17 @@ enum Due {
 /// Judges a run by its lines, sorted by time, its dead letters and what was left in the index.
 pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Report {
     let oracle = Oracle::read(lines, lease);
-    let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
-    letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
+    let mut dead_letters_of_key: HashMap<u64, Vec<Letter>> = HashMap::new();
+    letters.iter().for_each(|letter| dead_letters_of_key.entry(letter.n).or_default().push(*letter));
     let shards = oracle.troubles.shards.report();
     let mut report =
         Report { shards, left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
-    for n in oracle.runs.keys().chain(letters_of.keys()).filter(|n| !oracle.arms.contains_key(n)) {
+    for n in oracle.runs.keys().chain(dead_letters_of_key.keys()).filter(|n| !oracle.arms.contains_key(n)) {
         report.find(*n, Wrong::Unexpected, "nobody ever armed it");
     }
     for (n, arm) in &oracle.arms {
         let runs = oracle.runs.get(n).map(Vec::as_slice).unwrap_or_default();
-        let letters = letters_of.get(n).map(Vec::as_slice).unwrap_or_default();
+        let letters = dead_letters_of_key.get(n).map(Vec::as_slice).unwrap_or_default();
         Case { n: *n, arm, runs, letters, next: oracle.call_after(*n), oracle: &oracle }.judge(&mut report);
     }
     report.tell_stories(lines, &oracle);

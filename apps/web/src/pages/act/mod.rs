@@ -65,7 +65,7 @@ async fn letter(topic: &TopicHandle, key: &[u8], wanted: &OfTimer) -> Answered<O
     let is_it = |entry: &Entry| {
         entry.at_ms == wanted.died_ms && entry.id.map(|id| id.to_string()).unwrap_or_default() == wanted.id
     };
-    Ok(topic.letters_of(key, None).await?.into_iter().find(is_it))
+    Ok(topic.dead_letters_of_key(key, None).await?.into_iter().find(is_it))
 }
 
 #[derive(Debug, Deserialize)]
