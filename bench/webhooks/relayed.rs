@@ -80,6 +80,6 @@ fn file(webhook: &str, secret: &Path) -> String {
     let secret = secret.display();
     format!(
         "grace = \"0s\"\n[topics.orders]\npattern = \"order:{{id}}\"\n\
-         [topics.orders.webhook]\n{webhook}\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"{secret}\" }}\n"
+         [topics.orders.webhook]\n{webhook}\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"{secret}\" }}\n"
     )
 }

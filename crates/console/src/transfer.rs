@@ -27,7 +27,7 @@ const LINES_PER_CALL: usize = 200;
 pub struct Export {
     /// The version of the line: 1.
     pub v: u32,
-    /// `timer` or `letter`.
+    /// `timer` or `dead_letter`.
     #[serde(rename = "type")]
     pub kind: String,
     /// The topic.
@@ -167,7 +167,7 @@ impl TopicHandle {
             "dead_letter" => {
                 letter(line, arming, record).ok_or_else(|| refuse("its reason is missing or unknown"))
             }
-            _ => Err(refuse("its type is neither `timer` nor `letter`")),
+            _ => Err(refuse("its type is neither `timer` nor `dead_letter`")),
         }
     }
 }

@@ -154,7 +154,7 @@ async fn lines_that_cannot_be_are_refused_by_their_number() {
         with("key", "order:unpaid:\\q".into()),
         with("topic", "other".into()),
         with("more", 1.into()),
-        with("type", "letter".into()),
+        with("type", "dead_letter".into()),
     ] {
         let ran = scene.run_with(&["import"], format!("{good}{bad}\n").as_bytes());
         assert!(ran.code == 2 && ran.err.starts_with("keylapse: "), "{bad}: {ran:?}");

@@ -73,8 +73,8 @@ async fn what_does_not_agree_is_found_and_left_as_it_is() {
     for fault in [
         "record_without_index: 1",
         "index_without_record: 1",
-        "letter_without_bytes: 1",
-        "kept_without_timer: 1",
+        "dead_letter_without_bytes: 1",
+        "queued_without_timer: 1",
     ] {
         assert!(broken.out.contains(fault), "{fault} in {}", broken.out);
     }

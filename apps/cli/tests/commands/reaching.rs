@@ -10,7 +10,7 @@ use keylapse_testing::{LocalCluster, SentinelGroup};
 use crate::commands::scene::{Do, Ran, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const LETTER: &str = r#"{"v":1,"type":"letter","topic":"order.unpaid","key":"order:unpaid:dead","id":"00000000000000a7",
+const LETTER: &str = r#"{"v":1,"type":"dead_letter","topic":"order.unpaid","key":"order:unpaid:dead","id":"00000000000000a7",
 "deadline_ms":1795599000000,"at_ms":1795599060000,"reason":"exhausted","attempt":5,"payload":"\"Succeed\""}"#;
 
 /// The program, with how it gets to a server in front of each command.

@@ -116,7 +116,7 @@ async fn bury(scene: &Scene) {
 
 fn letter(n: u32) -> Export {
     let line = serde_json::json!({
-        "v": 1, "type": "letter", "topic": "order.unpaid", "key": format!("order:unpaid:dead-{n}"),
+        "v": 1, "type": "dead_letter", "topic": "order.unpaid", "key": format!("order:unpaid:dead-{n}"),
         "id": format!("{:016x}", u64::from(n) + 1), "deadline_ms": 1_700_000_000_000_u64 + u64::from(n),
         "at_ms": 1_700_000_100_000_u64 + u64::from(n / 10), "reason": "exhausted", "attempt": 10,
         "failures": [{"attempt": 10, "at": 1_700_000_100_000_u64, "kind": "error", "error": "timeout while calling the shop"}],

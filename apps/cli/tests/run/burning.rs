@@ -162,7 +162,7 @@ async fn each_place_that_shows_alarms_names_all_fires_within_ten_seconds() {
 async fn circuits_and_classes_are_measured_from_the_start() {
     let scene = Scene::new().await;
     let text = "[topics.orders]\npattern = \"order:{id}\"\nretry = { every = \"10ms\" }\n[topics.orders.webhook]\n\
-                url = \"http://127.0.0.1:1/\"\nallow = [\"127.0.0.1\"]\nsecret = { file = \"secret\" }\n\
+                url = \"http://127.0.0.1:1/\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = { file = \"secret\" }\n\
                 circuit = { failures = 3, open-for = \"1h\" }\n";
     scene.write("keylapse.toml", text);
     let (_program, at) = scene.listening("run").await;
@@ -228,7 +228,7 @@ async fn a_host_is_tried_at_once_when_an_operator_asks_for_it() {
     let scene = Scene::new().await;
     let text = format!(
         "[topics.orders]\npattern = \"order:{{id}}\"\nretry = {{ every = \"10ms\" }}\n[topics.orders.webhook]\n\
-         url = \"http://{}/\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n\
+         url = \"http://{}/\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n\
          circuit = {{ failures = 3, open-for = \"1h\" }}\n",
         receiver.host()
     );

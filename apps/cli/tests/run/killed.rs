@@ -28,7 +28,7 @@ async fn kill_again_and_again(times: usize) {
         "keylapse.toml",
         &format!(
             "[topics.orders]\npattern = \"order:{{id}}\"\nlease = \"1s\"\nconcurrency = {AT_ONCE}\n\
-             [topics.orders.webhook]\nurl = \"{}\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
+             [topics.orders.webhook]\nurl = \"{}\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
             receiver.url()
         ),
     );

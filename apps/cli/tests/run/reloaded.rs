@@ -15,7 +15,7 @@ const REFUSED: &str = "the configuration file was not reloaded";
 fn file(receiver: &Receiver, path: &str, settings: &str) -> String {
     let webhook = |topic: &str| {
         format!(
-            "[topics.{topic}.webhook]\nurl = \"http://{}/{path}\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
+            "[topics.{topic}.webhook]\nurl = \"http://{}/{path}\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
             receiver.host()
         )
     };
@@ -90,7 +90,7 @@ async fn what_cannot_be_done_is_said_and_all_goes_on_as_before() {
     scene.remove("keylapse.toml");
     program.signal("HUP");
     program.has_said(REFUSED, broken.len() + 1).await;
-    assert!(program.lines().join("\n").contains("cannot be read"), "{}", program.lines().join("\n"));
+    assert!(program.lines().join("\n").contains("cannot read the file"), "{}", program.lines().join("\n"));
 
     scene.arm(1..2).await;
     assert_eq!(receiver.calls(2).await[1].line, "POST /well HTTP/1.1");

@@ -8,7 +8,7 @@ const EXPOSED: &str = "every user of this machine can read this header";
 
 fn file(receiver: &Receiver, authorization: &str) -> String {
     format!(
-        "[topics.orders]\npattern = \"order:{{id}}\"\n[topics.orders.webhook]\nurl = \"{}\"\nallow = [\"127.0.0.1\"]\n\
+        "[topics.orders]\npattern = \"order:{{id}}\"\n[topics.orders.webhook]\nurl = \"{}\"\nallow-addresses = [\"127.0.0.1\"]\n\
          secret = {{ file = \"secret\" }}\nheaders = {{ authorization = {authorization} }}\n",
         receiver.url()
     )

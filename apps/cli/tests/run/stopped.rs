@@ -16,7 +16,7 @@ async fn by_term_it_ends_in_order_and_another_goes_on() {
         "keylapse.toml",
         &format!(
             "[topics.orders]\npattern = \"order:{{id}}\"\nconcurrency = 8\n\
-             [topics.orders.webhook]\nurl = \"{}\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
+             [topics.orders.webhook]\nurl = \"{}\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\n",
             receiver.url()
         ),
     );
@@ -45,7 +45,7 @@ async fn what_does_not_end_in_time_is_handed_back() {
         "keylapse.toml",
         &format!(
             "grace = \"100ms\"\n[topics.orders]\npattern = \"order:{{id}}\"\nlease = \"10m\"\n\
-             [topics.orders.webhook]\nurl = \"{}\"\nallow = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\ntimeout = \"5m\"\n",
+             [topics.orders.webhook]\nurl = \"{}\"\nallow-addresses = [\"127.0.0.1\"]\nsecret = {{ file = \"secret\" }}\ntimeout = \"5m\"\n",
             receiver.url()
         ),
     );

@@ -21,7 +21,7 @@ async fn webhooks_are_counted_by_class_and_open_circuits_shown() {
     .await;
     let text = format!(
         "[topics.measured]\npattern = \"order:{{id}}\"\nretry = {{ every = \"10ms\" }}\n[topics.measured.webhook]\nurl = \"{}\"\n\
-         secret = {{ file = \"secret\" }}\nallow = [\"127.0.0.1\"]\ncircuit = {{ failures = 2, open-for = \"1s\" }}\n",
+         secret = {{ file = \"secret\" }}\nallow-addresses = [\"127.0.0.1\"]\ncircuit = {{ failures = 2, open-for = \"1s\" }}\n",
         receiver.url()
     );
     let rig = Rig::with_secrets(&text, &[("secret", SECRET)]).await;

@@ -42,7 +42,7 @@ pub(super) struct TopicsResponse {
 pub(super) struct Listeners {
     listeners: Vec<ListenerReport>,
     /// Listeners that have not reported for seven seconds.
-    silent: Vec<ListenerReport>,
+    silent_listeners: Vec<ListenerReport>,
 }
 
 /// A status with its alarms.
@@ -185,8 +185,8 @@ pub(super) async fn listeners(
 ) -> Result<Json<Listeners>, ApiError> {
     let mut fleet = shared.console.fleet().await?;
     only(&who, &mut fleet);
-    let Status { listeners, silent_listeners: silent, .. } = fleet;
-    Ok(Json(Listeners { listeners, silent }))
+    let Status { listeners, silent_listeners, .. } = fleet;
+    Ok(Json(Listeners { listeners, silent_listeners }))
 }
 
 pub(super) async fn pause(

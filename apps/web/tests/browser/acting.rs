@@ -86,7 +86,7 @@ async fn letters_are_replayed_and_dropped() {
     let letter = topic.dead_letters_of_key(b"order:unpaid:d", None).await.unwrap().remove(0);
     assert!(topic.act(Action::Drop, &letter.key, Some(&letter)).await.unwrap().done);
     chrome.click("button", "Replay").await;
-    chrome.shows("The letter is gone").await;
+    chrome.shows("The dead letter is gone").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

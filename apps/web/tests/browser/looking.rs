@@ -173,7 +173,7 @@ async fn keys_of_other_programs_are_enrolled() {
     scene.server.cmd(&["SET", "session:<b>7</b>", "Ada", "EX", "600"]).await;
     scene.attach().await;
     eventually(WITHIN, "the enrolment", async || {
-        chrome.go(&scene.url("/topic?name=session&state=enrolled")).await;
+        chrome.go(&scene.url("/topic?name=session&state=tracked")).await;
         chrome.text().await.contains("session:<b>7</b>")
     })
     .await;

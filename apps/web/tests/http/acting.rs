@@ -73,7 +73,7 @@ async fn one_letter_is_replayed_and_another_dropped() {
     let path = |at: usize| {
         let letter = &letters["entries"][at];
         let of = |field: &str| letter[field].to_string().replace('"', "");
-        format!("/api/v1/topics/order/letters/{}/{}-{}", of("key"), of("id"), of("at_ms"))
+        format!("/api/v1/topics/order/dead-letters/{}/{}-{}", of("key"), of("id"), of("at_ms"))
     };
     let replay = format!("{}/replay", path(0));
     assert_eq!(site.post(&replay, &json!({})).await.with(200)["outcome"], "replayed");
