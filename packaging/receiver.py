@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A receiver of webhooks for trying things out: checks the signature, prints each call, answers what a file says.
+"""A receiver of webhooks for tests. It verifies the signature, prints each call and replies.
 
     WEBHOOK_SECRET_FILE=secret python3 receiver.py [PORT]
 
-While there is a file `broken` beside it, each call is answered with the status in it, or 500. The standard library is
-all it needs. It has no place in production; its check of the signature has.
+If the working directory has a file `broken`, each call gets the status in this file, or 500 if it is empty. The program
+needs only the standard library. Do not use it in production, except for its verification of signatures.
 """
 
 import base64
@@ -17,19 +17,19 @@ import sys
 import time
 
 TOLERANCE_S = 300
-LONGEST = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 
 
 def is_genuine(secret, headers, body):
-    """Whether the body was signed with this secret (Standard Webhooks 1.0), within the last five minutes."""
+    """Returns whether the body was signed with this secret (Standard Webhooks 1.0) within the last five minutes."""
     name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not at.isdigit() or abs(time.time() - int(at)) > TOLERANCE_S:
         return False
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signature = hmac.new(key, f"{name}.{at}.".encode() + body, hashlib.sha256).digest()
     expected = "v1," + base64.b64encode(signature).decode()
-    # While a secret is replaced there are two signatures: one has to be right.
-    return any(hmac.compare_digest(expected, one) for one in headers.get("webhook-signature", "").split())
+    # During a change of the secret there are two signatures. One of them must be valid.
+    return any(hmac.compare_digest(expected, sent) for sent in headers.get("webhook-signature", "").split())
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
@@ -37,20 +37,20 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         length = int(self.headers.get("content-length") or 0)
-        if length > LONGEST:
+        if length > MAX_BODY_BYTES:
             self.close_connection = True
             return self.answer(413)
         body = self.rfile.read(length)
         status = self.status(body)
-        told = json.loads(body) if status != 401 else {}
-        data = told.get("data", {})
-        # With its end in one piece: calls come beside each other.
+        event = json.loads(body) if status != 401 else {}
+        data = event.get("data", {})
+        # One write has the line and its end, because calls run in parallel.
         value = json.dumps(data.get("value"))
         print(f"{status} {data.get('key')} attempt {data.get('attempt')} {value}\n", end="", flush=True)
         self.answer(status)
 
     def status(self, body):
-        # Read anew each time: a secret that was replaced is known at once.
+        # Read for each call, so that a new secret applies immediately.
         with open(os.environ.get("WEBHOOK_SECRET_FILE", "secret")) as file:
             if not is_genuine(file.read().strip(), self.headers, body):
                 return 401
@@ -66,7 +66,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_):
-        """One line for each call is enough."""
+        """Logs nothing, because `do_POST` prints each call."""
 
 
 def main():

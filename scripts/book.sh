@@ -1,15 +1,15 @@
 #!/bin/sh
-# Builds the guide in docs/ as a book, and prints where it begins. mdBook is taken from the PATH, or else compiled into
-# .tools/, which takes some minutes once. The programs and links of the book need none of this: `make test` tests them.
+# Builds the guide in docs/ as a book, and prints the path of its first page. If mdBook is not on the PATH, the script
+# compiles it into .tools/, which takes some minutes once. `make test` tests the programs and links of the book without it.
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
-# Pinned, so that a new release is tried on purpose and not by surprise.
+# The version is pinned, so that a new release is never used by accident.
 version=0.5.4
 
 mdbook=$(command -v mdbook) || mdbook=$repository/.tools/bin/mdbook
 if [ ! -x "$mdbook" ]; then
-    echo "book.sh: there is no mdbook on the PATH; compiling mdbook $version into .tools/" >&2
+    echo "book.sh: mdbook is not on the PATH: compiling mdbook $version into .tools/" >&2
     cargo install mdbook --version "$version" --locked --root "$repository/.tools" >&2
 fi
 "$mdbook" build "$repository" >&2

@@ -1,17 +1,17 @@
-# Sourced by scripts that need a package of Debian: it is unpacked into a folder, and nothing is installed or started.
-# The caller has a function `say`.
+# Functions for scripts that need packages of Debian. They unpack a package into a folder, and install and start nothing.
+# The script that sources this file must define a function `log`.
 
-# unpack RELEASE FOLDER PACKAGE…: fails where there is no Debian 12 to ask, or the packages cannot be had. The folder is there
-# with all of them, or not at all.
+# unpack RELEASE FOLDER PACKAGE…: unpacks the packages into the folder. Fails if this is not Debian 12, or a download fails.
+# The folder then does not exist.
 unpack() {
     release=$1 folder=$2
     shift 2
     command -v apt-get >/dev/null || return 1
-    # From where this machine's packages come.
+    # The repository from which this machine gets its packages.
     site=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' |
         sed -n 's/ bookworm$//p' | head -n 1)
     [ -n "$site" ] || return 1
-    say "fetching $* of Debian's $release into ${folder#"$repository/"}"
+    log "fetching $* from Debian $release into ${folder#"$repository/"}"
     work=$(mktemp -d)
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/unpacked"
     echo "deb $site $release main" >"$work/sources"

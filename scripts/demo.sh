@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the demo: a server is found or fetched while it is being compiled.
+# Runs the demo. Finds or fetches a server while the demo is compiled.
 set -eu
 
 cd "$(dirname "$0")/.."

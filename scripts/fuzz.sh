@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for so many seconds: `scripts/fuzz.sh 10`.
+# Runs each fuzz target for a number of seconds: `scripts/fuzz.sh 10`.
 #
-# It needs a nightly toolchain and cargo-fuzz. Where one is missing it says so and succeeds: every
-# `cargo test` tries the same targets without either (tests/fuzzing).
+# It needs a nightly toolchain and cargo-fuzz. If one is missing, it prints a message and succeeds, because `cargo test`
+# replays the inputs without them (tests/fuzzing).
 set -euo pipefail
 
 seconds=${1:-10}
 cd "$(dirname "$0")/.."
 
 skip() {
-    echo "fuzzing skipped: $1; cargo test replays the corpus without it" >&2
+    echo "fuzzing skipped: $1. cargo test replays the corpus without it." >&2
     exit 0
 }
 
@@ -19,7 +19,7 @@ cargo +nightly fuzz --version >/dev/null 2>&1 || skip "no cargo-fuzz (cargo inst
 cargo +nightly fuzz build
 for target in $(cargo +nightly fuzz list); do
     echo "=== $target"
-    # New inputs go where git does not look; the corpus is only read.
+    # New inputs go into a folder that git ignores. The corpus is only read.
     mkdir -p "fuzz/found/$target"
     cargo +nightly fuzz run "$target" "fuzz/found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -timeout=20 -print_final_stats=1 -verbosity=0

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Finds or fetches the proxies that keylapse is tested with, and prints a line for each: its name and its path, or "skipped"
-# where it cannot be had. All else goes to stderr.
+# Finds or fetches the proxies of the tests. Prints the name and the path of each, or "skipped" if it is not available. All
+# messages go to stderr.
 #
 #     nutcracker /usr/sbin/nutcracker
 #     haproxy skipped
 #
-# They are looked for on the PATH and in /usr/sbin, and else taken from Debian's packages, which are unpacked into .server/
-# with the libraries that they need, and not installed. Tests look where this script leaves them.
+# The script searches the PATH and /usr/sbin. Otherwise it unpacks Debian's packages and their libraries into .server/,
+# without installing them. Tests find the proxies there.
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 fetched=$repository/.server/proxies
 
-say() {
+log() {
     echo "proxies.sh: $*" >&2
 }
 
@@ -23,8 +23,8 @@ offer() {
     [ -x "$2" ] && { "$2" -v || "$2" -V; } >/dev/null 2>&1 && echo "$1 $2"
 }
 
-# fetched_one NAME PACKAGE…: a program that runs what the first package has, with the libraries of the others.
-fetched_one() {
+# fetch_proxy NAME PACKAGE…: writes a program that runs the proxy of the first package with the libraries of the others.
+fetch_proxy() {
     name=$1 unpacked=$repository/.server/debian/$1
     shift
     [ -d "$unpacked" ] || unpack bookworm "$unpacked" "$@" || return 1
@@ -32,18 +32,18 @@ fetched_one() {
     mkdir -p "$fetched"
     printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$libraries" "$unpacked/usr/sbin/$name" >"$fetched/$name.$$"
     chmod +x "$fetched/$name.$$"
-    # At once: it may be running.
+    # The replacement is atomic, because the old program may be running.
     mv "$fetched/$name.$$" "$fetched/$name"
     offer "$name" "$fetched/$name"
 }
 
-# proxy NAME PACKAGE…
+# proxy NAME PACKAGE…: finds or fetches a proxy, and prints its line.
 proxy() {
     name=$1
     for path in "$(command -v "$name" || true)" "/usr/sbin/$name" "$fetched/$name"; do
         if offer "$name" "$path"; then return 0; fi
     done
-    fetched_one "$@" || echo "$name skipped"
+    fetch_proxy "$@" || echo "$name skipped"
 }
 
 proxy nutcracker nutcracker libyaml-0-2

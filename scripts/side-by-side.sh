@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs commands at the same time, and shows what each has said, one after the other. Fails if one of them does.
+# Runs commands in parallel, and prints their outputs one after the other. Fails if a command fails.
 set -uo pipefail
 
 logs=$(mktemp -d)

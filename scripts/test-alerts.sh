@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tries the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml. promtool is taken from the PATH, or else,
-# on Debian and its like, out of the package `prometheus`, into .tools/: nothing is installed. Without either it says that
-# it was skipped.
+# Tests the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml. promtool comes from the PATH. Otherwise, on
+# Debian and its derivatives, the script extracts it from the package `prometheus` into .tools/, without installing the
+# package. If neither is possible, the test is skipped with a message.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ if [ ! -x "$promtool" ]; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     if ! (cd "$folder" && apt-get download prometheus && dpkg -x prometheus_*.deb .) >"$folder/log" 2>&1; then
-        echo "test-alerts.sh: skipped, as there is no promtool: install Prometheus" >&2
+        echo "test-alerts.sh: skipped: promtool is not available: install Prometheus" >&2
         exit 0
     fi
     mkdir -p .tools

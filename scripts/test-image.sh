@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the image of packaging/Dockerfile and tries it: without rights, without a writable file, beside a server of its own.
+# Builds the image of packaging/Dockerfile and tests it without privileges, with a read-only file system and a Redis server.
 #
-# KEYLAPSE_ENGINE is docker, podman, or either with options. Where the engine cannot fetch the image that the program is built
-# in, the program is built here, and the last stage alone is tried; it says so.
+# KEYLAPSE_ENGINE is docker or podman, possibly with options. If the engine cannot build the first stage, this script builds
+# the program here, tests only the last stage, and prints a message.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 engine=${KEYLAPSE_ENGINE:-$(command -v podman || command -v docker || true)}
 if [ -z "$engine" ] || ! $engine info >/dev/null 2>&1; then
-    echo "test-image.sh: skipped, as there is no container engine that answers: KEYLAPSE_ENGINE names one" >&2
+    echo "test-image.sh: skipped: no container engine replies: set KEYLAPSE_ENGINE to docker or podman" >&2
     exit 0
 fi
 image=keylapse-test
@@ -21,7 +21,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The last stage, with what the first would have built taken from a folder.
+# Builds the last stage from a folder with the output of the first.
 build_last_stage() {
     local target
     target=$(uname -m)-unknown-linux-musl
@@ -35,7 +35,7 @@ build_last_stage() {
 }
 
 if ! $engine build --quiet --tag "$image" --file packaging/Dockerfile . >/dev/null 2>"$folder/why"; then
-    echo "test-image.sh: the first stage cannot be built here, the last one alone is tried: $(tail -1 "$folder/why")"
+    echo "test-image.sh: cannot build the first stage, testing only the last: $(tail -1 "$folder/why")"
     build_last_stage
 fi
 
@@ -43,19 +43,19 @@ port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# run_as NAME ARGUMENTS…: a container, with as few rights as the compose file gives it.
+# run_as NAME ARGUMENTS…: starts a container with the same privileges as in the compose file.
 run_as() {
     local name=$1
     shift
-    # The ports of this machine's loopback are the container's too: nothing is published.
+    # With the host network, the container uses the loopback ports of this machine, so no port is published.
     $engine run --detach --name "$image-$name" --network host --read-only --cap-drop ALL \
         --security-opt no-new-privileges --ulimit nofile=1024:1024 --ulimit nproc=100:100 \
         --env KEYLAPSE_URL="redis://127.0.0.1:$redis/" --env WEBHOOK_SECRET="whsec_$(head -c 32 /dev/zero | base64)" \
         --volume "$PWD/packaging/keylapse.toml:/etc/keylapse.toml:ro" "$image" "$@" >/dev/null
 }
 
-# healthy NAME PORT: until its probe says so.
-healthy() {
+# wait_until_healthy NAME PORT: waits until the probe succeeds.
+wait_until_healthy() {
     for _ in $(seq 50); do
         if $engine exec "$image-$1" /keylapse health --at "http://127.0.0.1:$2"; then return; fi
         sleep 0.2
@@ -72,10 +72,10 @@ $engine run --rm --network host --ulimit nofile=1024:1024 --ulimit nproc=100:100
 [ "$($engine inspect --format '{{.Config.User}}' "$image")" = 65532:65532 ]
 run_as run run -c /etc/keylapse.toml --listen "127.0.0.1:$run"
 run_as serve serve --listen "127.0.0.1:$serve"
-healthy run "$run"
-healthy serve "$serve"
+wait_until_healthy run "$run"
+wait_until_healthy serve "$serve"
 for name in run serve; do
     $engine stop --time 10 "$image-$name" >/dev/null
     [ "$($engine inspect --format '{{.State.ExitCode}}' "$image-$name")" = 0 ]
 done
-echo "image: built, ran as 65532 with a read-only file system, was healthy, and stopped by itself"
+echo "image: built, ran as 65532 with a read-only file system, was healthy, and shut down on SIGTERM"

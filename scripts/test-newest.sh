@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# The short form of scripts/test-servers.sh: a part of the attached suite and one seed of faults, on the newest Redis and on
-# the newest Valkey, side by side. It fails where one of them cannot be had; with OFFLINE=1 it skips both and says so.
+# Runs a part of the attached suite and one seed of faults, on the newest Redis and the newest Valkey in parallel. It is the
+# short form of scripts/test-servers.sh. It fails if one of the servers is not available. With OFFLINE=1 it then skips both.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-# Tests of all servers at hand look at this; here each is tested by itself.
+# Tests that run on all available servers read this variable. Here each run tests one server.
 unset KEYLAPSE_SERVERS
 
 if ! servers=$(scripts/servers.sh newest); then
     if [ "${OFFLINE:-}" != 1 ]; then
-        echo "test-newest.sh: the newest servers cannot be had, see above; OFFLINE=1 skips them" >&2
+        echo "test-newest.sh: the newest servers are not available, see above: OFFLINE=1 skips these tests" >&2
         exit 1
     fi
-    echo "skipped: the tests on the newest Redis and the newest Valkey, which cannot be had offline"
+    echo "skipped: the tests on the newest Redis and the newest Valkey, which are not available offline"
     exit 0
 fi
 
-# Of attached topics, what servers differ in: the order of events and answers, gaps, and what each command announces.
+# The tests of attached topics in which servers differ: the order of events and replies, gaps, and the events of commands.
 modules="order:: once:: loads:: subscription:: rows:: gaps:: recovery:: random::"
 suite="KEYLAPSE_EXPIRIES=1000 cargo test --test attached -- --test-threads=8 $modules"
 advice="make advice"

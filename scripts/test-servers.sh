@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs the tests on each server of scripts/servers.sh, one after the other; `make test-more SUITE=newest` is a short form:
+# Runs the tests on each server of scripts/servers.sh, one after the other. `make test-more SUITE=newest` runs fewer tests.
 #
 #     scripts/test-servers.sh                                # the whole suite
-#     scripts/test-servers.sh --test suite                   # what `cargo test` is to be told
+#     scripts/test-servers.sh --test suite                   # the arguments of `cargo test`
 #
-# The last line sums up. It ends with 1 if a test has failed on one of them.
+# The last line is a summary. The script exits with 1 if a test fails on a server.
 set -eu
 
 cd "$(dirname "$0")/.."
-# Tests of all servers at hand look at this; here each is tested by itself.
+# Tests that run on all available servers read this variable. Here each run tests one server.
 unset KEYLAPSE_SERVERS
 
 suite() {

@@ -151,15 +151,15 @@ pub mod receiving {
         let namespace = &partitions[0].namespace;
         let decoder = Decoder::new(namespace, store.target().options.db, partitions, &[], false);
         let canaries = Some(names::canary(namespace, 0));
-        let share = NodeAssignment { partitions: (0..partitions.len()).collect(), canaries };
-        let (_, share) = watch::channel(share);
+        let assignment = NodeAssignment { partitions: (0..partitions.len()).collect(), canaries };
+        let (_, assignment) = watch::channel(assignment);
         let (server, prompts, rounds) = (server.clone(), Arc::default(), PollTimer::default());
         let source = SubscriptionSource {
             server,
-            among: Deployment::Alone,
+            deployment: Deployment::Alone,
             slots_move: false,
             decoder,
-            share,
+            assignment,
             prompts,
             rounds,
         };

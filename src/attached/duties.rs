@@ -1,7 +1,8 @@
-//! The duties of this listener: the topics for which it scans, and those for which it tracks keys that are written.
+//! The duties of this listener: the topics for which it scans, and those for which it tracks keys when they are written.
 //!
-//! Two listeners of each topic track written keys, and the first of them also scans. If one of the two dies, the other
-//! has read everything that was written.
+//! Two listeners of each topic have a duty. Both track written keys, and one of them also scans. If one of the two dies,
+//! the other has read everything that was written. Other listeners receive events and check keys, but do not read keys
+//! that have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::wire::Duty;
 /// How long a duty lasts without a renewal.
 const DUTY_HOLD: Duration = Duration::from_secs(6);
 /// The longest pause between two calls that take or renew duties.
-const RENEW: Duration = Duration::from_secs(2);
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The duties of a listener, for all its attached topics.
 pub(crate) struct Duties {
@@ -30,57 +31,58 @@ pub(crate) struct Duties {
     slot: SlotId,
     all: Vec<TopicDuty>,
     /// The indices of the topics that this listener scans for.
-    scans: watch::Sender<BTreeSet<usize>>,
+    scanned_topics: watch::Sender<BTreeSet<usize>>,
 }
 
+/// The duty of this listener for one topic.
 struct TopicDuty {
     topic: Arc<RunningTopic>,
     duty: Duty,
-    /// The start of the last call that succeeded.
-    since: Instant,
+    /// The start of the last call that succeeded. The duty ends `DUTY_HOLD` after it.
+    renewed_at: Instant,
 }
 
 impl Duties {
     pub(crate) fn new(runtime: Arc<Runtime>, slot: SlotId) -> Self {
-        let held = |topic: &Arc<RunningTopic>| TopicDuty {
+        let one = |topic: &Arc<RunningTopic>| TopicDuty {
             topic: topic.clone(),
             duty: Duty::None,
-            since: Instant::now(),
+            renewed_at: Instant::now(),
         };
-        let all = runtime.attached_topics().map(held).collect();
-        Self { runtime, slot, all, scans: watch::Sender::default() }
+        let all = runtime.attached_topics().map(one).collect();
+        Self { runtime, slot, all, scanned_topics: watch::Sender::default() }
     }
 
-    /// Returns the indices of the topics that this listener scans for, as they change.
-    pub(crate) fn scans(&self) -> watch::Receiver<BTreeSet<usize>> {
-        self.scans.subscribe()
+    /// Returns a receiver of the indices of the topics that this listener scans for.
+    pub(crate) fn scanned_topics(&self) -> watch::Receiver<BTreeSet<usize>> {
+        self.scanned_topics.subscribe()
     }
 
     /// Takes and renews duties until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             let asked = Instant::now();
-            let answers = join_all(self.all.iter().map(|held| self.ask(held))).await;
-            for (held, answer) in self.all.iter_mut().zip(answers) {
-                held.learn(answer, asked);
+            let answers = join_all(self.all.iter().map(|one| self.take_or_renew(one))).await;
+            for (one, answer) in self.all.iter_mut().zip(answers) {
+                one.apply_answer(answer, asked);
             }
-            self.publish_scans();
-            tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
+            self.publish_scanned_topics();
+            tokio::time::sleep(RENEW_INTERVAL.mul_f64(rand::random_range(0.75..1.0))).await;
         }
     }
 
     /// Takes or renews the duty for a topic, and returns the duty that this listener now has.
-    async fn ask(&self, held: &TopicDuty) -> Result<Duty> {
-        let known = self.runtime.stream_state.known();
-        let patient = leaves_it_to_others(held.duty, known);
-        let Partition { store, names, .. } = &*self.runtime.partitions_of(&held.topic)[0];
-        store.take_duty(names, self.slot, ms_ceil(DUTY_HOLD), patient).await
+    async fn take_or_renew(&self, one: &TopicDuty) -> Result<Duty> {
+        let known = self.runtime.stream_state.snapshot();
+        let yields = yields_duty(one.duty, known);
+        let Partition { store, names, .. } = &*self.runtime.partitions_of(&one.topic)[0];
+        store.take_duty(names, self.slot, ms_ceil(DUTY_HOLD), yields).await
     }
 
-    fn publish_scans(&self) {
-        let scans = self.all.iter().filter(|held| held.duty == Duty::Scan).map(|held| held.topic.index);
+    fn publish_scanned_topics(&self) {
+        let scans = self.all.iter().filter(|one| one.duty == Duty::Scan).map(|one| one.topic.index);
         let scans: BTreeSet<_> = scans.collect();
-        self.scans.send_if_modified(|before| {
+        self.scanned_topics.send_if_modified(|before| {
             *before != scans && {
                 *before = scans;
                 true
@@ -89,29 +91,29 @@ impl Duties {
     }
 }
 
-/// Returns whether this listener leaves a duty to listeners that receive events. In a gap it takes no new duty. It
+/// Returns whether this listener yields a duty to listeners that receive events. In a gap it takes no new duty. It
 /// gives up a duty that it has only if it receives no events at all. One of several servers may send events to no
 /// listener. Its keys are found by scans, which start over when the duty moves, so one anchored server is enough to
 /// keep a duty.
-fn leaves_it_to_others(duty: Duty, known: StreamSnapshot) -> bool {
+fn yields_duty(duty: Duty, known: StreamSnapshot) -> bool {
     !known.anchored && (duty == Duty::None || known.mode.receives_nothing())
 }
 
 impl TopicDuty {
-    fn learn(&mut self, answer: Result<Duty>, asked: Instant) {
+    fn apply_answer(&mut self, answer: Result<Duty>, asked: Instant) {
         let before = self.duty;
         match answer {
-            Ok(duty) => (self.duty, self.since) = (duty, asked),
+            Ok(duty) => (self.duty, self.renewed_at) = (duty, asked),
             Err(error) => {
                 debug!(topic = %self.topic.config.name, %error, "cannot take or renew the duty for an attached topic");
-                if self.since.elapsed() >= DUTY_HOLD {
+                if self.renewed_at.elapsed() >= DUTY_HOLD {
                     self.duty = Duty::None;
                 }
             }
         }
         if self.duty != before {
             debug!(topic = %self.topic.config.name, duty = ?self.duty, "duty for an attached topic changed");
-            self.topic.scanning.store(self.duty != Duty::None, Ordering::Relaxed);
+            self.topic.tracks_written_keys.store(self.duty != Duty::None, Ordering::Relaxed);
         }
     }
 }
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn who_hears_something_keeps_its_duty_though_one_of_several_servers_is_blind() {
-        for (duty, anchored, mode, leaves) in [
+        for (duty, anchored, mode, yields) in [
             (Duty::Scan, true, EventMode::ScanOnly, false),
             (Duty::None, true, EventMode::ScanOnly, false),
             (Duty::Scan, false, EventMode::ScanOnly, true),
@@ -131,7 +133,7 @@ mod tests {
             (Duty::None, false, EventMode::Changes, true),
         ] {
             let known = StreamSnapshot { anchored, mode, ..StreamSnapshot::default() };
-            assert_eq!(leaves_it_to_others(duty, known), leaves, "{duty:?} {known:?}");
+            assert_eq!(yields_duty(duty, known), yields, "{duty:?} {known:?}");
         }
     }
 }

@@ -5,9 +5,16 @@
 //! letters work as for all topics. docs/attach.md is the guide, and docs/attach-protocol.md explains why the protocol
 //! is correct.
 //!
-//! A *heartbeat* (`Canary` in the code) is the expiry of a key that listeners create with a TTL of 1 ms. Heartbeats
-//! prove that events arrive, and number the event stream. A listener is *anchored* while it has received all events
-//! since some heartbeat. A *gap* is a time in which it may have missed events.
+//! - *Heartbeat* (`canary` in the code): the expiry of a key that listeners create with a TTL of 1 ms. Heartbeats prove
+//!   that events arrive, and number the event stream.
+//! - *Anchored*: a listener that has received all events since some heartbeat, its *anchor*.
+//! - *Gap*: a time in which a listener may have missed events.
+//! - *Read* (`KeyRead`): a read of deadlines and values on the connection that receives events. The answer has a position
+//!   among the events.
+//! - *Track* (`TrackedKey`): write a key's deadline to the index, so that the key is checked at that deadline.
+//! - *Check*: a read of a tracked key at its deadline, and the verdict that follows.
+//! - *Record*: write an announced expiry to the index, where it becomes a lapse.
+//! - *Confirmed*: a server that another one has named a primary since the last gap. The only server always is.
 //!
 //! ```text
 //! events ─► reader ─ stream (positions, anchor) ──┐
@@ -18,14 +25,15 @@
 //! prompter (changes)  ─► reader
 //! ```
 //!
-//! In Redis Cluster each server has a session, a reader and a scanner. `request` finds the reader of a key. `held`
-//! keeps expiries that a server announced and that its successor may have announced, too. Each partition has a writer.
+//! In Redis Cluster each server has a session, a reader and a scanner. `request` finds the reader of a key. `pending`
+//! keeps expiries that cannot be recorded yet. `known` has the deadlines that need not be tracked again. Each partition
+//! has a watcher and a writer.
 
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
 mod duties;
-mod held;
 mod known;
+mod pending;
 mod prompter;
 mod reader;
 mod request;
@@ -63,85 +71,87 @@ use crate::runtime::{NodeState, Partition, Runtime};
 
 /// The parts of attached topics that all servers of a listener share.
 pub(crate) struct AttachedRoles {
-    desk: ReaderContext,
+    context: ReaderContext,
     /// The indices of the topics that this listener scans for.
-    ours: watch::Receiver<BTreeSet<usize>>,
-    /// The first partition of each topic, with the ID under which this listener holds its duty for the topic.
-    pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
+    scanned_topics: watch::Receiver<BTreeSet<usize>>,
+    /// The first partition of each topic, with the ID under which this listener may have a duty for the topic. The duties
+    /// are given up when the listener stops.
+    pub(crate) duty_slots: Vec<(Arc<Partition>, SlotId)>,
 }
 
 /// The reader of one server, with its queue of events.
 pub(crate) struct ServerReader {
     /// Queues events for the reader.
-    pub(crate) ear: ReaderQueue,
+    pub(crate) queue: ReaderQueue,
     pub(crate) reader: BoxFuture<'static, ()>,
 }
 
 impl AttachedRoles {
-    /// Starts the writers in `writing`. Starts the watchers, the prompter, the duties and the comparison of policies in
-    /// `roles`.
+    /// Starts the writers in `writing`, and all other roles in `roles`: the watchers, the prompter, the duties and the
+    /// comparison of policies.
     pub(crate) fn start(runtime: &Arc<Runtime>, roles: &mut JoinSet<()>, writing: &mut JoinSet<()>) -> Self {
         let readers = Readers::new(runtime.client.store.topology());
         let prompts = Arc::<Prompts>::default();
-        let (deadlines, room) =
-            (Arc::new(KnownDeadlines::new()), ReadBudget::new(runtime.waiting.reads.clone()));
-        let (mut writers, mut scanners, slot) = (HashMap::new(), Vec::new(), SlotId::random());
+        let (deadlines, budget) =
+            (Arc::new(KnownDeadlines::new()), ReadBudget::new(runtime.backlog.reads.clone()));
+        let (mut writers, mut duty_slots, slot) = (HashMap::new(), Vec::new(), SlotId::random());
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
-                let index = topic.partition(number);
+                let index = topic.partition_index(number);
                 let (partition, known) = (partition.clone(), runtime.stream_state.subscribe());
                 let (readers, prompts) = (readers.clone(), prompts.clone());
-                let (deadlines, room) = (deadlines.clone(), room.clone());
-                let context = PartitionContext { index, partition, known, readers, prompts, deadlines, room };
-                let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
+                let (deadlines, budget) = (deadlines.clone(), budget.clone());
+                let context =
+                    PartitionContext { index, partition, known, readers, prompts, deadlines, budget };
+                let (writer, writes, waiting) = Writer::new(context.clone(), runtime.backlog.writes.clone());
                 writers.insert(index, writes);
                 writing.spawn(writer.run(waiting));
                 roles.spawn(Watcher::new(context).run());
             }
-            scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
+            duty_slots.push((runtime.partitions_of(topic)[0].clone(), slot));
         }
         roles.spawn(topic::keep_comparing(runtime.clone()));
         let duties = Duties::new(runtime.clone(), slot);
-        let ours = duties.scans();
+        let scanned_topics = duties.scanned_topics();
         roles.spawn(duties.run());
-        let desk = ReaderContext {
+        let context = ReaderContext {
             runtime: runtime.clone(),
             prompts,
             deadlines,
             writers: Arc::new(writers),
             readers,
         };
-        roles.spawn(Prompter::new(desk.clone(), room).run());
-        Self { desk, ours, scanners }
+        roles.spawn(Prompter::new(context.clone(), budget).run());
+        Self { context, scanned_topics, duty_slots }
     }
 
     /// Returns the keys that wait to be read after a change. The subscriptions of all servers add keys to them.
     pub(crate) fn prompts(&self) -> Arc<Prompts> {
-        self.desk.prompts.clone()
+        self.context.prompts.clone()
     }
 
-    /// Creates the reader of a server. `peers` are the other servers, which report the role of this one.
+    /// Creates the reader of a server. `peers` report the role of the server. It sends its reads to `key_reads`.
     pub(crate) fn open_reader(
         &self,
         node: &Arc<NodeState>,
         peers: Option<Peers>,
-        touches: mpsc::Sender<KeyRead>,
+        key_reads: mpsc::Sender<KeyRead>,
     ) -> ServerReader {
         let endpoint = peers.as_ref().and_then(Peers::endpoint);
-        let (reader, requests) = StreamReader::new(self.desk.clone(), node.clone(), peers, touches);
-        self.desk.readers.add(node.name(), endpoint, reader.requests());
-        let (ear, heard) = ReaderQueue::new(self.desk.runtime.clone());
-        ServerReader { ear, reader: reader.run(heard, requests).boxed() }
+        let (reader, requests) = StreamReader::new(self.context.clone(), node.clone(), peers, key_reads);
+        self.context.readers.add(node.name(), endpoint, reader.request_sender());
+        let (queue, events) = ReaderQueue::new(self.context.runtime.clone());
+        ServerReader { queue, reader: reader.run(events, requests).boxed() }
     }
 
     /// Scans a server until it is dropped. Ends immediately if the server has no reader.
     pub(crate) fn scan(&self, node: &Arc<NodeState>, server: &Server) -> impl Future<Output = ()> + use<> {
-        let requests = self.desk.readers.of_node(node.name());
-        let (runtime, ours) = (self.desk.runtime.clone(), self.ours.clone());
+        let requests = self.context.readers.of_node(node.name());
+        let (runtime, scanned_topics) = (self.context.runtime.clone(), self.scanned_topics.clone());
         let (node, server) = (node.clone(), server.clone());
         async move {
             if let Some(requests) = requests {
-                Scanner::new(runtime, node, server, requests, ours).run().await;
+                Scanner::new(runtime, node, server, requests, scanned_topics).run().await;
             }
         }
     }

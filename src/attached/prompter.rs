@@ -1,8 +1,8 @@
-//! Reads keys after events of their change. A listener has one prompter.
+//! Requests reads of keys after events of their change. A listener has one prompter.
 //!
-//! A session is extended with each request. If the index already has the deadline of a key, the prompter reads only the
-//! new deadline. One call reads all keys that changed within 50 ms. Usually nothing else is needed. A new key is read
-//! immediately, with its value.
+//! A web session, for example, is extended with each HTTP request. If the index already has a deadline of a key, the
+//! prompter requests only a read of the new deadline. One call reads all keys that changed within 50 ms. Usually nothing
+//! else is needed. A new key is read immediately, with its value.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ use crate::log::warn;
 use crate::policy::CopySpec;
 use crate::rounds::until_due;
 
-/// How long keys are gathered whose deadline alone is read.
-const GATHER: Duration = Duration::from_millis(50);
+/// How long keys are gathered before their deadlines alone are read.
+const GATHER_TIME: Duration = Duration::from_millis(50);
 /// A read begins earlier if a partition has gathered this many keys. Few of them changed twice by then, and their data
 /// is still in the processor cache of the server.
 const MAX_GATHERED_KEYS: usize = 250;
@@ -33,9 +33,9 @@ const MAX_READS_IN_FLIGHT: usize = 32;
 const MAX_READY_BATCHES: usize = 32;
 const MAX_GATHERED_BYTES: usize = 8 << 20;
 /// A read that takes longer than this no longer counts as in flight.
-const READ_WITHIN: Duration = Duration::from_secs(10);
-/// Dropped prompts are found by a scan. This is the shortest time between two such scans.
-const RESCAN: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// The shortest time between two scans that find the keys of dropped prompts.
+const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the prompter checks for which topics this listener tracks keys.
 const DUTY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -45,8 +45,8 @@ struct PromptBatch {
     partition: usize,
     keys: Vec<Bytes>,
     capture: CopySpec,
-    /// True if the deadlines alone are read first.
-    known: bool,
+    /// True to read only deadlines first: see `ReaderRequest::TrackUncovered`.
+    deadlines_only: bool,
 }
 
 /// Batches to read. Those without values come first, so that a logout does not wait for the values of new sessions.
@@ -74,153 +74,163 @@ impl ReadyBatches {
 
 /// Reads the keys that are in `Prompts`.
 pub(crate) struct Prompter {
-    desk: ReaderContext,
-    room: ReadBudget,
+    context: ReaderContext,
+    budget: ReadBudget,
     /// Keys whose deadlines alone are to be read, by partition.
     gathered: BTreeMap<usize, HashSet<Bytes>>,
-    bytes: usize,
+    /// The bytes of all keys that were gathered since `gathering_since`.
+    gathered_bytes: usize,
     /// When the first of these keys was gathered.
-    since: Option<Instant>,
+    gathering_since: Option<Instant>,
     ready: ReadyBatches,
     reading: JoinSet<()>,
-    /// For each attached topic, true if this listener tracked its keys when it was last checked.
-    enrolling: Vec<bool>,
-    rescanned: Option<Instant>,
-    missing: bool,
+    /// For each attached topic, whether this listener tracked its written keys when that was last checked.
+    tracked_topics: Vec<bool>,
+    last_rescan: Option<Instant>,
+    has_dropped_prompts: bool,
 }
 
 impl Prompter {
-    pub(crate) fn new(desk: ReaderContext, room: ReadBudget) -> Self {
+    pub(crate) fn new(context: ReaderContext, budget: ReadBudget) -> Self {
         Self {
-            desk,
-            room,
+            context,
+            budget,
             gathered: BTreeMap::new(),
-            bytes: 0,
-            since: None,
+            gathered_bytes: 0,
+            gathering_since: None,
             ready: ReadyBatches::default(),
             reading: JoinSet::new(),
-            enrolling: Vec::new(),
-            rescanned: None,
-            missing: false,
+            tracked_topics: Vec::new(),
+            last_rescan: None,
+            has_dropped_prompts: false,
         }
     }
 
-    /// Reads keys until it is dropped.
+    /// Requests reads until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut state = self.desk.runtime.stream_state.subscribe();
-        let prompts = self.desk.prompts.clone();
+        let mut state = self.context.runtime.stream_state.subscribe();
+        let prompts = self.context.prompts.clone();
         loop {
             // While batches of deadlines are ready, more keys are gathered, each of them once.
             let is_free = self.ready.deadlines.is_empty();
-            let due = self.since.filter(|_| is_free).map(|since| since + GATHER);
+            let due = self.gathering_since.filter(|_| is_free).map(|since| since + GATHER_TIME);
             tokio::select! {
-                () = prompts.news(), if self.ready.len() < MAX_READY_BATCHES && self.bytes < MAX_GATHERED_BYTES => self.sort(),
-                () = until_due(due) => self.ready_gathered(),
+                () = prompts.wait_for_news(), if self.ready.len() < MAX_READY_BATCHES && self.gathered_bytes < MAX_GATHERED_BYTES => self.divide_prompts(),
+                () = until_due(due) => self.make_gathered_ready(),
                 Some(_) = self.reading.join_next() => {}
                 () = tokio::time::sleep(DUTY_POLL_INTERVAL) => {}
             }
-            self.update_duties();
+            self.update_tracked_topics();
             // A read in a gap has no position. The keys wait until the gap has ended.
             if state.wait_for(|known| known.can_track).await.is_err() {
                 return;
             }
-            self.read();
-            self.rescan();
+            self.start_reads();
+            self.rescan_if_dropped();
         }
     }
 
-    /// Invalidates the known deadlines if this listener starts to track keys of a topic. Until then, other listeners
-    /// have changed its index.
-    fn update_duties(&mut self) {
-        let enrolling: Vec<_> =
-            self.desk.runtime.attached_topics().map(|topic| topic.scanning.load(Ordering::Relaxed)).collect();
-        let before = std::mem::replace(&mut self.enrolling, enrolling);
-        if self.enrolling.iter().zip(before).any(|(now, before)| *now && !before) {
-            self.desk.deadlines.invalidate_all();
+    /// Checks for which topics this listener tracks written keys. Invalidates the known deadlines if it starts to track
+    /// keys of one: until then, only other listeners have followed the changes of its keys.
+    fn update_tracked_topics(&mut self) {
+        let tracked_topics: Vec<_> = self
+            .context
+            .runtime
+            .attached_topics()
+            .map(|topic| topic.tracks_written_keys.load(Ordering::Relaxed))
+            .collect();
+        let before = std::mem::replace(&mut self.tracked_topics, tracked_topics);
+        if self.tracked_topics.iter().zip(before).any(|(now, before)| *now && !before) {
+            self.context.deadlines.invalidate_all();
         }
     }
 
-    /// Divides the prompted keys: new keys are read immediately, and others are gathered. Skips topics whose keys other
-    /// listeners track.
-    fn sort(&mut self) {
-        let prompted = self.desk.prompts.take();
+    /// Takes all prompts. New and wanted keys become ready immediately, and other keys are gathered. Skips changed keys of
+    /// topics whose keys other listeners track.
+    fn divide_prompts(&mut self) {
+        let prompted = self.context.prompts.take_all();
         if prompted.dropped > 0 {
-            self.desk.runtime.stats.prompts_dropped.add(prompted.dropped);
-            self.missing = true;
+            self.context.runtime.stats.prompts_dropped.add(prompted.dropped);
+            self.has_dropped_prompts = true;
         }
         let mut fresh: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
         for (key, why) in prompted.keys {
-            let Some(partition) = self.desk.runtime.route(&key) else { continue };
-            let topic = &self.desk.runtime.partitions[partition].topic;
+            let Some(partition) = self.context.runtime.route(&key) else { continue };
+            let topic = &self.context.runtime.partitions[partition].topic;
             let Some(policy) = &topic.config.attach else { continue };
             let wanted = why == PromptReason::Wanted;
-            if !wanted && !topic.scanning.load(Ordering::Relaxed) {
+            if !wanted && !topic.tracks_written_keys.load(Ordering::Relaxed) {
                 continue;
             }
-            if wanted || self.desk.deadlines.is_new(&key) {
+            if wanted || self.context.deadlines.is_new(&key) {
                 fresh.entry(partition).or_default().push(key);
-            } else if !(policy.only_extended && self.desk.deadlines.is_certain(&key)) {
+            } else if !(policy.only_extended && self.context.deadlines.is_covered_if_extended(&key)) {
                 self.gather(partition, key);
             }
         }
         for (partition, keys) in fresh {
-            let capture = self.desk.runtime.partitions[partition].topic.policy().capture();
-            self.make_ready(partition, &keys, &capture, false);
+            let capture = self.context.runtime.partitions[partition].topic.policy().capture();
+            self.push_batches(partition, &keys, &capture, false);
         }
     }
 
     fn gather(&mut self, partition: usize, key: Bytes) {
-        self.bytes += key.len();
-        self.since.get_or_insert_with(Instant::now);
+        self.gathered_bytes += key.len();
+        self.gathering_since.get_or_insert_with(Instant::now);
         let keys = self.gathered.entry(partition).or_default();
         keys.insert(key);
         if keys.len() >= MAX_GATHERED_KEYS {
             let keys: Vec<_> = keys.drain().collect();
-            self.make_ready(partition, &keys, &CopySpec::default(), true);
+            self.push_batches(partition, &keys, &CopySpec::default(), true);
         }
     }
 
-    fn ready_gathered(&mut self) {
-        (self.since, self.bytes) = (None, 0);
+    fn make_gathered_ready(&mut self) {
+        (self.gathering_since, self.gathered_bytes) = (None, 0);
         for (partition, keys) in std::mem::take(&mut self.gathered) {
-            self.make_ready(partition, &keys.into_iter().collect::<Vec<_>>(), &CopySpec::default(), true);
+            self.push_batches(partition, &keys.into_iter().collect::<Vec<_>>(), &CopySpec::default(), true);
         }
     }
 
-    fn make_ready(&mut self, partition: usize, keys: &[Bytes], capture: &CopySpec, known: bool) {
+    fn push_batches(&mut self, partition: usize, keys: &[Bytes], capture: &CopySpec, deadlines_only: bool) {
         for keys in keys.chunks(capture.keys_in_touch()) {
-            self.ready.push(PromptBatch { partition, keys: keys.to_vec(), capture: capture.clone(), known });
+            self.ready.push(PromptBatch {
+                partition,
+                keys: keys.to_vec(),
+                capture: capture.clone(),
+                deadlines_only,
+            });
         }
     }
 
-    fn read(&mut self) {
+    fn start_reads(&mut self) {
         while self.reading.len() < MAX_READS_IN_FLIGHT
             && let Some(batch) = self.ready.pop()
         {
-            self.reading.spawn(batch.read(self.desk.readers.clone(), self.room.clone()));
+            self.reading.spawn(batch.read(self.context.readers.clone(), self.budget.clone()));
         }
     }
 
-    /// Requests a scan that finds the keys of dropped prompts.
-    fn rescan(&mut self) {
-        if self.missing && self.rescanned.is_none_or(|at| at.elapsed() >= RESCAN) {
-            self.missing = false;
-            self.rescanned = Some(Instant::now());
+    /// Requests a scan if prompts were dropped, to find their keys. A scan also runs after each gap, so a gap is counted.
+    fn rescan_if_dropped(&mut self) {
+        if self.has_dropped_prompts && self.last_rescan.is_none_or(|at| at.elapsed() >= MIN_RESCAN_INTERVAL) {
+            self.has_dropped_prompts = false;
+            self.last_rescan = Some(Instant::now());
             warn!("attached keys change faster than they can be read: a scan finds the dropped keys");
-            for node in self.desk.runtime.nodes.all() {
-                self.desk.runtime.learn(&node, |known| known.gaps += 1);
+            for node in self.context.runtime.nodes.all() {
+                self.context.runtime.update_stream(&node, |known| known.gaps += 1);
             }
         }
     }
 }
 
 impl PromptBatch {
-    /// Reads the keys. Returns when the results are written, or cannot be written in time.
-    async fn read(self, readers: Readers, room: ReadBudget) {
-        let Self { partition, keys, capture, known } = self;
-        let room = room.take(keys.len(), keys.iter().map(Bytes::len).sum(), &capture).await;
+    /// Requests reads of the keys. Returns when the results are written, or after `READ_TIMEOUT`.
+    async fn read(self, readers: Readers, budget: ReadBudget) {
+        let Self { partition, keys, capture, deadlines_only } = self;
+        let room = budget.reserve(keys.len(), keys.iter().map(Bytes::len).sum(), &capture).await;
         let mut all_written = Vec::new();
-        for (reader, keys) in readers.share_out(keys, |key| key) {
+        for (reader, keys) in readers.divide_by_reader(keys, |key| key) {
             let (done, written) = oneshot::channel();
             let (capture, room) = (capture.clone(), room.clone());
             let read = TrackRequest {
@@ -230,11 +240,15 @@ impl PromptBatch {
                 ..TrackRequest::of(partition, keys, capture)
             };
             let _ = reader
-                .send(if known { ReaderRequest::Glance(read) } else { ReaderRequest::Read(read) })
+                .send(if deadlines_only {
+                    ReaderRequest::TrackUncovered(read)
+                } else {
+                    ReaderRequest::Track(read)
+                })
                 .await;
             all_written.push(written);
         }
-        let _ = timeout(READ_WITHIN, join_all(all_written)).await;
+        let _ = timeout(READ_TIMEOUT, join_all(all_written)).await;
     }
 }
 
@@ -270,22 +284,24 @@ mod tests {
             let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
             let (runtime, node) = (listener.runtime.clone(), NodeState::of(&listener.runtime));
             runtime.add_node(&node);
-            runtime.learn(&node, |known| known.can_track = true);
-            runtime.attached_topics().for_each(|topic| topic.scanning.store(true, Ordering::Relaxed));
+            runtime.update_stream(&node, |known| known.can_track = true);
+            runtime
+                .attached_topics()
+                .for_each(|topic| topic.tracks_written_keys.store(true, Ordering::Relaxed));
             let (asking, asked) = mpsc::channel(1000);
             let readers = Readers::new(runtime.client.store.topology());
             readers.add(NodeId::NONE, None, asking);
             let (prompts, deadlines) = (Arc::<Prompts>::default(), Arc::new(KnownDeadlines::new()));
-            let room = ReadBudget::new(ByteGauge::default());
+            let budget = ReadBudget::new(ByteGauge::default());
             let (prompts_read, known) = (prompts.clone(), deadlines.clone());
-            let desk = ReaderContext {
+            let context = ReaderContext {
                 runtime,
                 prompts: prompts_read,
                 deadlines: known,
                 writers: Arc::default(),
                 readers,
             };
-            let prompter = Prompter::new(desk, room);
+            let prompter = Prompter::new(context, budget);
             let mut running = JoinSet::new();
             running.spawn(prompter.run());
             Self { prompts, deadlines, asked, _running: running }
@@ -301,7 +317,7 @@ mod tests {
 
         /// Returns the number of keys that wait in `Prompts`.
         fn waiting(&self) -> usize {
-            let keys = self.prompts.take().keys;
+            let keys = self.prompts.take_all().keys;
             keys.iter().for_each(|(key, why)| self.prompts.add(key.clone(), *why));
             keys.len()
         }
@@ -324,12 +340,12 @@ mod tests {
         let scene = Scene::start();
         for number in 0..3000 {
             let key = Bytes::from(format!("a:{number:04094}"));
-            let pending = scene.deadlines.pend(&key, 4_000_000_000_000, ServerTime::from_ms(1));
+            let pending = scene.deadlines.add_pending(&key, 4_000_000_000_000, ServerTime::from_ms(1));
             scene.deadlines.confirm(pending.expect("there is room"));
             scene.prompt(key, PromptReason::Changed).await;
         }
         assert_eq!(scene.waiting(), 3000 - (8 << 20) / 4096);
-        tokio::time::sleep(2 * GATHER).await;
+        tokio::time::sleep(2 * GATHER_TIME).await;
         assert_eq!(scene.waiting(), 0);
     }
 
@@ -338,7 +354,7 @@ mod tests {
         let mut ready = ReadyBatches::default();
         for (partition, cap) in [(0, 64), (1, 0), (2, 0), (3, 64), (4, 0)] {
             let capture = CopySpec { cap, ..CopySpec::default() };
-            ready.push(PromptBatch { partition, keys: Vec::new(), capture, known: cap == 0 });
+            ready.push(PromptBatch { partition, keys: Vec::new(), capture, deadlines_only: cap == 0 });
         }
         assert_eq!(ready.len(), 5);
         let order: Vec<_> = std::iter::from_fn(|| ready.pop()).map(|batch| batch.partition).collect();

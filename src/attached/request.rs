@@ -1,5 +1,5 @@
-//! Requests to readers from writers, watchers, scanners and other readers. `Readers` finds the reader of a key, and
-//! `ReadBudget` limits the memory of reads until their results are written.
+//! Requests to readers, from the prompter, watchers, scanners, writers and other readers. `Readers` finds the reader of a
+//! key, and `ReadBudget` limits the memory of reads until their results are written.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,41 +18,42 @@ use crate::wire::{KeySnapshot, NodeId, Position, TrackedKey};
 /// Maximum bytes of reads whose results are not written yet.
 const MAX_READ_AHEAD_BYTES: usize = 8 << 20;
 /// The unit in which the budget is reserved, in bytes.
-const UNIT: usize = 1 << 10;
+const BUDGET_UNIT: usize = 1 << 10;
 /// Estimated bytes that a key takes in addition to its name and its value.
 const READ_KEY_OVERHEAD: usize = 128;
-/// How often a key is read again because an event of it arrived during the read.
-const TRIES: u8 = 4;
+/// Maximum number of times that a key is read again: because an event of it arrived during the read, or because another
+/// server has it.
+const MAX_REREADS: u8 = 4;
 
-/// A request to a reader, which reads keys for most of them.
+/// A request to the reader of a server. The reader answers most of them by a read on the server.
 #[derive(Debug)]
 pub(crate) enum ReaderRequest {
     /// Read the server's time after the first heartbeat. Also read keys that expired in the gap before it, to find out
     /// which of them are gone.
     Anchor(Vec<Bytes>),
     /// Check keys at their deadlines.
-    Look(DeadlineCheck),
-    /// Read the deadlines alone. Keys that may have to be tracked again are then read as with `Read`.
-    Glance(TrackRequest),
-    /// Read keys, and track those that have a deadline.
-    Read(TrackRequest),
-    /// Start a gap: an expiry was older than the recorded history, so this listener has missed events.
-    Late,
+    Check(DeadlineCheck),
+    /// Read the deadlines alone. Keys whose deadlines are not covered by `KnownDeadlines` are then read as with `Track`.
+    TrackUncovered(TrackRequest),
+    /// Read deadlines and values, and track the keys that have a deadline.
+    Track(TrackRequest),
+    /// Begin a gap: an expiry was older than the recorded history, so this listener is late and has missed events.
+    BeginGap,
     /// Report the events of keys that have moved. This server had them when their deadlines were read, and another
     /// server has checked them.
-    Recall(MovedKeys),
-    /// The answer to `Recall`: decide on these keys.
-    Judge(MovedKeys),
+    ReportMoved(MovedKeys),
+    /// The answer to `ReportMoved`: decide on these keys.
+    DecideMoved(MovedKeys),
     /// Find out which of these keys are gone. A replaced server announced their expiries, and this server now has their
     /// slots.
-    Replaced(NodeId, Vec<Bytes>),
+    CheckReplaced(NodeId, Vec<Bytes>),
 }
 
 /// Keys to check at their deadlines, at most as many as one call reads.
 #[derive(Debug)]
 pub(crate) struct DeadlineCheck {
     pub(super) partition: usize,
-    pub(super) watches: Vec<TrackedKey>,
+    pub(super) keys: Vec<TrackedKey>,
     pub(super) capture: CopySpec,
     /// Values are read only of keys whose deadline is at most this, in ms.
     pub(super) horizon: u64,
@@ -65,10 +66,10 @@ pub(crate) struct TrackRequest {
     pub(super) partition: usize,
     pub(super) keys: Vec<Bytes>,
     pub(super) capture: CopySpec,
-    pub(super) tries: u8,
-    /// True if events reported their change.
+    pub(super) rereads_left: u8,
+    /// True if events reported changes of the keys. False for keys that a scan found.
     pub(super) prompted: bool,
-    /// Notified when the results are written. Dropped if they cannot be written.
+    /// Notified when the results are written. Dropped without a notice if they cannot be written.
     pub(super) done: Option<oneshot::Sender<()>>,
     pub(super) room: ReadReservation,
 }
@@ -79,18 +80,18 @@ impl TrackRequest {
             partition,
             keys,
             capture,
-            tries: TRIES,
+            rereads_left: MAX_REREADS,
             prompted: false,
             done: None,
             room: ReadReservation::default(),
         }
     }
 
-    /// Splits off the last `most` keys, in a vector of their own size. The first keys are read last, and keep `done`.
-    pub(super) fn split_off(&mut self, most: usize) -> Self {
-        let keys = self.keys.split_off(self.keys.len() - most);
-        let (tries, prompted, room) = (self.tries, self.prompted, self.room.clone());
-        Self { tries, prompted, room, ..Self::of(self.partition, keys, self.capture.clone()) }
+    /// Splits off the last `count` keys, in a vector of their own size. The remaining keys are read last, and keep `done`.
+    pub(super) fn split_off_last(&mut self, count: usize) -> Self {
+        let keys = self.keys.split_off(self.keys.len() - count);
+        let (rereads_left, prompted, room) = (self.rereads_left, self.prompted, self.room.clone());
+        Self { rereads_left, prompted, room, ..Self::of(self.partition, keys, self.capture.clone()) }
     }
 }
 
@@ -99,43 +100,43 @@ impl TrackRequest {
 pub(crate) struct MovedKeys {
     pub(super) partition: usize,
     pub(super) keys: Vec<MovedKey>,
-    /// When the check was sent.
+    /// When the read of the check was sent.
     pub(super) sent: SentAt,
     /// The number of the last heartbeat before the answer to the check.
-    pub(super) touched: u64,
+    pub(super) checked_after: u64,
     pub(super) room: ReadReservation,
-    /// The request queue of the reader that decides on them.
+    /// The sending end of the requests to the reader that decides on the keys.
     pub(super) back: mpsc::Sender<ReaderRequest>,
 }
 
 #[derive(Debug)]
 pub(crate) struct MovedKey {
-    pub(super) watch: TrackedKey,
+    pub(super) tracked: TrackedKey,
     pub(super) found: KeySnapshot,
     /// The report of the server on which its deadline was read. None if it cannot be obtained.
-    pub(super) there: Option<FormerOwnerReport>,
+    pub(super) former_report: Option<FormerOwnerReport>,
 }
 
-/// The report of a key's former server, up to the check of the key on another server.
+/// The events of a key on the server on which its deadline was read, up to its check on another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FormerOwnerReport {
-    /// True if the former server announced an expiry after the deadline was read.
+    /// True if that server announced an expiry after the deadline was read.
     pub(super) expired: bool,
-    /// True if none of its events was missed since then, or since the deadline.
-    pub(super) whole: bool,
-    /// The position of its event stream, if that was anchored.
+    /// True if none of that server's events was missed since the read, or since the deadline.
+    pub(super) unbroken: bool,
+    /// The present position in that server's event stream, if the stream is anchored.
     pub(super) at: Option<Position>,
 }
 
 /// When a read was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentAt {
-    /// The number of key events that had been received by then: see `Stream::heard`.
-    pub(super) heard: u64,
+    /// The number of key events that had been received by then: see `Stream::event_count`.
+    pub(super) event_count: u64,
     pub(super) at: Instant,
 }
 
-/// The state that the roles of one partition share.
+/// The state that the watcher and the writer of a partition share.
 #[derive(Clone)]
 pub(crate) struct PartitionContext {
     pub(super) index: usize,
@@ -144,7 +145,7 @@ pub(crate) struct PartitionContext {
     pub(super) readers: Readers,
     pub(super) prompts: Arc<Prompts>,
     pub(super) deadlines: Arc<KnownDeadlines>,
-    pub(super) room: ReadBudget,
+    pub(super) budget: ReadBudget,
 }
 
 /// The readers of all servers. A key belongs to the reader of the server that owns its slot.
@@ -153,11 +154,12 @@ pub(crate) struct Readers(Arc<SharedReaders>);
 
 struct SharedReaders {
     topology: Topology,
-    all: Mutex<Vec<Entry>>,
+    all: Mutex<Vec<ReaderEntry>>,
 }
 
+/// A reader and its server.
 #[derive(Clone)]
-struct Entry {
+struct ReaderEntry {
     node: NodeId,
     /// None for the only server.
     endpoint: Option<Endpoint>,
@@ -177,27 +179,27 @@ impl Readers {
     ) {
         let mut all = lock(&self.0.all);
         all.retain(|one| !one.requests.is_closed());
-        all.push(Entry { node, endpoint, requests });
+        all.push(ReaderEntry { node, endpoint, requests });
     }
 
-    /// Changes the server of a reader.
-    pub(super) fn rename(&self, reader: &mpsc::Sender<ReaderRequest>, node: NodeId) {
+    /// Sets the server of a reader, which is another one after a failover under Sentinel.
+    pub(super) fn set_node(&self, reader: &mpsc::Sender<ReaderRequest>, node: NodeId) {
         let mut all = lock(&self.0.all);
         let its = all.iter_mut().filter(|one| one.requests.same_channel(reader));
         its.for_each(|one| one.node = node);
     }
 
-    /// Returns the reader of this server. If several exist, the last one is right: a reader of the server's former
-    /// address may not have ended yet.
+    /// Returns the sending end of the requests to the reader of this server. If the server has several, the last one is
+    /// right: a reader of the server's former address may not have ended yet.
     pub(super) fn of_node(&self, node: NodeId) -> Option<mpsc::Sender<ReaderRequest>> {
         let all = lock(&self.0.all);
-        let live = |one: &&Entry| one.node == node && !one.requests.is_closed();
+        let live = |one: &&ReaderEntry| one.node == node && !one.requests.is_closed();
         all.iter().rfind(live).map(|one| one.requests.clone())
     }
 
-    /// Divides items among the readers of their keys. Leaves out items whose key has no reader at present: they are
-    /// requested again later.
-    pub(super) fn share_out<T>(
+    /// Divides items among the readers of their keys' servers. Leaves out items whose key has no reader at present: they
+    /// are requested again later.
+    pub(super) fn divide_by_reader<T>(
         &self,
         all: Vec<T>,
         key: impl Fn(&T) -> &Bytes,
@@ -219,12 +221,12 @@ impl Readers {
     }
 }
 
-/// The memory for reads whose results are not written yet, mainly values. A listener has one budget. Each requester
-/// reserves a part of it first.
+/// The memory for reads whose results are not written yet, mainly for values. A listener has one budget. Watchers and the
+/// prompter reserve a part of it before they request a read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadBudget {
     free: Arc<Semaphore>,
-    taken: ByteGauge,
+    gauge: ByteGauge,
 }
 
 /// A part of the budget. It is free again when the last clone is dropped.
@@ -235,16 +237,16 @@ pub(crate) struct ReadReservation(
 );
 
 impl ReadBudget {
-    pub(crate) fn new(taken: ByteGauge) -> Self {
-        Self { free: Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES / UNIT)), taken }
+    pub(crate) fn new(gauge: ByteGauge) -> Self {
+        Self { free: Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES / BUDGET_UNIT)), gauge }
     }
 
     /// Waits until the budget has space for this number of keys, their names of `bytes` in total, and the copies of
     /// their values.
-    pub(crate) async fn take(&self, keys: usize, bytes: usize, capture: &CopySpec) -> ReadReservation {
+    pub(crate) async fn reserve(&self, keys: usize, bytes: usize, capture: &CopySpec) -> ReadReservation {
         let all = bytes + keys * (READ_KEY_OVERHEAD + capture.cap);
-        let units = u32::try_from(all.min(MAX_READ_AHEAD_BYTES).div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let taken = self.taken.add(all);
+        let units = u32::try_from(all.min(MAX_READ_AHEAD_BYTES).div_ceil(BUDGET_UNIT)).unwrap_or(u32::MAX);
+        let taken = self.gauge.add(all);
         // The semaphore is never closed.
         ReadReservation(
             self.free.clone().acquire_many_owned(units).await.ok().map(|free| Arc::new((free, taken))),
@@ -261,20 +263,24 @@ mod tests {
     #[test]
     fn what_is_read_ahead_is_bounded_in_bytes() {
         let gauge = ByteGauge::default();
-        let (room, large) =
+        let (budget, large) =
             (ReadBudget::new(gauge.clone()), CopySpec { cap: 1 << 20, ..CopySpec::default() });
-        let mut taken: Vec<_> = (0..7).map(|_| room.take(1, 100, &large).now_or_never().unwrap()).collect();
-        assert!(room.take(1, 100, &large).now_or_never().is_none(), "eight values and their keys do not fit");
+        let mut taken: Vec<_> =
+            (0..7).map(|_| budget.reserve(1, 100, &large).now_or_never().unwrap()).collect();
+        assert!(
+            budget.reserve(1, 100, &large).now_or_never().is_none(),
+            "eight values and their keys do not fit"
+        );
         let shared = taken.pop();
         let both = shared.clone();
         drop(shared);
-        assert!(room.take(1, 100, &large).now_or_never().is_none(), "a clone still holds it");
+        assert!(budget.reserve(1, 100, &large).now_or_never().is_none(), "a clone still holds it");
         drop(both);
-        assert!(room.take(1, 100, &large).now_or_never().is_some());
+        assert!(budget.reserve(1, 100, &large).now_or_never().is_some());
         assert_eq!(gauge.get(), 6 * (100 + READ_KEY_OVERHEAD + (1 << 20)));
         drop(taken);
         assert_eq!(gauge.get(), 0);
         let largest = CopySpec { cap: 8 << 20, ..CopySpec::default() };
-        assert!(room.take(1, 4096, &largest).now_or_never().is_some(), "a single read always fits");
+        assert!(budget.reserve(1, 4096, &largest).now_or_never().is_some(), "a single read always fits");
     }
 }

@@ -1,6 +1,6 @@
-//! Finds keys by scanning. One scan of a server serves all topics for which this listener scans.
+//! Finds keys by scanning. One scan of a server serves all topics for which this listener scans (see `duties`).
 //!
-//! A scan reads the whole database, at a limited number of keys per second. It runs at the start, after each gap, and
+//! A scan visits the whole database, at a limited number of keys per second. It runs at the start, after each gap, and
 //! again after a pause.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ use crate::rounds::until_due;
 use crate::runtime::{EventMode, NodeState, RequiredPermission, RunningTopic, Runtime, StreamSnapshot};
 use crate::stats::AttachCounters;
 
-/// Most listeners have received a heartbeat within this time after the start.
-const KNOWN: Duration = Duration::from_secs(1);
-/// How long reading the keys of a step may take for one topic. After that the scan continues for other topics.
-const READ_WITHIN: Duration = Duration::from_secs(20);
+/// How long the first scan waits for the first heartbeat.
+const FIRST_CANARY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it may take to track the keys of one partition in a step. After that the scan continues for other topics.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum number of scans in a row that are skipped while events report all changes.
 const MAX_SKIPPED_SCANS: u32 = 15;
@@ -37,8 +37,8 @@ pub(crate) struct Scanner {
     server: Server,
     requests: mpsc::Sender<ReaderRequest>,
     /// The indices of the topics that this listener scans for.
-    ours: watch::Receiver<BTreeSet<usize>>,
-    turns: Vec<(Arc<RunningTopic>, ScanSchedule)>,
+    scanned_topics: watch::Receiver<BTreeSet<usize>>,
+    schedules: Vec<(Arc<RunningTopic>, ScanSchedule)>,
 }
 
 impl Scanner {
@@ -47,26 +47,27 @@ impl Scanner {
         node: Arc<NodeState>,
         server: Server,
         requests: mpsc::Sender<ReaderRequest>,
-        ours: watch::Receiver<BTreeSet<usize>>,
+        scanned_topics: watch::Receiver<BTreeSet<usize>>,
     ) -> Self {
-        let turn = |topic: &Arc<RunningTopic>| (topic.clone(), ScanSchedule::new(topic.policy().scan_every));
-        let turns = runtime.attached_topics().map(turn).collect();
-        Self { runtime, node, server, requests, ours, turns }
+        let schedule =
+            |topic: &Arc<RunningTopic>| (topic.clone(), ScanSchedule::new(topic.policy().scan_every));
+        let schedules = runtime.attached_topics().map(schedule).collect();
+        Self { runtime, node, server, requests, scanned_topics, schedules }
     }
 
     /// Scans until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut known = self.node.subscribe();
+        let mut known = self.node.subscribe_stream();
         // Keys that are scanned before the first heartbeat would have to be scanned again after it.
         let is_known = |known: &StreamSnapshot| known.gaps > 0 || known.mode.receives_nothing();
-        let _ = timeout(KNOWN, known.wait_for(is_known)).await;
+        let _ = timeout(FIRST_CANARY_TIMEOUT, known.wait_for(is_known)).await;
         loop {
             let now = *known.borrow_and_update();
-            let served = self.due(now);
+            let served = self.due_topics(now);
             if served.is_empty() {
-                let next = self.turns.iter().filter_map(|(_, turn)| turn.next).min();
+                let next = self.schedules.iter().filter_map(|(_, schedule)| schedule.next).min();
                 tokio::select! {
-                    Ok(()) = self.ours.changed() => {}
+                    Ok(()) = self.scanned_topics.changed() => {}
                     Ok(()) = known.changed() => {}
                     () = until_due(next) => {}
                 }
@@ -76,47 +77,50 @@ impl Scanner {
         }
     }
 
-    /// Returns the topics that a scan would serve now. Returns none if no topic is due.
-    fn due(&mut self, known: StreamSnapshot) -> BTreeSet<usize> {
-        let ours = self.ours.borrow_and_update().clone();
+    /// Updates the schedules, and returns the topics that a scan serves now. Returns none if no topic is due.
+    fn due_topics(&mut self, known: StreamSnapshot) -> BTreeSet<usize> {
+        let scanned_topics = self.scanned_topics.borrow_and_update().clone();
         let mut due = BTreeSet::new();
-        for (topic, turn) in &mut self.turns {
-            turn.is_ours(ours.contains(&topic.index));
-            if turn.is_due(known, ScanProgress::of(&topic.attached)) {
+        for (topic, schedule) in &mut self.schedules {
+            schedule.set_scans(scanned_topics.contains(&topic.index));
+            if schedule.is_due_or_skip(known, ScanProgress::of(&topic.attached)) {
                 due.insert(topic.index);
             }
         }
-        let joins = |(topic, turn): &(Arc<RunningTopic>, ScanSchedule)| turn.joins().then_some(topic.index);
+        let joins = |(topic, schedule): &(Arc<RunningTopic>, ScanSchedule)| {
+            schedule.may_join().then_some(topic.index)
+        };
         if !due.is_empty() {
-            due.extend(self.turns.iter().filter_map(joins));
+            due.extend(self.schedules.iter().filter_map(joins));
         }
         due
     }
 
-    /// Scans for these topics, and schedules their next scans.
+    /// Scans once for these topics, and schedules their next scans.
     async fn scan_for(&mut self, served: BTreeSet<usize>) {
-        let known = self.node.known();
-        let turns = self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index));
-        turns.for_each(|(topic, turn)| turn.begins(known, ScanProgress::of(&topic.attached)));
+        let known = self.node.stream_snapshot();
+        let schedules = self.schedules.iter_mut().filter(|(topic, _)| served.contains(&topic.index));
+        schedules.for_each(|(topic, schedule)| schedule.on_started(known, ScanProgress::of(&topic.attached)));
         let scanned = self.scan(served.clone()).await;
-        let known = self.node.known();
-        for (topic, turn) in self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index)) {
+        let known = self.node.stream_snapshot();
+        for (topic, schedule) in self.schedules.iter_mut().filter(|(topic, _)| served.contains(&topic.index))
+        {
             match &scanned {
-                Ok(to_the_end) if to_the_end.contains(&topic.index) => {
+                Ok(finished) if finished.contains(&topic.index) => {
                     topic.attached.scans.add(1);
-                    turn.ends(known, ScanProgress::of(&topic.attached));
+                    schedule.on_finished(known, ScanProgress::of(&topic.attached));
                 }
-                Ok(_) => turn.on_no_progress(),
+                Ok(_) => schedule.on_too_slow(),
                 Err(error) => {
-                    refused(topic, error);
+                    record_refusal(topic, error);
                     debug!(topic = %topic.config.name, %error, "scan for attached keys interrupted");
-                    turn.on_interrupted();
+                    schedule.on_interrupted();
                 }
             }
         }
     }
 
-    /// Scans the database once. Returns the topics that were served to the end.
+    /// Scans the database once for these topics. Returns those that were served to the end.
     async fn scan(&self, mut served: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         let topics: Vec<_> = served.iter().map(|index| self.runtime.topics[*index].clone()).collect();
         let prefixes: Vec<_> = topics.iter().map(|topic| topic.config.pattern.literal_prefix()).collect();
@@ -133,8 +137,8 @@ impl Scanner {
                 topic.refusals.end(RequiredPermission::Scan);
             }
             steps += 1;
-            found += self.read(keys, &mut served).await;
-            served.retain(|index| self.ours.borrow().contains(index));
+            found += self.track_scanned(keys, &mut served).await;
+            served.retain(|index| self.scanned_topics.borrow().contains(index));
             if next == 0 || served.is_empty() {
                 break;
             }
@@ -146,9 +150,10 @@ impl Scanner {
         Ok(served)
     }
 
-    /// Reads the keys that match the topics, and waits for the results. Therefore a scan is never ahead of the server,
-    /// and resumes where it was after a reconnect. Returns the number of matching keys.
-    async fn read(&self, keys: Vec<Bytes>, served: &mut BTreeSet<usize>) -> usize {
+    /// Requests the tracking of the keys that match the topics, and waits until it is written. Therefore a scan is never
+    /// ahead of the server, and resumes where it was after a reconnect. Removes topics from `served` whose keys take too
+    /// long. Returns the number of matching keys.
+    async fn track_scanned(&self, keys: Vec<Bytes>, served: &mut BTreeSet<usize>) -> usize {
         let (mut by_partition, mut found) = (BTreeMap::<_, Vec<_>>::new(), 0);
         for key in keys {
             // The key may belong to a topic with a more specific pattern, which this scan does not serve.
@@ -166,7 +171,7 @@ impl Scanner {
         }
         for (at, keys) in by_partition {
             let topic = self.topic_of(at).index;
-            if served.contains(&topic) && !self.read_page(at, keys).await {
+            if served.contains(&topic) && !self.track_page(at, keys).await {
                 served.remove(&topic);
             }
         }
@@ -177,8 +182,8 @@ impl Scanner {
         &self.runtime.partitions[partition].topic
     }
 
-    /// Returns whether the keys were read and the results written in time. In a gap it retries until the gap has ended.
-    async fn read_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
+    /// Requests the tracking of keys. Returns whether it was written in time. In a gap it retries until the gap has ended.
+    async fn track_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
         let mut waits = RetryDelays::default();
         loop {
             let (done, read) = oneshot::channel();
@@ -186,8 +191,8 @@ impl Scanner {
                 done: Some(done),
                 ..TrackRequest::of(partition, keys.clone(), CopySpec::default())
             };
-            let _ = self.requests.send(ReaderRequest::Read(page)).await;
-            match timeout(READ_WITHIN, read).await {
+            let _ = self.requests.send(ReaderRequest::Track(page)).await;
+            match timeout(READ_TIMEOUT, read).await {
                 Ok(Ok(())) => return true,
                 Ok(Err(_)) => tokio::time::sleep(waits.next()).await,
                 Err(_) => return false,
@@ -196,8 +201,8 @@ impl Scanner {
     }
 }
 
-/// Handles the error of a scan. A missing permission is logged once, until it is granted.
-fn refused(topic: &RunningTopic, error: &Error) {
+/// Counts and logs a missing permission, once until it is granted. Ignores other errors.
+fn record_refusal(topic: &RunningTopic, error: &Error) {
     if error.kind() != ErrorKind::Permission {
         return;
     }
@@ -216,18 +221,18 @@ struct ScanSchedule {
     /// The number of past gaps when the last scan began.
     gaps: u64,
     /// The number of scans that were skipped since the last one.
-    left_out: u32,
-    /// The number of scans that may be skipped.
-    may_be: u32,
+    skipped: u32,
+    /// The number of scans that may be skipped before the next one.
+    may_skip: u32,
     /// The counters when the last scan began or ended.
-    signs: ScanProgress,
+    progress: ScanProgress,
     retries: RetryDelays,
 }
 
-/// Counters that show whether a scan has found anything, or would.
+/// Counters that show whether a scan has found new keys, or would find some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ScanProgress {
-    enrolled: u64,
+    tracked: u64,
     /// Keys that could not be tracked.
     failed: u64,
 }
@@ -235,7 +240,7 @@ struct ScanProgress {
 impl ScanProgress {
     fn of(counters: &AttachCounters) -> Self {
         Self {
-            enrolled: counters.tracked.get(),
+            tracked: counters.tracked.get(),
             failed: counters.over_limit.get() + counters.write_errors.get(),
         }
     }
@@ -247,25 +252,25 @@ impl ScanSchedule {
             every,
             next: None,
             gaps: 0,
-            left_out: 0,
-            may_be: 0,
-            signs: ScanProgress::default(),
+            skipped: 0,
+            may_skip: 0,
+            progress: ScanProgress::default(),
             retries: RetryDelays::default(),
         }
     }
 
-    /// Updates the schedule: true if this listener scans for the topic.
-    fn is_ours(&mut self, ours: bool) {
-        match (ours, self.next) {
+    /// Sets whether this listener scans for the topic. If it starts to, a scan is due.
+    fn set_scans(&mut self, scans: bool) {
+        match (scans, self.next) {
             (true, Some(_)) => {}
-            (true, None) => (self.next, self.may_be) = (Some(Instant::now()), 0),
+            (true, None) => (self.next, self.may_skip) = (Some(Instant::now()), 0),
             (false, _) => self.next = None,
         }
     }
 
-    /// Returns whether a scan is due: always after a gap. A scan is skipped if the last ones found nothing new, events
-    /// have reported all changes since, and all changed keys were tracked.
-    fn is_due(&mut self, known: StreamSnapshot, signs: ScanProgress) -> bool {
+    /// Returns whether a scan is due: always after a gap, otherwise after the pause. Skips it, and starts another pause, if
+    /// the last scans found nothing new, events have reported all changes since, and all changed keys were tracked.
+    fn is_due_or_skip(&mut self, known: StreamSnapshot, progress: ScanProgress) -> bool {
         let Some(next) = self.next else { return false };
         if known.gaps != self.gaps {
             return true;
@@ -273,48 +278,48 @@ impl ScanSchedule {
         if Instant::now() < next {
             return false;
         }
-        let calm = known.mode == EventMode::Changes && signs.failed == self.signs.failed;
-        let leaves_out = calm && self.left_out < self.may_be;
-        if leaves_out {
-            self.left_out += 1;
+        let calm = known.mode == EventMode::Changes && progress.failed == self.progress.failed;
+        let skips = calm && self.skipped < self.may_skip;
+        if skips {
+            self.skipped += 1;
             self.next = Some(Instant::now() + self.every);
         }
-        !leaves_out
+        !skips
     }
 
-    /// Returns whether the topic joins a scan that begins for another: when half of its own pause is over.
-    fn joins(&self) -> bool {
+    /// Returns whether a scan that starts for another topic serves this one, too: when half of its own pause is over.
+    fn may_join(&self) -> bool {
         let near = |next| Instant::now() + self.every / 2 >= next;
-        self.next.is_some_and(near) && self.left_out >= self.may_be
+        self.next.is_some_and(near) && self.skipped >= self.may_skip
     }
 
-    fn begins(&mut self, known: StreamSnapshot, signs: ScanProgress) {
-        (self.gaps, self.signs, self.left_out) = (known.gaps, signs, 0);
+    fn on_started(&mut self, known: StreamSnapshot, progress: ScanProgress) {
+        (self.gaps, self.progress, self.skipped) = (known.gaps, progress, 0);
     }
 
     /// Schedules the next scan after one that has served the topic to the end.
-    fn ends(&mut self, known: StreamSnapshot, signs: ScanProgress) {
-        let fruitless = known.mode == EventMode::Changes && signs == self.signs;
-        self.may_be = if fruitless { (2 * self.may_be + 1).min(MAX_SKIPPED_SCANS) } else { 0 };
-        self.signs = signs;
+    fn on_finished(&mut self, known: StreamSnapshot, progress: ScanProgress) {
+        let fruitless = known.mode == EventMode::Changes && progress == self.progress;
+        self.may_skip = if fruitless { (2 * self.may_skip + 1).min(MAX_SKIPPED_SCANS) } else { 0 };
+        self.progress = progress;
         self.retries = RetryDelays::default();
-        self.wait(self.every);
+        self.schedule_after(self.every);
     }
 
     /// Schedules the next scan after one that failed.
     fn on_interrupted(&mut self) {
         let wait = self.retries.next();
-        self.wait(wait);
-        self.may_be = 0;
+        self.schedule_after(wait);
+        self.may_skip = 0;
     }
 
     /// Schedules the next scan after one that read the topic's keys too slowly.
-    fn on_no_progress(&mut self) {
-        self.wait(self.every);
-        self.may_be = 0;
+    fn on_too_slow(&mut self) {
+        self.schedule_after(self.every);
+        self.may_skip = 0;
     }
 
-    fn wait(&mut self, pause: Duration) {
+    fn schedule_after(&mut self, pause: Duration) {
         self.next = self.next.and(Some(Instant::now() + pause));
     }
 }

@@ -224,7 +224,7 @@ async fn agree_on(runtime: &Runtime, topic: &RunningTopic) -> Result<()> {
         differs,
         "the topic's policy in Redis is of a higher revision: this listener follows it"
     );
-    topic.follow(Policy { revision: stands, topic: other.policy, ..own.clone() });
+    topic.adopt_policy(Policy { revision: stands, topic: other.policy, ..own.clone() });
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Wakes at the deadlines of tracked keys, and requests their checks.
+//! Requests checks of tracked keys at their deadlines.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::log::{LogThrottle, debug, warn};
 use crate::policy::CopySpec;
-use crate::runtime::{DeadlineTimer, LookResult, Partition};
+use crate::runtime::{DeadlineTimer, Partition, WakeResult};
 use crate::time::{ClockReading, ms_ceil};
 use crate::wire::{TakeChecks, TrackedKey};
 
-/// Keys that one call takes.
-const BATCH: usize = 500;
-/// A check without a result becomes due again after this time, for any listener.
+/// Maximum number of due checks that one call takes.
+const MAX_CHECKS_PER_CALL: usize = 500;
+/// A check that was taken becomes due again after this time, for any listener, unless its result is written.
 const CHECK_HOLD: Duration = Duration::from_secs(3);
-/// Due checks are found within this time if no notification arrives.
-const SWEEP: Duration = Duration::from_secs(5);
+/// The longest time between two calls that take due checks. It bounds the delay if a notification was lost.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The watcher of one partition.
+/// Requests the checks of one partition.
 pub(crate) struct Watcher {
     context: PartitionContext,
     slot: SlotId,
@@ -37,24 +37,24 @@ impl Watcher {
         let PartitionContext { partition, mut known, .. } = self.context.clone();
         loop {
             let source = tokio::select! {
-                source = self.timer.due(&partition.checks, &partition.clock) => source,
-                () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
+                source = self.timer.due(&partition.check_wakeup, &partition.clock) => source,
+                () = tokio::time::sleep(SWEEP_INTERVAL) => LapseSource::Sweep,
                 Ok(()) = known.changed() => LapseSource::Sweep,
             };
             let delay = known.borrow_and_update().check_delay();
             match delay {
                 None => _ = known.changed().await,
-                Some(delay) => self.tick(source, delay).await,
+                Some(delay) => self.take_due_checks(source, delay).await,
             }
         }
     }
 
     /// Takes the checks that have been due for at least `delay`, and requests them.
-    async fn tick(&mut self, source: LapseSource, delay: Duration) {
+    async fn take_due_checks(&mut self, source: LapseSource, delay: Duration) {
         let Partition { store, names, topic, .. } = &*self.context.partition;
         let (hold_ms, overdue_ms) = (ms_ceil(CHECK_HOLD), ms_ceil(delay));
         self.timer.begin();
-        let take = TakeChecks { slot: self.slot, limit: BATCH, hold_ms, overdue_ms };
+        let take = TakeChecks { slot: self.slot, limit: MAX_CHECKS_PER_CALL, hold_ms, overdue_ms };
         let due = match store.take_checks(names, take).await {
             Ok(due) => due,
             Err(reason) => {
@@ -62,11 +62,11 @@ impl Watcher {
                     warn!(topic = %topic.config.name, error = %reason, "attached keys cannot be checked at their deadlines");
                 }
                 debug!(error = %reason, "cannot take due checks");
-                return self.timer.failed(source);
+                return self.timer.plan_retry(source);
             }
         };
         self.throttle = LogThrottle::default();
-        let seen = LookResult {
+        let seen = WakeResult {
             reading: ClockReading::now(due.stamp),
             stamp: due.stamp,
             head: due.next.map(|ms| ms + overdue_ms),
@@ -74,27 +74,28 @@ impl Watcher {
             rival: due.rival,
             standby: false,
         };
-        self.timer.learn(seen, source);
+        self.timer.plan_next(seen, source);
         // Before its deadline a key's value is read. After the deadline only its absence matters, so those keys come
         // first.
         let (early, late): (Vec<_>, Vec<_>) =
-            due.watches.into_iter().partition(|watch| watch.deadline > due.stamp.ms());
-        self.look(late, &CopySpec::default()).await;
-        self.look(early, &topic.policy().capture()).await;
+            due.watches.into_iter().partition(|tracked| tracked.deadline > due.stamp.ms());
+        self.request_checks(late, &CopySpec::default()).await;
+        self.request_checks(early, &topic.policy().capture()).await;
     }
 
-    /// Requests checks. Waits for space in the read budget, so that no more checks are taken than can be made.
-    async fn look(&self, watches: Vec<TrackedKey>, capture: &CopySpec) {
-        let PartitionContext { index, room, readers, .. } = &self.context;
-        for (reader, watches) in readers.share_out(watches, |watch| &watch.key) {
-            for watches in watches.chunks(capture.keys_in_touch()) {
-                let bytes = watches.iter().map(|watch| watch.key.len() + watch.head.len()).sum();
-                let room = room.take(watches.len(), bytes, capture).await;
+    /// Requests checks from the readers of the keys' servers. Waits for space in the read budget, so that no more checks are
+    /// taken than can be made.
+    async fn request_checks(&self, keys: Vec<TrackedKey>, capture: &CopySpec) {
+        let PartitionContext { index, budget, readers, .. } = &self.context;
+        for (reader, keys) in readers.divide_by_reader(keys, |tracked| &tracked.key) {
+            for keys in keys.chunks(capture.keys_in_touch()) {
+                let bytes = keys.iter().map(|tracked| tracked.key.len() + tracked.head.len()).sum();
+                let room = budget.reserve(keys.len(), bytes, capture).await;
                 // If a key's deadline has moved later, its value is read shortly before that deadline and not now.
-                let horizon = watches.iter().map(|watch| watch.deadline).max().unwrap_or_default();
-                let (watches, capture) = (watches.to_vec(), capture.clone());
-                let look = DeadlineCheck { partition: *index, watches, capture, horizon, room };
-                let _ = reader.send(ReaderRequest::Look(look)).await;
+                let horizon = keys.iter().map(|tracked| tracked.deadline).max().unwrap_or_default();
+                let (keys, capture) = (keys.to_vec(), capture.clone());
+                let check = DeadlineCheck { partition: *index, keys, capture, horizon, room };
+                let _ = reader.send(ReaderRequest::Check(check)).await;
             }
         }
     }

@@ -23,41 +23,42 @@ use crate::log::{LogThrottle, error, warn};
 use crate::runtime::{ByteGauge, ByteGaugeGuard, Partition};
 use crate::wire::{AnnouncedExpiry, CheckAction, CheckResult, DeadlineReading, RecordedExpiry, TrackResult};
 
-/// Maximum bytes of waiting expiries for each partition, and of all other waiting writes. Beyond that the reader waits.
-/// Its own queue is bounded, and a drop there starts a gap.
-const NOTES: usize = 8 << 20;
-const OTHERS: usize = 4 << 20;
+/// Maximum bytes of expiries that wait for one writer. Beyond that the reader waits. Its own queue is bounded, and a drop
+/// there begins a gap.
+const MAX_WAITING_EXPIRY_BYTES: usize = 8 << 20;
+/// Maximum bytes of other writes that wait for one writer.
+const MAX_OTHER_WAITING_BYTES: usize = 4 << 20;
 /// Estimated bytes that a write takes in addition to its key. Values count in the `ReadBudget` of `attached/request`.
 const WRITE_OVERHEAD: usize = 160;
-/// A partition that records no expiry for this long is parked.
+/// A partition is parked, and its other waiting writes are dropped, if a call that records expiries takes this long.
 const PARK_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait before a refused key is read again, if other listeners have received later events of it.
 const REREAD_DELAY: Duration = Duration::from_millis(50);
 /// How long to wait before a refused key is read again, if no heartbeats arrive.
 const REREAD_DELAY_WITHOUT_EVENTS: Duration = Duration::from_secs(3);
-/// Maximum bytes of keys that wait to be read again.
-const AGAIN_BYTES: usize = 4 << 20;
+/// Maximum bytes of refused keys that wait to be read again.
+const MAX_REREAD_BYTES: usize = 4 << 20;
 
 /// A write to the partition.
 #[derive(Debug)]
 pub(crate) enum Write {
     /// Records an announced expiry.
-    Note(AnnouncedExpiry),
+    RecordExpiry(AnnouncedExpiry),
     /// Tracks a deadline. A pending entry is confirmed once the deadline is written.
-    Enrol(DeadlineReading, Option<PendingDeadline>),
+    Track(DeadlineReading, Option<PendingDeadline>),
     /// Applies the result of a check.
-    Judge(CheckResult),
+    ApplyCheck(CheckResult),
     /// Notifies a requester that its earlier writes were made.
-    Done(oneshot::Sender<()>),
+    Notify(oneshot::Sender<()>),
 }
 
 impl Write {
     fn key(&self) -> Option<&Bytes> {
         match self {
-            Self::Note(note) => Some(&note.key),
-            Self::Enrol(one, _) => Some(&one.key),
-            Self::Judge(one) => Some(&one.watch.key),
-            Self::Done(_) => None,
+            Self::RecordExpiry(note) => Some(&note.key),
+            Self::Track(one, _) => Some(&one.key),
+            Self::ApplyCheck(one) => Some(&one.watch.key),
+            Self::Notify(_) => None,
         }
     }
 
@@ -68,7 +69,7 @@ impl Write {
 
     /// Returns the bytes that the write takes in a call.
     fn bytes(&self) -> usize {
-        let copy = if let Self::Enrol(one, _) = self { one.copy.len() } else { 0 };
+        let copy = if let Self::Track(one, _) = self { one.copy.len() } else { 0 };
         self.waiting_bytes() + copy
     }
 }
@@ -76,57 +77,66 @@ impl Write {
 /// A write in the queue, with the reservations that it frees once it is written.
 #[derive(Debug)]
 pub(crate) struct QueuedWrite {
-    pub(super) what: Write,
+    pub(super) write: Write,
     _waits: (Option<OwnedSemaphorePermit>, ByteGaugeGuard),
     _read: ReadReservation,
 }
 
-/// The sending end of a writer's queue, for readers.
+/// The sending end of a writer's queue, which limits the waiting writes.
 #[derive(Debug)]
-pub(crate) struct Writes {
+pub(crate) struct WriteSender {
     sender: mpsc::UnboundedSender<QueuedWrite>,
-    notes: Arc<Semaphore>,
-    others: Arc<Semaphore>,
-    waiting: ByteGauge,
+    expiry_room: Arc<Semaphore>,
+    other_room: Arc<Semaphore>,
+    gauge: ByteGauge,
 }
 
-impl Writes {
+impl WriteSender {
     /// Creates the queue of a writer, and returns both of its ends.
-    pub(super) fn new(waiting: ByteGauge) -> (Self, mpsc::UnboundedReceiver<QueuedWrite>) {
+    pub(super) fn new(gauge: ByteGauge) -> (Self, mpsc::UnboundedReceiver<QueuedWrite>) {
         let (sender, writes) = mpsc::unbounded_channel();
         let room = |bytes| Arc::new(Semaphore::new(bytes));
-        (Self { sender, notes: room(NOTES), others: room(OTHERS), waiting }, writes)
+        (
+            Self {
+                sender,
+                expiry_room: room(MAX_WAITING_EXPIRY_BYTES),
+                other_room: room(MAX_OTHER_WAITING_BYTES),
+                gauge,
+            },
+            writes,
+        )
     }
 
     /// Adds a write, and waits until there is space for it.
-    pub(super) async fn send(&self, what: Write, read: ReadReservation) {
-        let bytes = what.waiting_bytes();
-        let amount = self.waiting.add(bytes);
-        let room = if matches!(what, Write::Note(_)) { &self.notes } else { &self.others };
+    pub(super) async fn send(&self, write: Write, read: ReadReservation) {
+        let bytes = write.waiting_bytes();
+        let amount = self.gauge.add(bytes);
+        let room = if matches!(write, Write::RecordExpiry(_)) { &self.expiry_room } else { &self.other_room };
         let units = u32::try_from(bytes).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let taken = room.clone().acquire_many_owned(units).await.ok();
-        let _ = self.sender.send(QueuedWrite { what, _waits: (taken, amount), _read: read });
+        let _ = self.sender.send(QueuedWrite { write, _waits: (taken, amount), _read: read });
     }
 }
 
 /// The writer of one partition.
 pub(crate) struct Writer {
     context: PartitionContext,
-    full: bool,
-    trouble: LogThrottle,
-    /// Limits the keys that wait to be read again.
-    again: Arc<Semaphore>,
+    /// True once it was logged that the topic tracks its maximum number of keys, until a new key fits.
+    is_full: bool,
+    throttle: LogThrottle,
+    /// The space in `MAX_REREAD_BYTES` that is left.
+    reread_room: Arc<Semaphore>,
 }
 
 impl Writer {
     pub(crate) fn new(
         context: PartitionContext,
-        waiting: ByteGauge,
-    ) -> (Self, Writes, mpsc::UnboundedReceiver<QueuedWrite>) {
-        let again = Arc::new(Semaphore::new(AGAIN_BYTES));
-        let writer = Self { context, full: false, trouble: LogThrottle::default(), again };
-        let (writes, waiting) = Writes::new(waiting);
+        gauge: ByteGauge,
+    ) -> (Self, WriteSender, mpsc::UnboundedReceiver<QueuedWrite>) {
+        let reread_room = Arc::new(Semaphore::new(MAX_REREAD_BYTES));
+        let writer = Self { context, is_full: false, throttle: LogThrottle::default(), reread_room };
+        let (writes, waiting) = WriteSender::new(gauge);
         (writer, writes, waiting)
     }
 
@@ -139,7 +149,7 @@ impl Writer {
                 while let Ok(more) = writes.try_recv() {
                     waiting.push(more);
                 }
-                let call = waiting.next();
+                let call = waiting.next_call();
                 if call.is_empty() {
                     break;
                 }
@@ -148,59 +158,60 @@ impl Writer {
         }
     }
 
-    /// Makes the writes of one call.
+    /// Makes the writes of one call, and notifies requesters.
     async fn write(
         &mut self,
         call: Vec<QueuedWrite>,
         waiting: &mut WriteQueue,
         writes: &mut mpsc::UnboundedReceiver<QueuedWrite>,
     ) {
-        let (mut notes, mut read, mut judged, mut awaited) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut expiries, mut read, mut judged, mut awaited) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut room = Vec::with_capacity(call.len());
-        for QueuedWrite { what, _waits: waits, _read: taken } in call {
+        for QueuedWrite { write, _waits: waits, _read: taken } in call {
             room.push((waits, taken));
-            match what {
-                Write::Note(note) => notes.push(note),
-                Write::Enrol(one, pending) => read.push((one, pending)),
-                Write::Judge(one) => judged.push(one),
-                Write::Done(done) => awaited.push(done),
+            match write {
+                Write::RecordExpiry(note) => expiries.push(note),
+                Write::Track(one, pending) => read.push((one, pending)),
+                Write::ApplyCheck(one) => judged.push(one),
+                Write::Notify(done) => awaited.push(done),
             }
         }
         let began = Instant::now();
-        if !notes.is_empty() {
-            self.write_notes_until_done(notes, waiting, writes).await;
-            waiting.noting = began.elapsed();
+        if !expiries.is_empty() {
+            self.record_or_park(expiries, waiting, writes).await;
+            waiting.last_expiry_call = began.elapsed();
         } else if !(read.is_empty() && judged.is_empty()) {
             self.track_keys(read).await;
-            self.judge(judged).await;
-            waiting.writing = began.elapsed();
+            self.apply_checks(judged).await;
+            waiting.last_other_call = began.elapsed();
         }
         awaited.into_iter().for_each(|done| _ = done.send(()));
     }
 
-    /// Records expiries. If that takes longer than `PARK_AFTER`, it drops all other writes of this partition, as other
+    /// Records expiries. After `PARK_AFTER` it drops all other writes of this partition until they are recorded, as other
     /// partitions need the memory. The next scan finds the keys to track, and checks become due again.
-    async fn write_notes_until_done(
+    async fn record_or_park(
         &self,
-        notes: Vec<AnnouncedExpiry>,
+        expiries: Vec<AnnouncedExpiry>,
         waiting: &mut WriteQueue,
         writes: &mut mpsc::UnboundedReceiver<QueuedWrite>,
     ) {
-        let mut noting = pin!(self.note(notes));
-        if timeout(PARK_AFTER, &mut noting).await.is_ok() {
+        let mut recording = pin!(self.record_expiries(expiries));
+        if timeout(PARK_AFTER, &mut recording).await.is_ok() {
             return;
         }
         loop {
             waiting.others.clear();
             tokio::select! {
-                () = &mut noting => return,
+                () = &mut recording => return,
                 Some(more) = writes.recv() => waiting.push(more),
             }
         }
     }
 
     /// Records expiries, and retries without a limit: later records would be wrong if an earlier one were missing.
-    async fn note(&self, notes: Vec<AnnouncedExpiry>) {
+    async fn record_expiries(&self, expiries: Vec<AnnouncedExpiry>) {
         let Partition { store, names, topic, .. } = &*self.context.partition;
         let throttle = LogThrottle::default();
         let heals = |reason: &Error, _| {
@@ -209,13 +220,15 @@ impl Writer {
             }
             true
         };
-        let note = |_| store.record_expiries(names, topic.policy(), &notes);
+        let note = |_| store.record_expiries(names, topic.policy(), &expiries);
         if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
-            self.noted(&notes, &replies);
+            self.on_recorded(&expiries, &replies);
         }
     }
 
-    fn noted(&self, notes: &[AnnouncedExpiry], replies: &[RecordedExpiry]) {
+    /// Counts recorded expiries, and wakes the partition if they became lapses. Begins a gap in the reader of each server
+    /// with an expiry that came too late.
+    fn on_recorded(&self, expiries: &[AnnouncedExpiry], replies: &[RecordedExpiry]) {
         let topic = &self.context.partition.topic;
         let stats = &topic.attached;
         let count = |what| replies.iter().filter(|reply| **reply == what).count();
@@ -229,14 +242,14 @@ impl Writer {
         stats.returned.add(count(RecordedExpiry::Returned));
         stats.stale.add(stale);
         if lapses > 0 {
-            self.wake();
+            self.wake_partition();
         }
         if stale > 0 {
             error!(topic = %topic.config.name, count = stale, "expiries of attached keys arrived too late to detect repeats: treating this as a gap");
-            let late = notes.iter().zip(replies).filter(|(_, reply)| **reply == RecordedExpiry::Stale);
+            let late = expiries.iter().zip(replies).filter(|(_, reply)| **reply == RecordedExpiry::Stale);
             let nodes: BTreeSet<_> = late.map(|(note, _)| note.identity.node()).collect();
             for reader in nodes.into_iter().filter_map(|node| self.context.readers.of_node(node)) {
-                let _ = reader.try_send(ReaderRequest::Late);
+                let _ = reader.try_send(ReaderRequest::BeginGap);
             }
         }
     }
@@ -253,33 +266,34 @@ impl Writer {
                 for (reply, pending) in replies.iter().zip(pending) {
                     use TrackResult::{CopyWanted, Known, New};
                     let Some(pending) = pending else { continue };
-                    let stands = matches!(reply, New | Known | CopyWanted);
-                    if stands { deadlines.confirm(pending) } else { deadlines.refuse(pending) }
+                    let is_tracked = matches!(reply, New | Known | CopyWanted);
+                    if is_tracked { deadlines.confirm(pending) } else { deadlines.remove_pending(pending) }
                 }
-                self.trouble = LogThrottle::default();
-                self.look_at(next);
-                self.count_tracked(&read, &replies);
+                self.throttle = LogThrottle::default();
+                self.schedule_check(next);
+                self.on_tracked(&read, &replies);
             }
             Err(reason) => {
-                pending.into_iter().flatten().for_each(|pending| deadlines.refuse(pending));
-                self.not_written(&reason, "attached keys could not be tracked: the next scan finds them");
+                pending.into_iter().flatten().for_each(|pending| deadlines.remove_pending(pending));
+                self.report_failure(&reason, "attached keys could not be tracked: the next scan finds them");
             }
         }
     }
 
-    fn count_tracked(&mut self, read: &[DeadlineReading], replies: &[TrackResult]) {
+    /// Counts tracked keys. Prompts reads of keys that were refused, or whose value is wanted.
+    fn on_tracked(&mut self, read: &[DeadlineReading], replies: &[TrackResult]) {
         let topic = &self.context.partition.topic;
         let count = |what| replies.iter().filter(|reply| **reply == what).count();
         let (new, full) = (count(TrackResult::New), count(TrackResult::Full));
         topic.attached.tracked.add(new + count(TrackResult::CopyWanted));
         topic.attached.over_limit.add(full);
-        if full > 0 && !self.full {
+        if full > 0 && !self.is_full {
             error!(
                 topic = %topic.config.name, cap = topic.policy().cap,
                 "the topic tracks its maximum number of keys: other keys fire only if their expiry is announced"
             );
         }
-        self.full = full > 0 || self.full && new == 0;
+        self.is_full = full > 0 || self.is_full && new == 0;
         let (mut behind, mut blind) = (Vec::new(), Vec::new());
         for (one, reply) in read.iter().zip(replies) {
             match reply {
@@ -295,15 +309,14 @@ impl Writer {
         self.read_again(blind, REREAD_DELAY_WITHOUT_EVENTS);
     }
 
-    /// Reads keys again after a delay. If there is no space for them, a scan finds them, as it does for dropped
-    /// prompts.
+    /// Prompts reads of keys after a delay. Without space for them they count as dropped prompts, which a scan finds.
     fn read_again(&self, keys: Vec<Bytes>, after: Duration) {
         if keys.is_empty() {
             return;
         }
         let bytes = keys.iter().map(|key| key.len() + WRITE_OVERHEAD).sum::<usize>();
-        let room = self.again.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let Ok(room) = room else { return self.context.prompts.leave_out(keys.len()) };
+        let room = self.reread_room.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let Ok(room) = room else { return self.context.prompts.count_dropped(keys.len()) };
         let prompts = self.context.prompts.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
@@ -312,121 +325,128 @@ impl Writer {
         });
     }
 
-    async fn judge(&mut self, judged: Vec<CheckResult>) {
+    async fn apply_checks(&mut self, judged: Vec<CheckResult>) {
         if judged.is_empty() {
             return;
         }
         let Partition { store, names, topic, .. } = &*self.context.partition;
         match store.apply_checks(names, topic.policy(), &judged).await {
             Ok((next, _)) => {
-                self.look_at(next);
+                self.schedule_check(next);
                 if judged.iter().any(|one| matches!(one.deed, CheckAction::Fire { .. })) {
-                    self.wake();
+                    self.wake_partition();
                 }
             }
             // The checks become due again.
-            Err(reason) => self.not_written(
+            Err(reason) => self.report_failure(
                 &reason,
                 "results of checks could not be written: the attached keys are checked again",
             ),
         }
     }
 
-    /// Counts a failed write, and logs each reason once in a row.
-    fn not_written(&mut self, reason: &Error, what: &str) {
+    /// Counts a failed call, and logs it unless the last one failed for the same reason.
+    fn report_failure(&mut self, reason: &Error, what: &str) {
         let topic = &self.context.partition.topic;
         topic.attached.write_errors.add(1);
-        if self.trouble.should_log(reason) {
+        if self.throttle.should_log(reason) {
             warn!(topic = %topic.config.name, error = %reason, "{what}");
         }
     }
 
-    /// Wakes the partition directly if no events are received. The wake-up that the script has published may not arrive
-    /// then.
-    fn wake(&self) {
+    /// Wakes the claimer of the partition if no events are received, as the wake-up that the script has published may not
+    /// arrive then.
+    fn wake_partition(&self) {
         if self.context.known.borrow().mode.receives_nothing() {
-            self.context.partition.wakeup.look(Instant::now(), LapseSource::Timer);
+            self.context.partition.due_wakeup.request(Instant::now(), LapseSource::Timer);
         }
     }
 
-    fn look_at(&self, next: Option<u64>) {
+    /// Wakes the watcher of the partition at the earliest due check.
+    fn schedule_check(&self, next: Option<u64>) {
         if let Some(ms) = next {
-            self.context.partition.checks.head(ms);
+            self.context.partition.check_wakeup.announce_deadline(ms);
         }
     }
 }
 
-/// Maximum number of writes in one call. All other calls wait for the server during it, also the claims and acks of
+/// Maximum number of writes in one call. The server makes all other calls wait during it, also the claims and acks of
 /// lapses that were recorded before.
 const MAX_WRITES_PER_CALL: usize = 64;
 /// Maximum number of writes in one call if the connection is slow. They take about 5 ms of the server's time.
 const MAX_WRITES_PER_SLOW_CALL: usize = 250;
-/// The connection counts as slow if the last call took this long.
+/// The connection counts as slow if the last call took this long. Calls that record expiries have their own limit.
 const SLOW_CALL: Duration = Duration::from_millis(20);
-/// The duration from which a call that records expiries counts as slow. It is longer, as a flooded server is slow with
-/// few expiries, too.
-const LONG_FOR_NOTES: Duration = Duration::from_millis(100);
+/// The connection counts as slow if the last call that recorded expiries took this long. The time is longer, as a flooded
+/// server is slow with few expiries, too.
+const SLOW_EXPIRY_CALL: Duration = Duration::from_millis(100);
 /// Approximate maximum of bytes in one call.
-const CALL_BYTES: usize = 1 << 20;
+const MAX_CALL_BYTES: usize = 1 << 20;
 
 /// The writes that wait, each with the number of its arrival.
 #[derive(Debug, Default)]
 struct WriteQueue {
-    notes: VecDeque<(u64, QueuedWrite)>,
+    expiries: VecDeque<(u64, QueuedWrite)>,
     others: VecDeque<(u64, QueuedWrite)>,
+    /// The number of the last write that arrived.
     arrived: u64,
     /// The duration of the last call that recorded expiries.
-    noting: Duration,
+    last_expiry_call: Duration,
     /// The duration of the last other call.
-    writing: Duration,
+    last_other_call: Duration,
 }
 
 impl WriteQueue {
-    fn push(&mut self, writing: QueuedWrite) {
+    fn push(&mut self, queued: QueuedWrite) {
         self.arrived += 1;
-        let queue = if matches!(writing.what, Write::Note(_)) { &mut self.notes } else { &mut self.others };
-        queue.push_back((self.arrived, writing));
+        let queue = if matches!(queued.write, Write::RecordExpiry(_)) {
+            &mut self.expiries
+        } else {
+            &mut self.others
+        };
+        queue.push_back((self.arrived, queued));
     }
 
     /// Takes the writes of the next call, which are of one kind. Returns none if none wait.
-    fn next(&mut self) -> Vec<QueuedWrite> {
-        if self.notes.is_empty() {
-            return first_call(&mut self.others, most(self.writing, SLOW_CALL));
+    fn next_call(&mut self) -> Vec<QueuedWrite> {
+        if self.expiries.is_empty() {
+            return take_call(&mut self.others, max_writes(self.last_other_call, SLOW_CALL));
         }
-        let (count, named) = self.named();
-        let before = self.take_before(&named);
-        if before.is_empty() { self.notes.drain(..count).map(|(_, note)| note).collect() } else { before }
+        let (count, first_of_key) = self.next_expiries();
+        let before = self.take_before(&first_of_key);
+        if before.is_empty() { self.expiries.drain(..count).map(|(_, note)| note).collect() } else { before }
     }
 
     /// Returns how many expiries the next call records, and the arrival number of each key's first one. The call ends
     /// before a key's second expiry if another write of that key arrived between the two.
-    fn named(&self) -> (usize, HashMap<Bytes, u64>) {
-        let most = most(self.noting, LONG_FOR_NOTES);
-        let mut named = HashMap::new();
-        for (number, writing) in self.notes.iter().take(most) {
-            if let Some(key) = writing.what.key() {
-                named.entry(key.clone()).or_insert(*number);
+    fn next_expiries(&self) -> (usize, HashMap<Bytes, u64>) {
+        let limit = max_writes(self.last_expiry_call, SLOW_EXPIRY_CALL);
+        let mut first_of_key = HashMap::new();
+        for (number, queued) in self.expiries.iter().take(limit) {
+            if let Some(key) = queued.write.key() {
+                first_of_key.entry(key.clone()).or_insert(*number);
             }
         }
-        // The first other write that arrived after the first expiry of its key. If it arrived after all expiries of the
-        // key, it separates none of them.
-        let mut parted: HashMap<&Bytes, u64> = HashMap::new();
-        for (number, writing) in &self.others {
-            let key = writing.what.key().filter(|key| named.get(*key).is_some_and(|first| first < number));
-            key.map(|key| parted.entry(key).or_insert(*number));
+        // For each key, the first other write that arrived after the key's first expiry. If it arrived after all expiries
+        // of the key, it separates none of them.
+        let mut separators: HashMap<&Bytes, u64> = HashMap::new();
+        for (number, queued) in &self.others {
+            let key =
+                queued.write.key().filter(|key| first_of_key.get(*key).is_some_and(|first| first < number));
+            key.map(|key| separators.entry(key).or_insert(*number));
         }
-        let is_next = |(number, writing): &&(u64, QueuedWrite)| {
-            let other = writing.what.key().and_then(|key| parted.get(key));
+        let is_next = |(number, queued): &&(u64, QueuedWrite)| {
+            let other = queued.write.key().and_then(|key| separators.get(key));
             other.is_none_or(|other| number < other)
         };
-        let count = self.notes.iter().take(most).take_while(is_next).count();
-        (count, named)
+        let count = self.expiries.iter().take(limit).take_while(is_next).count();
+        (count, first_of_key)
     }
 
-    /// Takes the writes that arrived before the expiries of their keys, as many as fit into one call.
-    fn take_before(&mut self, named: &HashMap<Bytes, u64>) -> Vec<QueuedWrite> {
-        let goes_before = |(number, writing): &(u64, QueuedWrite)| {
-            writing.what.key().and_then(|key| named.get(key)).is_some_and(|note| number < note)
+    /// Takes other writes that arrived before the first expiry of their key, as many as fit into one call.
+    fn take_before(&mut self, first_of_key: &HashMap<Bytes, u64>) -> Vec<QueuedWrite> {
+        let goes_before = |(number, queued): &(u64, QueuedWrite)| {
+            queued.write.key().and_then(|key| first_of_key.get(key)).is_some_and(|note| number < note)
         };
         let (mut before, mut rest) = (VecDeque::new(), VecDeque::new());
         if !self.others.iter().any(goes_before) {
@@ -435,7 +455,7 @@ impl WriteQueue {
         for one in self.others.drain(..) {
             if goes_before(&one) { before.push_back(one) } else { rest.push_back(one) }
         }
-        let call = first_call(&mut before, most(self.writing, SLOW_CALL));
+        let call = take_call(&mut before, max_writes(self.last_other_call, SLOW_CALL));
         rest.extend(before);
         rest.make_contiguous().sort_by_key(|(number, _)| *number);
         self.others = rest;
@@ -443,27 +463,27 @@ impl WriteQueue {
     }
 }
 
-/// Returns the maximum number of writes in a call, by the duration of the last one.
-fn most(took: Duration, long: Duration) -> usize {
-    if took < long { MAX_WRITES_PER_CALL } else { MAX_WRITES_PER_SLOW_CALL }
+/// Returns the maximum number of writes in a call, by the duration of the last one, which was slow from `slow` on.
+fn max_writes(took: Duration, slow: Duration) -> usize {
+    if took < slow { MAX_WRITES_PER_CALL } else { MAX_WRITES_PER_SLOW_CALL }
 }
 
-/// Takes the first writes of one kind, as many as fit into one call. A `Done` goes into the call with them, as
-/// otherwise reads of single keys would take a call each.
-fn first_call(queue: &mut VecDeque<(u64, QueuedWrite)>, most: usize) -> Vec<QueuedWrite> {
+/// Takes the first writes of one kind, as many as fit into one call. `Write::Notify` goes into the call with them, as
+/// otherwise each read of a single key would take a call.
+fn take_call(queue: &mut VecDeque<(u64, QueuedWrite)>, limit: usize) -> Vec<QueuedWrite> {
     let (mut call, mut writes, mut bytes, mut kind) = (Vec::new(), 0, 0, None);
-    while let Some((_, writing)) = queue.front() {
-        if !matches!(writing.what, Write::Done(_)) {
+    while let Some((_, queued)) = queue.front() {
+        if !matches!(queued.write, Write::Notify(_)) {
             writes += 1;
-            bytes += writing.what.bytes();
+            bytes += queued.write.bytes();
             let is_of_its_kind =
-                *kind.get_or_insert(discriminant(&writing.what)) == discriminant(&writing.what);
-            let fits = writes == 1 || writes <= most && bytes <= CALL_BYTES;
+                *kind.get_or_insert(discriminant(&queued.write)) == discriminant(&queued.write);
+            let fits = writes == 1 || writes <= limit && bytes <= MAX_CALL_BYTES;
             if !(is_of_its_kind && fits) {
                 break;
             }
         }
-        call.extend(queue.pop_front().map(|(_, writing)| writing));
+        call.extend(queue.pop_front().map(|(_, queued)| queued));
     }
     call
 }

@@ -1,4 +1,4 @@
-//! Calls on the subscribed connection: heartbeat keys, and reads of attached keys.
+//! Calls on the subscribed connection: they create and read heartbeat keys, and read attached keys.
 //!
 //! A *heartbeat key* proves that events arrive. It is numbered, and lives for 1 ms. Its expired event proves the
 //! notification flags, the ACL, the channel and the connection. It also proves the role, without a ROLE command: only
@@ -26,36 +26,37 @@ use crate::wire::{
 /// The TTL of a heartbeat key.
 const TTL_MS: u64 = 1;
 /// The pause before each read. In the millisecond of its deadline, a key still exists.
-const TOUCH_AFTER: Duration = Duration::from_millis(3);
-/// Reads before the server is left to expire the key by itself.
-const TOUCHES: u32 = 5;
+const CANARY_READ_DELAY: Duration = Duration::from_millis(3);
+/// Maximum number of reads of a heartbeat key. After that, the server is left to expire it by itself.
+const MAX_CANARY_READS: u32 = 5;
 
-const MAKING: &str = "creating a heartbeat key";
+const CREATING_CANARY: &str = "creating a heartbeat key";
 const READING: &str = "reading keys";
 
-/// The connection on which keys are read.
+/// Reads keys on a connection.
 pub(super) enum KeyReader {
     /// The subscribed connection: each answer has a position among the events.
     InStream(Subscription),
     /// The connection for calls, while no subscription exists.
-    Aside(Server),
+    OutOfStream(Server),
 }
 
-/// Creates a heartbeat key, unless the last one still exists. Returns the part of its name after the counter's name.
-/// The answer precedes the key's event by at least a millisecond.
+/// Creates a heartbeat key, unless the last one still exists. Returns the part of its name after the counter's name, with
+/// the numbers. The answer precedes the key's event by at least a millisecond.
 pub(super) async fn make_canary(counter: String, connection: Subscription) -> Result<String> {
     let (mut call, mut calls) = (script_call(&CANARY, &[&counter]), Pipeline::new());
     calls.add_command(call.arg(TTL_MS).clone());
-    let made = KeyReader::InStream(connection).run(MAKING, &CANARY, &calls).await.remove(0)?;
+    let made =
+        KeyReader::InStream(connection).call_script(CREATING_CANARY, &CANARY, &calls).await.remove(0)?;
     Ok(Reply::new("canary", made)?.maybe_text()?.unwrap_or_default())
 }
 
-/// Reads a heartbeat key after its deadline, which makes the server announce it. The version decides whether the
-/// event precedes the answer.
+/// Reads a heartbeat key after its deadline, which makes the server announce its expiry. The server's version decides
+/// whether the event precedes the answer.
 pub(super) async fn check_canary(name: String, connection: Subscription) -> Result<()> {
-    for _ in 0..TOUCHES {
-        tokio::time::sleep(TOUCH_AFTER).await;
-        if connection.call(MAKING, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
+    for _ in 0..MAX_CANARY_READS {
+        tokio::time::sleep(CANARY_READ_DELAY).await;
+        if connection.call(CREATING_CANARY, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
             break;
         }
     }
@@ -65,29 +66,32 @@ pub(super) async fn check_canary(name: String, connection: Subscription) -> Resu
 impl KeyReader {
     /// Reads the keys. `several` is true for a cluster node, where each call names keys of one slot.
     pub(super) async fn read_keys(self, asked: KeyRead, several: bool) -> KeyReadReply {
-        let answer = match &asked.question {
-            KeyReadKind::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
-            KeyReadKind::Read { capture, horizon } => {
+        let answer = match &asked.kind {
+            KeyReadKind::Deadlines => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
+            KeyReadKind::DeadlinesAndValues { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-                let read =
-                    async || read_touches(&groups, self.run(READING, &READ_KEYS, &commands).await, capture);
+                let read = async || {
+                    read_touches(&groups, self.call_script(READING, &READ_KEYS, &commands).await, capture)
+                };
                 match read().await {
-                    Err(error) if is_of_script(&error) => match self.refused(&asked.keys, capture).await {
-                        Some(named) => Err(named),
-                        // The right was granted since, or is missing for other keys only.
-                        None => read().await,
-                    },
+                    Err(error) if is_of_script(&error) => {
+                        match self.find_refused_command(&asked.keys, capture).await {
+                            Some(named) => Err(named),
+                            // The right was granted since, or is missing for other keys only.
+                            None => read().await,
+                        }
+                    }
                     answer => answer,
                 }
             }
         };
-        asked.answered(answer)
+        asked.into_reply(answer)
     }
 
-    /// Returns an error that names the first command that the user may not run. Redis 7.0 does not name a command
-    /// that it refuses inside a script. No server does if the user may run it on other keys. So each command is
-    /// tried.
-    async fn refused(&self, keys: &[Bytes], capture: &CopySpec) -> Option<Error> {
+    /// Runs each command of the script on the first key, and returns an error that names the first one that the user may
+    /// not run. Redis 7.0 does not name a command that it refuses inside a script. No server names it if the user may run
+    /// it on other keys.
+    async fn find_refused_command(&self, keys: &[Bytes], capture: &CopySpec) -> Option<Error> {
         let (names, steps) = touch_steps(keys.first()?, capture);
         let is_refused = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Permission)
@@ -98,7 +102,7 @@ impl KeyReader {
     }
 
     /// Calls a script. If the server lacks it, a second request sends its text with the first call.
-    async fn run(&self, doing: &str, script: &Script, calls: &Pipeline) -> Vec<Result<Value>> {
+    async fn call_script(&self, doing: &str, script: &Script, calls: &Pipeline) -> Vec<Result<Value>> {
         let answers = self.send(doing, calls).await;
         let lacks_it = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
@@ -117,7 +121,7 @@ impl KeyReader {
     async fn send(&self, doing: &str, commands: &Pipeline) -> Vec<Result<Value>> {
         match self {
             Self::InStream(connection) => connection.call_each(doing, commands).await,
-            Self::Aside(server) => server.call_each(doing, commands).await,
+            Self::OutOfStream(server) => server.call_each(doing, commands).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Decodes the messages that a server pushes.
+//! Decodes the messages that a server pushes: events of expired and changed keys, and wake-ups.
 
 use std::collections::HashMap;
 use std::mem;
@@ -21,9 +21,9 @@ pub enum Decoded {
     #[allow(missing_docs)] // stated above
     Canary { tag: u32, number: u64, before: u64 },
     /// The `set` event of a heartbeat key, which needs the flags `K` and `$`.
-    Writes,
+    CanarySet,
     /// The `expire` event of a heartbeat key, which needs the flags `K` and `g`.
-    Expires,
+    CanaryExpire,
     /// The number of messages that the full queue has dropped.
     Dropped(u64),
     /// An event for the listener.
@@ -32,7 +32,7 @@ pub enum Decoded {
     Moved(usize),
     /// The server has emptied its data set, to load another or for good.
     Reloaded,
-    /// The server has closed the connection.
+    /// The connection was lost.
     Disconnected,
 }
 
@@ -41,7 +41,7 @@ impl Item for Decoded {
         match self {
             Self::Event(Event::Expired(key)) => Ok((0, key)),
             Self::Event(Event::Changed(key, Change::Written)) => Ok((1, key)),
-            Self::Event(Event::Changed(key, Change::Gone)) => Ok((2, key)),
+            Self::Event(Event::Changed(key, Change::Deleted)) => Ok((2, key)),
             other => Err(other),
         }
     }
@@ -50,13 +50,13 @@ impl Item for Decoded {
         Self::Event(match tag {
             0 => Event::Expired(key),
             1 => Event::Changed(key, Change::Written),
-            _ => Event::Changed(key, Change::Gone),
+            _ => Event::Changed(key, Change::Deleted),
         })
     }
 
     fn size(&self) -> usize {
         let more = match self {
-            Self::Event(Event::Touched(touched)) => touched.size(),
+            Self::Event(Event::KeysRead(reply)) => reply.size(),
             Self::Event(Event::Fence { held, .. }) => held.key.len(),
             _ => 0,
         };
@@ -112,7 +112,7 @@ impl Decoder {
         match (push.kind, &mut push.data[..]) {
             (PushKind::Disconnection, _) => Some(Decoded::Disconnected),
             (PushKind::Message | PushKind::SMessage, [Text(channel), Text(payload)]) => {
-                self.message(channel, mem::take(payload).into())
+                self.decode_message(channel, mem::take(payload).into())
             }
             // No key is tracked, so the message is about the whole data set.
             (PushKind::Invalidate, [Value::Nil]) => Some(Decoded::Reloaded),
@@ -120,17 +120,18 @@ impl Decoder {
             (PushKind::SUnsubscribe, [Text(channel), ..]) => self.partition(channel).map(Decoded::Moved),
             (PushKind::PMessage, [_, Text(channel), Text(event)]) => {
                 channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
-                self.changed(Bytes::from(mem::take(channel)).slice(self.keyspace.len()..), event)
+                self.decode_change(Bytes::from(mem::take(channel)).slice(self.keyspace.len()..), event)
             }
             _ => None,
         }
     }
 
+    /// Returns the partition of a wake-up channel.
     pub(super) fn partition(&self, channel: &[u8]) -> Option<usize> {
         self.partitions.get(std::str::from_utf8(channel).ok()?).copied()
     }
 
-    fn message(&self, channel: &[u8], payload: Bytes) -> Option<Decoded> {
+    fn decode_message(&self, channel: &[u8], payload: Bytes) -> Option<Decoded> {
         if channel == self.expired.as_bytes() {
             return Some(match self.canary_number(&payload) {
                 Some((tag, number, before)) => Decoded::Canary { tag, number, before },
@@ -139,16 +140,16 @@ impl Decoder {
                 None => Decoded::Event(Event::Expired(Bytes::new())),
             });
         }
-        signal(self.partition(channel)?, &payload).map(Decoded::Event)
+        decode_wake_up(self.partition(channel)?, &payload).map(Decoded::Event)
     }
 
-    /// Decodes a change of a key. Only events that change the deadline or remove the key matter. `expired` has its
-    /// own channel, and `evicted` does not count as a deletion.
-    fn changed(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
+    /// Decodes an event of a keyspace channel. Only events that change the deadline or delete the key matter. `expired` has
+    /// its own channel, and `evicted` does not count as a deletion.
+    fn decode_change(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
         if self.canary_number(&key).is_some() {
             return match event {
-                b"set" => Some(Decoded::Writes),
-                b"expire" => Some(Decoded::Expires),
+                b"set" => Some(Decoded::CanarySet),
+                b"expire" => Some(Decoded::CanaryExpire),
                 _ => None,
             };
         }
@@ -156,12 +157,13 @@ impl Decoder {
             b"set" | b"expire" | b"persist" | b"rename_to" | b"copy_to" | b"move_to" | b"restore" => {
                 Change::Written
             }
-            b"del" | b"rename_from" | b"move_from" => Change::Gone,
+            b"del" | b"rename_from" | b"move_from" => Change::Deleted,
             _ => return None,
         };
         (key.len() <= MAX_KEY).then_some(Decoded::Event(Event::Changed(key, change)))
     }
 
+    /// Returns the hash tag, the number and the previous number in the name of a heartbeat key. None for other keys.
     fn canary_number(&self, key: &[u8]) -> Option<(u32, u64, u64)> {
         let (tag, name) =
             std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?.split_once("}:")?;
@@ -170,7 +172,7 @@ impl Decoder {
     }
 }
 
-/// Returns the number in the name of a heartbeat key, and the previous number.
+/// Returns the number and the previous number in the last part of a heartbeat key's name.
 pub(super) fn numbers_of(name: &str) -> Option<(u64, u64)> {
     let (number, before) = name.split_once(':')?;
     Some((number.parse().ok()?, before.parse().ok()?))
@@ -178,7 +180,7 @@ pub(super) fn numbers_of(name: &str) -> Option<(u64, u64)> {
 
 /// Decodes a message of a wake-up channel: `w`, `q` or `l` and a time in ms; `f`, a token and a key; or `o` and a
 /// destination.
-fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
+fn decode_wake_up(partition: usize, payload: &Bytes) -> Option<Event> {
     let ms = || std::str::from_utf8(&payload[1..]).ok()?.parse().ok();
     match payload.first()? {
         b'w' => Some(Event::Wake { partition, index: Index::Due, at: ms()? }),
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn a_message_is_as_long_as_what_it_names_can_be_and_no_longer() {
         for (head, most) in [("o", MAX_DESTINATION), ("f12345678", MAX_KEY)] {
-            let decoded = |length| signal(0, &Bytes::from(head.to_owned() + &"k".repeat(length)));
+            let decoded = |length| decode_wake_up(0, &Bytes::from(head.to_owned() + &"k".repeat(length)));
             assert!(decoded(most).is_some() && decoded(most + 1).is_none(), "{head}");
         }
     }
@@ -273,15 +275,18 @@ mod tests {
             ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{heartbeat/0}:*"]
         );
         let key = Bytes::from_static(b"order:*:1");
-        for (event, change) in
-            [("set", Some(Change::Written)), ("del", Some(Change::Gone)), ("expired", None), ("incrby", None)]
-        {
+        for (event, change) in [
+            ("set", Some(Change::Written)),
+            ("del", Some(Change::Deleted)),
+            ("expired", None),
+            ("incrby", None),
+        ] {
             let decoded = change.map(|change| Decoded::Event(Event::Changed(key.clone(), change)));
             assert_eq!(of_key("__keyspace@0__:order:*:1", event), decoded, "{event}");
         }
         let canary = "__keyspace@0__:keylapse:{heartbeat/0}:17:16";
-        assert_eq!(of_key(canary, "set"), Some(Decoded::Writes));
-        assert_eq!(of_key(canary, "expire"), Some(Decoded::Expires));
+        assert_eq!(of_key(canary, "set"), Some(Decoded::CanarySet));
+        assert_eq!(of_key(canary, "expire"), Some(Decoded::CanaryExpire));
         assert_eq!(of_key("__keyspace@1__:order:*:1", "set"), None);
     }
 

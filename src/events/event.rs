@@ -18,7 +18,8 @@ use crate::policy::CopySpec;
 use crate::time::ServerTime;
 use crate::wire::{Index, KeySnapshot, LeaseRef, NodeId};
 
-/// An event of a server. It only prompts a check, since any client may publish.
+/// An event of a server, or a change of the subscription to it. Any client may publish messages, so roles act on the data in
+/// Redis and not on the message alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The earliest entry of an index may have changed.
@@ -55,7 +56,7 @@ pub enum Event {
     Expired(Bytes),
     /// Events may have been missed.
     Gap(Gap),
-    /// A heartbeat proved that events arrive again.
+    /// A heartbeat proved that events arrive, for the first time or after a gap.
     Anchored,
     /// The server behind the stream, under Sentinel. Later events are from this server.
     Server {
@@ -64,33 +65,33 @@ pub enum Event {
         /// The server's address.
         at: String,
     },
-    /// A heartbeat, on a stream that carries the replies to key reads.
+    /// An accepted heartbeat. Not reported in RESP2, where replies to key reads have no position among the events.
     Canary(Canary),
-    /// A heartbeat was rejected, as its number cannot be the server's next.
-    Refused,
-    /// An unverified heartbeat with this number. All listeners receive it, so its number can identify expiries from a
-    /// gap.
+    /// A heartbeat was refused, as its number cannot be the server's next.
+    CanaryRefused,
+    /// A heartbeat with this number that does not follow the last one. All listeners receive it, so its number can identify
+    /// expiries from a gap. It may be forged.
     CanaryUnverified(u64),
-    /// Wake-ups of these partitions arrive from now on. Earlier ones may have been missed, as another server held the
+    /// Wake-ups of these partitions are subscribed to now. Earlier ones may have been missed, as another server held the
     /// partitions.
     Joined(Vec<usize>),
-    /// Another server holds a partition now.
+    /// Another server may hold some slots or this server's address now: the cluster's map is stale.
     Moved,
-    /// Events are missing from here on. The number counts those that the full queue dropped.
+    /// Events were lost at this point of the stream. Has the number of those that the full queue dropped.
     Lost(u64),
     /// A key of an attached topic has changed.
     Changed(Bytes, Change),
     /// The reply to a key read, or the notice that none will arrive.
-    Touched(KeyReadReply),
+    KeysRead(KeyReadReply),
     /// The subscriptions to changes of attached keys were answered. Each topic, in the order of the prefixes, has the
     /// error if its subscription was refused.
     Subscribed(Vec<Option<String>>),
 }
 
-/// A heartbeat: the expired event of a heartbeat key.
+/// A heartbeat: the expired event of a heartbeat key, whose name has the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canary {
-    /// The number in its name.
+    /// The number of this heartbeat: a time in ms, or one more than the previous number.
     pub number: u64,
     /// The number of the previous heartbeat key.
     pub before: u64,
@@ -106,7 +107,7 @@ pub enum Change {
     /// The key was written, so its deadline may have changed.
     Written,
     /// The key was deleted or renamed.
-    Gone,
+    Deleted,
 }
 
 /// Why events may have been missed.
@@ -128,7 +129,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// The name in metrics and reports.
+    /// Returns the name in metrics and reports.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Disconnected => "disconnected",
@@ -148,17 +149,17 @@ pub struct KeyRead {
     pub id: u64,
     /// The keys, in the order of the reply.
     pub keys: Vec<Bytes>,
-    /// The data to read.
-    pub question: KeyReadKind,
+    /// The data to read, and how.
+    pub kind: KeyReadKind,
 }
 
 /// The data that a key read returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyReadKind {
     /// Deadlines only. Each was read at its own time, before the time in the reply.
-    Glance,
+    Deadlines,
     /// Deadlines and values. In a cluster, all keys of one slot are read at the same time, elsewhere all keys.
-    Read {
+    DeadlinesAndValues {
         /// The parts of values to copy.
         capture: CopySpec,
         /// Copies only values of keys whose deadline is at most this, in ms. `None` copies all values.
@@ -167,8 +168,8 @@ pub enum KeyReadKind {
 }
 
 impl KeyRead {
-    /// Turns an answer into the reply. A permission error goes into `refused`.
-    pub(super) fn answered(self, answer: Result<FoundKeys>) -> KeyReadReply {
+    /// Turns the server's answer into the reply. A permission error becomes `refused`.
+    pub(super) fn into_reply(self, answer: Result<FoundKeys>) -> KeyReadReply {
         let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
         let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
         let refused = refused.map(ToString::to_string);
@@ -191,12 +192,12 @@ pub struct KeyReadReply {
 pub type FoundKeys = (ServerTime, Vec<KeySnapshot>);
 
 impl KeyReadReply {
-    /// The reply to a read that found no connection.
-    pub(super) fn none(id: u64) -> Self {
+    /// Returns the reply to a read that found no connection.
+    pub(super) fn unanswered(id: u64) -> Self {
         Self { id, answer: None, refused: None }
     }
 
-    /// The size of the reply in bytes, with the copies of values.
+    /// Returns the size of the reply in bytes, with the copies of values.
     pub(crate) fn size(&self) -> usize {
         self.answer
             .iter()
@@ -206,21 +207,21 @@ impl KeyReadReply {
     }
 }
 
-/// The limit of all waiting prompts, in bytes: 140,000 keys with short names.
-const BYTES: usize = 16 << 20;
-/// The approximate memory of a prompt without the bytes of its key.
+/// Maximum bytes of all waiting prompts: 140,000 keys with short names.
+const MAX_PROMPT_BYTES: usize = 16 << 20;
+/// Estimated bytes that a prompt takes in addition to its key.
 const PROMPT_OVERHEAD: usize = 96;
 
 /// Why a key is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PromptReason {
-    /// The server announced a change of the key.
+    /// The server announced a change of the key. It is read only if this listener tracks written keys of the topic.
     Changed,
-    /// A reader needs its state, above all its value.
+    /// A writer needs the key read again, or its value. It is read in any case.
     Wanted,
 }
 
-/// The keys to read, and the wake-up of the role that reads them.
+/// The queue of keys that the prompter reads.
 #[derive(Debug, Default)]
 pub(crate) struct Prompts {
     waiting: Mutex<PromptQueue>,
@@ -235,15 +236,15 @@ struct PromptQueue {
 
 impl Default for PromptQueue {
     fn default() -> Self {
-        Self { keys: ByteBounded::new(BYTES, PROMPT_OVERHEAD), dropped: 0 }
+        Self { keys: ByteBounded::new(MAX_PROMPT_BYTES, PROMPT_OVERHEAD), dropped: 0 }
     }
 }
 
-/// The keys that have waited.
+/// The prompts that were taken from the queue.
 #[derive(Debug)]
-pub(crate) struct Prompted {
+pub(crate) struct TakenPrompts {
     pub(crate) keys: HashMap<Bytes, PromptReason>,
-    /// The number of keys that found no room.
+    /// The number of keys for which there was no space.
     pub(crate) dropped: usize,
 }
 
@@ -253,7 +254,7 @@ impl Prompts {
         self.add(key, PromptReason::Changed);
     }
 
-    /// Adds a key, which is read once however often it is added. `Wanted` replaces `Changed`.
+    /// Adds a key. A key that waits already is not added again, but `Wanted` replaces `Changed`.
     pub(crate) fn add(&self, key: Bytes, why: PromptReason) {
         let mut waiting = lock(&self.waiting);
         let first = waiting.keys.is_empty();
@@ -272,21 +273,21 @@ impl Prompts {
         }
     }
 
-    /// Counts keys that another queue had no room for.
-    pub(crate) fn leave_out(&self, count: usize) {
+    /// Counts keys as dropped for which another queue had no space.
+    pub(crate) fn count_dropped(&self, count: usize) {
         lock(&self.waiting).dropped += count;
         self.news.notify_one();
     }
 
-    /// Waits for new keys, or for keys that found no room.
-    pub(crate) async fn news(&self) {
+    /// Waits for new or dropped keys.
+    pub(crate) async fn wait_for_news(&self) {
         self.news.notified().await;
     }
 
     /// Takes all waiting keys.
-    pub(crate) fn take(&self) -> Prompted {
+    pub(crate) fn take_all(&self) -> TakenPrompts {
         let mut waiting = lock(&self.waiting);
-        Prompted { keys: waiting.keys.take_all(), dropped: mem::take(&mut waiting.dropped) }
+        TakenPrompts { keys: waiting.keys.take_all(), dropped: mem::take(&mut waiting.dropped) }
     }
 }
 
@@ -302,23 +303,23 @@ mod tests {
         }
         prompts.add_changed("b".into());
         prompts.add_changed("b".into());
-        let Prompted { keys, dropped } = prompts.take();
+        let TakenPrompts { keys, dropped } = prompts.take_all();
         assert_eq!(keys, [("a".into(), PromptReason::Wanted), ("b".into(), PromptReason::Changed)].into());
-        assert_eq!((dropped, prompts.take().keys.len()), (0, 0));
+        assert_eq!((dropped, prompts.take_all().keys.len()), (0, 0));
     }
 
     #[test]
     fn prompts_take_bounded_bytes_and_what_is_dropped_is_counted() {
         let prompts = Prompts::default();
         let key = |number: u32| Bytes::from(format!("{number:04000}"));
-        let fitting = u32::try_from(BYTES / (4000 + PROMPT_OVERHEAD)).expect("few");
+        let fitting = u32::try_from(MAX_PROMPT_BYTES / (4000 + PROMPT_OVERHEAD)).expect("few");
         (0..fitting + 3).for_each(|number| prompts.add_changed(key(number)));
         prompts.add_changed(key(0));
-        let Prompted { keys, dropped } = prompts.take();
+        let TakenPrompts { keys, dropped } = prompts.take_all();
         assert_eq!((keys.len(), dropped), (fitting as usize, 3), "one that waits already is not dropped");
         prompts.add_changed(key(1));
-        prompts.leave_out(2);
-        let Prompted { keys, dropped } = prompts.take();
+        prompts.count_dropped(2);
+        let TakenPrompts { keys, dropped } = prompts.take_all();
         assert_eq!((keys.len(), dropped), (1, 2), "there is room again");
     }
 
@@ -326,14 +327,14 @@ mod tests {
     async fn the_first_key_wakes_the_waiting_task() {
         let prompts = Prompts::default();
         prompts.add_changed("a".into());
-        prompts.news().await;
-        prompts.take();
+        prompts.wait_for_news().await;
+        prompts.take_all();
         let soon = std::time::Duration::from_secs(1);
-        assert!(tokio::time::timeout(soon, prompts.news()).await.is_err(), "there is no news");
+        assert!(tokio::time::timeout(soon, prompts.wait_for_news()).await.is_err(), "there is no news");
         prompts.add_changed("b".into());
-        prompts.news().await;
-        prompts.take();
-        prompts.leave_out(1);
-        prompts.news().await;
+        prompts.wait_for_news().await;
+        prompts.take_all();
+        prompts.count_dropped(1);
+        prompts.wait_for_news().await;
     }
 }

@@ -1,5 +1,5 @@
-//! Opens a subscription in RESP3, or in RESP2 if a proxy supports nothing else. Names the server that answers, since
-//! positions in its stream carry that name.
+//! Opens a subscription in RESP3, or in RESP2 if a proxy supports nothing else. Also finds out the name of the server that
+//! answers, which is part of positions in its stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::events::{NodeAssignment, SubscriptionSource};
 use crate::log::{debug, info, warn};
 use crate::wire::{NodeId, fnv1a};
 
-/// Bytes of messages that may wait for the session. The closure that fills the queue runs in the connection's driver
+/// Maximum bytes of messages that wait for the session. The closure that fills the queue runs in the connection's driver
 /// and must not block.
-const PUSHED: usize = 64 << 20;
-/// The time limit of everything before the first heartbeat.
-pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(5);
+const MAX_PUSHED_BYTES: usize = 64 << 20;
+/// The timeout of connecting and subscribing.
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A subscribed connection and its messages.
-pub(super) struct Opened {
+pub(super) struct OpenSubscription {
     /// The connection for commands. In RESP3, it is the subscribed connection.
     pub(super) connection: Subscription,
     /// The connection that is subscribed to wake-ups.
@@ -34,7 +34,7 @@ pub(super) struct Opened {
     /// cluster node gets a second connection, which sends no other commands.
     pub(super) for_wake_ups: Subscription,
     pub(super) pushed: BacklogReceiver<Decoded>,
-    /// The sending end of `pushed`.
+    /// The sending end of `pushed`, for answers to key reads.
     pub(super) queue: backlog::BacklogSender<Decoded>,
     /// For each attached topic, the error if its changes cannot be subscribed to.
     pub(super) refused_changes: Vec<Option<String>>,
@@ -43,7 +43,7 @@ pub(super) struct Opened {
     pub(super) ordered: bool,
 }
 
-/// The partitions whose wake-ups and fences arrive.
+/// The partitions whose wake-ups and fences are subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WakeUps {
     /// The indices of the partitions.
@@ -52,15 +52,15 @@ pub(super) enum WakeUps {
     Refused,
 }
 
-/// Connects and subscribes, within `OPEN_WITHIN`.
+/// Connects and subscribes, within `OPEN_TIMEOUT`.
 pub(super) async fn open(
     address: &Address,
     source: &SubscriptionSource,
-    share: &NodeAssignment,
-) -> Result<Opened> {
+    assignment: &NodeAssignment,
+) -> Result<OpenSubscription> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    let opening = subscribe(address, source, share);
-    let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
+    let opening = subscribe(address, source, assignment);
+    let opened = tokio::time::timeout(OPEN_TIMEOUT, opening).await.map_err(late)?;
     opened.map_err(|error| match classify("subscribing", &error) {
         refused if refused.kind() == ErrorKind::Permission => {
             let message = format!("{refused}; the rules are +subscribe and &{}", source.decoder.expired);
@@ -73,33 +73,49 @@ pub(super) async fn open(
 async fn subscribe(
     address: &Address,
     source: &SubscriptionSource,
-    share: &NodeAssignment,
-) -> RedisResult<Opened> {
-    let (queue, pushed) = backlog(PUSHED);
+    assignment: &NodeAssignment,
+) -> RedisResult<OpenSubscription> {
+    let (queue, pushed) = backlog(MAX_PUSHED_BYTES);
     let sender = PushHandler {
         decoder: Arc::new(source.decoder.clone()),
         queue: queue.clone(),
         prompts: source.prompts.clone(),
         dropped: Arc::default(),
     };
-    match in_resp3(address, share, sender.clone(), source.slots_move).await {
+    match subscribe_in_resp3(address, assignment, sender.clone(), source.slots_move).await {
         Err(error) if lacks_resp3(&error) => {
-            let connection = in_resp2(address, sender).await?;
+            let connection = subscribe_in_resp2(address, sender).await?;
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             let (for_wake_ups, wake_ups) = (connection.clone(), WakeUps::Refused);
             let (refused_changes, ordered) = (Vec::new(), false);
-            Ok(Opened { connection, for_wake_ups, pushed, queue, refused_changes, wake_ups, ordered })
+            Ok(OpenSubscription {
+                connection,
+                for_wake_ups,
+                pushed,
+                queue,
+                refused_changes,
+                wake_ups,
+                ordered,
+            })
         }
         opened => {
             let (connection, for_wake_ups, refused_changes, wake_ups) = opened?;
-            Ok(Opened { connection, for_wake_ups, pushed, queue, refused_changes, wake_ups, ordered: true })
+            Ok(OpenSubscription {
+                connection,
+                for_wake_ups,
+                pushed,
+                queue,
+                refused_changes,
+                wake_ups,
+                ordered: true,
+            })
         }
     }
 }
 
-async fn in_resp3(
+async fn subscribe_in_resp3(
     address: &Address,
-    share: &NodeAssignment,
+    assignment: &NodeAssignment,
     sender: PushHandler,
     slots_move: bool,
 ) -> RedisResult<(Subscription, Subscription, Vec<Option<String>>, WakeUps)> {
@@ -114,12 +130,12 @@ async fn in_resp3(
         subscribe_reloads(address, &connection).await?;
     }
     // A replica would announce the same changes as its primary.
-    let refused_changes = match share.canaries {
+    let refused_changes = match assignment.canaries {
         Some(_) => subscribe_changes(&mut connection, &decoder).await?,
         None => Vec::new(),
     };
     let for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
-    let wake_ups = match subscribe_wake_ups(&for_wake_ups, &decoder, &share.partitions).await? {
+    let wake_ups = match subscribe_wake_ups(&for_wake_ups, &decoder, &assignment.partitions).await? {
         Ok(accepted) => WakeUps::Of(accepted),
         Err(error) => {
             // A subscription without wake-ups is better than none.
@@ -192,7 +208,7 @@ pub(super) async fn subscribe_changes(
     Ok(refused)
 }
 
-/// Returns the error of a server that refuses. Any other error is one of the connection, and is the result.
+/// Returns the error if the server refused a command. Any other error is one of the connection, and is the result.
 fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
     match answer {
         Err(error) if error.code().is_some() => Ok(Some(classify(doing, &error))),
@@ -201,7 +217,7 @@ fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
 }
 
 /// Subscribes in RESP2, to expired keys only: `redis` supports no SSUBSCRIBE there.
-async fn in_resp2(address: &Address, sender: PushHandler) -> RedisResult<Subscription> {
+async fn subscribe_in_resp2(address: &Address, sender: PushHandler) -> RedisResult<Subscription> {
     let (channel, queue) = (sender.decoder.expired.clone(), sender.queue.clone());
     // The queue closes when its session ends, and with it the subscription.
     let ended = queue.clone();
@@ -211,7 +227,7 @@ async fn in_resp2(address: &Address, sender: PushHandler) -> RedisResult<Subscri
     Subscription::in_resp2(address, &channel, receive, closed, end).await
 }
 
-/// Fills the bounded queue, and counts the messages that do not fit.
+/// Decodes pushed messages and adds them to the queue. Counts the messages that do not fit.
 #[derive(Clone)]
 struct PushHandler {
     decoder: Arc<Decoder>,
@@ -240,9 +256,9 @@ impl PushHandler {
     }
 }
 
-/// Checks that the node is the one that the cluster's map names. If the user may not run CLUSTER MYID, the map is
-/// trusted.
-pub(super) async fn check_name(connection: &Subscription, node: NodeId) -> Result<()> {
+/// Returns an error unless the server is this node of the cluster. If the user may not run CLUSTER MYID, the cluster's map
+/// is trusted.
+pub(super) async fn check_node_id(connection: &Subscription, node: NodeId) -> Result<()> {
     match connection.call("asking a cluster node for its ID", cmd("CLUSTER").arg("MYID")).await {
         Ok(Value::BulkString(name)) if name == node.as_bytes() => Ok(()),
         Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster has this address now")),
@@ -255,8 +271,8 @@ pub(super) async fn check_name(connection: &Subscription, node: NodeId) -> Resul
 }
 
 /// Returns the run ID of a server that Sentinel names, which changes with each start. If the user may not run INFO,
-/// returns a name made of the address, which a successor does not share.
-pub(super) async fn name_of_run(connection: &Subscription, at: &Endpoint) -> Result<NodeId> {
+/// returns a name made of its address, which its successor does not share.
+pub(super) async fn run_id_of(connection: &Subscription, at: &Endpoint) -> Result<NodeId> {
     let info = match connection.call("asking a server for its run ID", cmd("INFO").arg("server")).await {
         Ok(info) => info,
         Err(error) if error.code().is_some() => {
@@ -268,10 +284,10 @@ pub(super) async fn name_of_run(connection: &Subscription, at: &Endpoint) -> Res
     let text: String = from_redis_value(info).unwrap_or_default();
     let run = text.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim);
     let named = run.and_then(|run| NodeId::new(run.as_bytes())).filter(NodeId::is_named);
-    Ok(named.unwrap_or_else(|| by_address(at)))
+    Ok(named.unwrap_or_else(|| name_of_address(at)))
 }
 
-fn by_address(at: &Endpoint) -> NodeId {
+fn name_of_address(at: &Endpoint) -> NodeId {
     let text = at.to_string();
     let digest = || format!("{:016x}", fnv1a(text.bytes()));
     NodeId::new(text.as_bytes()).or_else(|| NodeId::new(digest().as_bytes())).unwrap_or_default()
@@ -314,8 +330,8 @@ mod tests {
     #[test]
     fn an_address_is_a_name_and_a_long_one_is_its_digest() {
         let at = |host: &str| Endpoint::Tcp { host: host.into(), port: 6379 };
-        assert_eq!(by_address(&at("redis-1")).as_bytes(), b"redis-1:6379");
-        let [one, other] = ["a", "b"].map(|host| by_address(&at(&host.repeat(50))));
+        assert_eq!(name_of_address(&at("redis-1")).as_bytes(), b"redis-1:6379");
+        let [one, other] = ["a", "b"].map(|host| name_of_address(&at(&host.repeat(50))));
         assert!(one.is_named() && one != other);
     }
 }

@@ -19,79 +19,80 @@ use crate::events::calls::KeyReader;
 use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, KeyRead};
 use crate::events::open::{
-    Opened, WakeUps, check_name, name_of_run, open, subscribe_changes, subscribe_wake_ups,
+    OpenSubscription, WakeUps, check_node_id, open, run_id_of, subscribe_changes, subscribe_wake_ups,
 };
-use crate::events::{Deployment, NodeAssignment, Supervisor, TOUCHES};
+use crate::events::{Deployment, MAX_KEY_READS, NodeAssignment, Supervisor};
 use crate::log::{info, warn};
 use crate::rounds::{PollTimer, until_due};
 
-/// The pause before a refused subscription is tried again.
-const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
+/// The pause before refused subscriptions to changes are tried again.
+const CHANGES_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The least time between reports of dropped events, as each report costs a sweep.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause before wake-ups of a moved slot are subscribed to again.
-const JOIN_AGAIN: Duration = Duration::from_millis(250);
+const WAKE_UPS_RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// The partitions whose subscriptions were accepted, or why the server refuses all.
-type Joined = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
+/// The partitions whose wake-ups are subscribed to now, or why the server refuses all.
+type WakeUpsAnswer = keylapse_connection::RedisResult<Result<BTreeSet<usize>>>;
 /// For each attached topic, the error if its changes cannot be subscribed to.
-type Resubscribed = keylapse_connection::RedisResult<Vec<Option<String>>>;
+type ChangesAnswer = keylapse_connection::RedisResult<Vec<Option<String>>>;
 
+/// A subscribed connection to one server. It creates heartbeat keys, and reads keys of attached topics.
 pub(super) struct Session<'a> {
     supervisor: &'a Supervisor,
     server: Address,
-    opened: Opened,
-    /// Changes of the server's assignment.
-    shares: watch::Receiver<NodeAssignment>,
-    share: NodeAssignment,
-    /// When to subscribe to missing wake-ups.
-    join_at: Option<Instant>,
-    /// Dropped events that are not reported yet.
-    dropped: u64,
-    reported: Option<Instant>,
-    /// The keyspace events of the next heartbeat key, which precede its expired event.
-    canary: Canary,
+    opened: OpenSubscription,
+    assignment_changes: watch::Receiver<NodeAssignment>,
+    assignment: NodeAssignment,
+    /// When to subscribe to wake-ups of assigned partitions that lack a subscription.
+    wake_ups_due_at: Option<Instant>,
+    /// The number of dropped messages that no `Gap::Overflow` has reported yet.
+    unreported_drops: u64,
+    drops_reported_at: Option<Instant>,
+    /// Has the flags of the keyspace events that precede the next heartbeat. Its numbers are not used.
+    canary_flags: Canary,
     /// Why the server refused the last heartbeat key.
-    refused: Option<Error>,
-    anchor: EventFlow,
+    canary_refusal: Option<Error>,
+    flow: EventFlow,
     chain: Chain,
     /// Set once a rejected heartbeat was logged.
     rejection_logged: bool,
-    /// The pending call that creates a heartbeat key, and when it was made.
-    making: Option<(Instant, BoxFuture<'static, Result<String>>)>,
-    /// When the script was last called.
-    asked: Option<Instant>,
+    /// The call of the script that creates a heartbeat key, while it has no answer, and when it was made.
+    canary_call: Option<(Instant, BoxFuture<'static, Result<String>>)>,
+    /// When that script was last called, or was due while an earlier call had no answer.
+    script_called_at: Option<Instant>,
     /// When to call the script before the next heartbeat is due.
-    ask_at: Option<Instant>,
-    next_canary: Instant,
-    /// When the requested heartbeat counts as missing.
+    call_script_at: Option<Instant>,
+    next_canary_at: Instant,
+    /// When the next heartbeat counts as missing. None unless a heartbeat key was due.
     missing_at: Option<Instant>,
-    /// Heartbeats missed since the last one that arrived.
-    missed: usize,
-    /// When the heartbeat was requested that has not arrived yet.
-    made: Option<Instant>,
-    /// When the last heartbeat arrived.
-    flowed: Option<Instant>,
+    /// The number of heartbeats that were missed since the last one that arrived.
+    missed_canaries: usize,
+    /// When this session called the script for a heartbeat that has not arrived yet. Measures its latency.
+    canary_requested_at: Option<Instant>,
+    /// When the last heartbeat arrived, by a clock that also runs while the process is suspended.
+    last_canary_at: Option<Instant>,
 }
 
 /// The state of the event stream, as heartbeats show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventFlow {
     /// No heartbeat has arrived or was missed yet.
-    Never,
-    Holds,
+    Unknown,
+    /// The last heartbeat arrived in time.
+    Flowing,
     /// A heartbeat is missing, or the server's heartbeat counter has changed.
-    Lost,
+    Interrupted,
 }
 
 /// How a session ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionEnd {
-    /// Before a heartbeat arrived or was missed.
-    Never,
-    /// After a heartbeat arrived or was missed.
-    Anchored,
-    /// After too many missing heartbeats whose keys were created. Another connection may receive them.
+    /// The connection was lost before a heartbeat arrived or was missed.
+    Early,
+    /// The connection was lost after a heartbeat arrived or was missed.
+    Lost,
+    /// Too many heartbeats were missed whose keys were created. Another connection may receive them.
     Silent,
 }
 
@@ -99,132 +100,133 @@ impl<'a> Session<'a> {
     /// Connects, subscribes, and checks which server answers.
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
         let source = &supervisor.source;
-        let mut shares = source.share.clone();
-        let share = shares.borrow_and_update().clone();
+        let mut assignment_changes = source.assignment.clone();
+        let assignment = assignment_changes.borrow_and_update().clone();
         let server = source.server.find().await?;
-        let opened = open(&server, source, &share).await?;
-        match source.among {
+        let opened = open(&server, source, &assignment).await?;
+        match source.deployment {
             Deployment::Alone => {}
             Deployment::Nodes(name) => {
-                if let Err(error) = check_name(&opened.connection, name).await {
-                    supervisor.pass(Event::Moved).await;
+                if let Err(error) = check_node_id(&opened.connection, name).await {
+                    supervisor.send_event(Event::Moved).await;
                     return Err(error);
                 }
             }
             Deployment::Successors => {
                 let endpoint = server.endpoint();
-                let node = name_of_run(&opened.connection, &endpoint).await?;
-                supervisor.pass(Event::Server { node, at: endpoint.to_string() }).await;
+                let node = run_id_of(&opened.connection, &endpoint).await?;
+                supervisor.send_event(Event::Server { node, at: endpoint.to_string() }).await;
             }
         }
         Ok(Self {
             supervisor,
             server,
             opened,
-            shares,
-            share,
-            join_at: None,
-            dropped: 0,
-            reported: None,
-            canary: Canary::default(),
-            refused: None,
-            anchor: EventFlow::Never,
+            assignment_changes,
+            assignment,
+            wake_ups_due_at: None,
+            unreported_drops: 0,
+            drops_reported_at: None,
+            canary_flags: Canary::default(),
+            canary_refusal: None,
+            flow: EventFlow::Unknown,
             chain: Chain::default(),
             rejection_logged: false,
-            making: None,
-            asked: None,
-            ask_at: None,
-            next_canary: Instant::now(),
+            canary_call: None,
+            script_called_at: None,
+            call_script_at: None,
+            next_canary_at: Instant::now(),
             missing_at: None,
-            missed: 0,
-            made: None,
-            flowed: None,
+            missed_canaries: 0,
+            canary_requested_at: None,
+            last_canary_at: None,
         })
     }
 
     /// Passes events on until the connection ends.
-    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
-        match self.listen(touches).await {
+    pub(super) async fn run(mut self, key_reads: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
+        match self.listen(key_reads).await {
             // A call on this connection detected the loss before the connection reported it.
-            Err(error) if error.is_connection_error() && self.anchor != EventFlow::Never => {
-                Ok(SessionEnd::Anchored)
+            Err(error) if error.is_connection_error() && self.flow != EventFlow::Unknown => {
+                Ok(SessionEnd::Lost)
             }
             ended => ended,
         }
     }
 
-    async fn listen(&mut self, touches: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
+    async fn listen(&mut self, key_reads: &mut mpsc::Receiver<KeyRead>) -> Result<SessionEnd> {
         if !self.opened.ordered {
             // In RESP2, answers have no position among the events, so attached topics cannot use the stream.
-            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
+            self.supervisor.send_event(Event::Gap(Gap::Silent)).await;
         }
-        let (mut touching, mut releasing, mut subscribing) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        let mut joining = JoinSet::new();
-        self.plan_joining();
+        let (mut reads_in_flight, mut canary_reads, mut change_subscriptions) =
+            (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let mut wake_up_subscriptions = JoinSet::new();
+        self.plan_wake_ups();
         let refused_changes = mem::take(&mut self.opened.refused_changes);
-        self.subscribed(refused_changes, &mut subscribing).await;
+        self.on_changes_subscribed(refused_changes, &mut change_subscriptions).await;
         let mut rounds = self.supervisor.source.rounds.clone();
         loop {
-            let (urgent_at, every) = (self.urgent_at(), self.canary_every());
+            let (urgent_at, every) = (self.urgent_at(), self.canary_interval());
             tokio::select! {
-                input = next(&mut self.making, &mut self.opened.pushed) => match input {
-                    SessionInput::Made(asked, made) => self.made(asked, made, &mut releasing)?,
+                input = next_input(&mut self.canary_call, &mut self.opened.pushed) => match input {
+                    SessionInput::CanaryMade(called_at, made) => self.on_canary_made(called_at, made, &mut canary_reads)?,
                     SessionInput::Pushed(Some(Decoded::Canary { tag, number, before })) => {
-                        self.notice_silence().await;
-                        self.handle_canary(tag, CanaryNumbers { number, before }).await;
+                        self.check_silence().await;
+                        self.on_canary(tag, CanaryNumbers { number, before }).await;
                     }
-                    SessionInput::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
-                    SessionInput::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
+                    SessionInput::Pushed(Some(Decoded::CanarySet)) => self.canary_flags.writes = true,
+                    SessionInput::Pushed(Some(Decoded::CanaryExpire)) => self.canary_flags.expires = true,
                     SessionInput::Pushed(Some(Decoded::Dropped(count))) => {
-                        self.dropped += count;
-                        self.lose(count).await;
+                        self.unreported_drops += count;
+                        self.break_chain(count).await;
                     }
-                    SessionInput::Pushed(Some(Decoded::Reloaded)) => self.reloaded().await,
-                    SessionInput::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
+                    SessionInput::Pushed(Some(Decoded::Reloaded)) => self.on_reloaded().await,
+                    SessionInput::Pushed(Some(Decoded::Moved(partition))) => self.on_wake_ups_lost(partition).await,
                     SessionInput::Pushed(Some(Decoded::Event(event))) => {
                         if matches!(event, Event::Expired(_)) {
-                            self.notice_silence().await;
+                            self.check_silence().await;
                         }
-                        self.supervisor.pass(event).await;
+                        self.supervisor.send_event(event).await;
                     }
                     SessionInput::Pushed(Some(Decoded::Disconnected) | None) => {
-                        return Ok(self.ended());
+                        return Ok(self.end_kind());
                     }
                 },
-                Some(asked) = touches.recv(), if touching.len() < TOUCHES => {
-                    let (reads, queue) = (KeyReader::InStream(self.opened.connection.clone()), self.opened.queue.clone());
+                Some(read) = key_reads.recv(), if reads_in_flight.len() < MAX_KEY_READS => {
+                    let (reader, queue) = (KeyReader::InStream(self.opened.connection.clone()), self.opened.queue.clone());
                     let several = self.supervisor.source.is_of_several();
                     // The caller has reserved room for the reply, so it exceeds the queue's limit.
-                    touching.spawn(async move {
-                        queue.push_always(Decoded::Event(Event::Touched(reads.read_keys(asked, several).await)));
+                    reads_in_flight.spawn(async move {
+                        queue.push_always(Decoded::Event(Event::KeysRead(reader.read_keys(read, several).await)));
                     });
                 }
                 // Only the session aborts these tasks, so a join error is a panic.
-                Some(touched) = touching.join_next() => touched.expect("a key read panicked"),
-                Some(done) = releasing.join_next() => self.released(done.expect("a read of a heartbeat key panicked"))?,
-                Some(subscribed) = subscribing.join_next() => {
-                    let subscribed = subscribed.expect("a subscription panicked");
-                    self.subscribed(subscribed.map_err(|error| classify("subscribing", &error))?, &mut subscribing).await;
+                Some(done) = reads_in_flight.join_next() => done.expect("a key read panicked"),
+                Some(done) = canary_reads.join_next() => self.on_canary_call_ended(done.expect("a read of a heartbeat key panicked"))?,
+                Some(answer) = change_subscriptions.join_next() => {
+                    let answer = answer.expect("a subscription panicked");
+                    self.on_changes_subscribed(answer.map_err(|error| classify("subscribing", &error))?, &mut change_subscriptions).await;
                 }
-                Ok(()) = self.shares.changed() => self.shared(&mut subscribing).await,
-                () = until_due(self.join_at) => self.join(&mut joining),
-                Some(joined) = joining.join_next() => {
-                    let joined = joined.expect("a subscription panicked");
-                    self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
+                Ok(()) = self.assignment_changes.changed() => self.on_assignment_changed(&mut change_subscriptions).await,
+                () = until_due(self.wake_ups_due_at) => self.subscribe_missing_wake_ups(&mut wake_up_subscriptions),
+                Some(answer) = wake_up_subscriptions.join_next() => {
+                    let answer = answer.expect("a subscription panicked");
+                    self.on_wake_ups_subscribed(answer.map_err(|error| classify("subscribing", &error))?).await;
                 }
-                () = self.supervisor.source.server.wait_until_address_changes(&self.server) => return Ok(self.ended()),
-                () = wake(urgent_at, self.next_canary, every, &rounds) => {
-                    let idle = self.making.is_none() && releasing.is_empty();
+                () = self.supervisor.source.server.wait_until_address_changes(&self.server) => return Ok(self.end_kind()),
+                () = wait_until_due(urgent_at, self.next_canary_at, every, &rounds) => {
+                    let idle = self.canary_call.is_none() && canary_reads.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
                         self.missing_at = None;
-                        self.missed_canary(idle).await;
+                        self.on_canary_missed(idle).await;
                         // If the server refuses the heartbeat key, another connection does not help.
-                        if self.refused.is_none() && self.missed >= self.supervisor.silent_canary_limit() {
+                        if self.canary_refusal.is_none() && self.missed_canaries >= self.supervisor.silent_canary_limit() {
                             return Ok(SessionEnd::Silent);
                         }
                     } else {
                         rounds.begin();
-                        self.make_canary(idle);
+                        self.request_canary(idle);
                     }
                 }
             }
@@ -232,85 +234,93 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn ended(&self) -> SessionEnd {
-        if self.anchor == EventFlow::Never { SessionEnd::Never } else { SessionEnd::Anchored }
+    fn end_kind(&self) -> SessionEnd {
+        if self.flow == EventFlow::Unknown { SessionEnd::Early } else { SessionEnd::Lost }
     }
 
-    /// Handles a load of the data set. The server announces none of the keys that expire during the load.
-    async fn reloaded(&mut self) {
-        if self.share.canaries.is_some() {
+    /// Handles an emptied data set, which each load begins with. The server does not announce keys that expire while it
+    /// loads.
+    async fn on_reloaded(&mut self) {
+        if self.assignment.canaries.is_some() {
             info!(server = %self.server, "the server has emptied or loaded its data set: expiries from that time are recovered");
         }
-        self.lose(0).await;
-        self.ask_soon();
-        self.supervisor.pass(Event::Gap(Gap::Reloaded)).await;
+        self.break_chain(0).await;
+        self.call_script_soon();
+        self.supervisor.send_event(Event::Gap(Gap::Reloaded)).await;
     }
 
-    /// Passes on how the subscriptions to changes were answered. Retries refused ones after `SUBSCRIBE_AGAIN`.
-    async fn subscribed(&mut self, refused: Vec<Option<String>>, subscribing: &mut JoinSet<Resubscribed>) {
+    /// Handles the answers to the subscriptions to changes. Retries refused ones after `CHANGES_RETRY_DELAY`.
+    async fn on_changes_subscribed(
+        &mut self,
+        refused: Vec<Option<String>>,
+        change_subscriptions: &mut JoinSet<ChangesAnswer>,
+    ) {
         if refused.is_empty() {
             return;
         }
         if refused.iter().any(Option::is_some) {
-            self.subscribe(SUBSCRIBE_AGAIN, subscribing);
+            self.subscribe_changes_after(CHANGES_RETRY_DELAY, change_subscriptions);
         }
-        self.supervisor.pass(Event::Subscribed(refused)).await;
+        self.supervisor.send_event(Event::Subscribed(refused)).await;
     }
 
-    fn subscribe(&self, after: Duration, subscribing: &mut JoinSet<Resubscribed>) {
+    fn subscribe_changes_after(&self, after: Duration, change_subscriptions: &mut JoinSet<ChangesAnswer>) {
         let mut connection = self.opened.connection.clone();
         let decoder = self.supervisor.source.decoder.clone();
-        subscribing.spawn(async move {
+        change_subscriptions.spawn(async move {
             tokio::time::sleep(after).await;
             subscribe_changes(&mut connection, &decoder).await
         });
     }
 
-    /// Applies a new assignment. Heartbeats of another slot, or of a replica that became a primary, start a new
-    /// chain.
-    async fn shared(&mut self, subscribing: &mut JoinSet<Resubscribed>) {
-        let share = self.shares.borrow_and_update().clone();
-        let before = mem::replace(&mut self.share, share);
-        self.plan_joining();
-        if before.canaries == self.share.canaries {
+    /// Applies a new assignment. If the server's heartbeat counter has changed, a new chain starts: heartbeats belong to
+    /// another slot, or a replica became a primary.
+    async fn on_assignment_changed(&mut self, change_subscriptions: &mut JoinSet<ChangesAnswer>) {
+        let assignment = self.assignment_changes.borrow_and_update().clone();
+        let before = mem::replace(&mut self.assignment, assignment);
+        self.plan_wake_ups();
+        if before.canaries == self.assignment.canaries {
             return;
         }
-        (self.chain, self.making, self.missing_at) = (Chain::default(), None, None);
-        self.next_canary = Instant::now();
+        (self.chain, self.canary_call, self.missing_at) = (Chain::default(), None, None);
+        self.next_canary_at = Instant::now();
         if before.canaries.is_none() {
-            self.subscribe(Duration::ZERO, subscribing);
-        } else if self.anchor == EventFlow::Holds {
-            self.anchor = EventFlow::Lost;
-            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
+            self.subscribe_changes_after(Duration::ZERO, change_subscriptions);
+        } else if self.flow == EventFlow::Flowing {
+            self.flow = EventFlow::Interrupted;
+            self.supervisor.send_event(Event::Gap(Gap::Silent)).await;
         }
     }
 
-    /// Returns when to act before the next heartbeat is due.
+    /// Returns the earlier of two times: when a heartbeat counts as missing, and when to call the script early.
     fn urgent_at(&self) -> Option<Instant> {
-        [self.missing_at, self.ask_at].into_iter().flatten().min()
+        [self.missing_at, self.call_script_at].into_iter().flatten().min()
     }
 
     async fn report_dropped(&mut self) {
-        let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
-        if self.dropped == 0 || lately {
+        let lately = self.drops_reported_at.is_some_and(|at| at.elapsed() < DROP_REPORT_INTERVAL);
+        if self.unreported_drops == 0 || lately {
             return; // a later turn of the loop reports them
         }
-        self.reported = Some(Instant::now());
-        warn!(count = self.dropped, "events dropped: more expired events arrive than can be processed");
-        self.dropped = 0;
-        self.supervisor.pass(Event::Gap(Gap::Overflow)).await;
+        self.drops_reported_at = Some(Instant::now());
+        warn!(
+            count = self.unreported_drops,
+            "events dropped: more expired events arrive than can be processed"
+        );
+        self.unreported_drops = 0;
+        self.supervisor.send_event(Event::Gap(Gap::Overflow)).await;
     }
 }
 
 /// Wake-ups of the partitions that the server holds, which change while slots of a cluster move.
 impl Session<'_> {
-    /// Handles the end of a partition's wake-ups. Subscribes again if the partition is still assigned to the server.
-    async fn lost_wake_ups(&mut self, partition: usize) {
+    /// Handles a subscription to wake-ups that the server ended. Plans another one if the partition is still assigned.
+    async fn on_wake_ups_lost(&mut self, partition: usize) {
         if let WakeUps::Of(subscribed) = &mut self.opened.wake_ups {
             subscribed.remove(&partition);
         }
-        self.supervisor.pass(Event::Moved).await;
-        self.plan_joining();
+        self.supervisor.send_event(Event::Moved).await;
+        self.plan_wake_ups();
     }
 
     /// Returns the assigned partitions whose wake-ups are not subscribed to. Empty if the server refuses wake-ups.
@@ -318,80 +328,86 @@ impl Session<'_> {
         match &self.opened.wake_ups {
             WakeUps::Refused => Vec::new(),
             WakeUps::Of(subscribed) => {
-                self.share.partitions.iter().copied().filter(|one| !subscribed.contains(one)).collect()
+                self.assignment.partitions.iter().copied().filter(|one| !subscribed.contains(one)).collect()
             }
         }
     }
 
     /// Forgets partitions that are no longer assigned, and plans to subscribe to missing wake-ups immediately.
-    fn plan_joining(&mut self) {
+    fn plan_wake_ups(&mut self) {
         if let WakeUps::Of(subscribed) = &mut self.opened.wake_ups {
-            subscribed.retain(|one| self.share.partitions.binary_search(one).is_ok());
+            subscribed.retain(|one| self.assignment.partitions.binary_search(one).is_ok());
         }
-        self.join_at = (!self.missing_wake_ups().is_empty()).then(Instant::now);
+        self.wake_ups_due_at = (!self.missing_wake_ups().is_empty()).then(Instant::now);
     }
 
-    fn join(&mut self, joining: &mut JoinSet<Joined>) {
-        self.join_at = None;
-        if !joining.is_empty() {
-            return; // `joined` plans the rest
+    fn subscribe_missing_wake_ups(&mut self, wake_up_subscriptions: &mut JoinSet<WakeUpsAnswer>) {
+        self.wake_ups_due_at = None;
+        if !wake_up_subscriptions.is_empty() {
+            return; // `on_wake_ups_subscribed` plans the rest
         }
-        let (asked, decoder) = (self.missing_wake_ups(), self.supervisor.source.decoder.clone());
+        let (partitions, decoder) = (self.missing_wake_ups(), self.supervisor.source.decoder.clone());
         let connection = self.opened.for_wake_ups.clone();
-        joining.spawn(async move { subscribe_wake_ups(&connection, &decoder, &asked).await });
+        wake_up_subscriptions
+            .spawn(async move { subscribe_wake_ups(&connection, &decoder, &partitions).await });
     }
 
-    /// Handles the answer to a subscription to wake-ups. `Event::Joined` prompts a sweep for timers whose wake-ups
-    /// were missed.
-    async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
+    /// Handles the answer to subscriptions to wake-ups. `Event::Joined` prompts a sweep for timers whose wake-ups were
+    /// missed.
+    async fn on_wake_ups_subscribed(&mut self, answer: Result<BTreeSet<usize>>) {
         match (answer, &mut self.opened.wake_ups) {
             (Ok(new), WakeUps::Of(subscribed)) => {
                 subscribed.extend(&new);
                 if !new.is_empty() {
-                    self.supervisor.pass(Event::Joined(new.into_iter().collect())).await;
+                    self.supervisor.send_event(Event::Joined(new.into_iter().collect())).await;
                 }
             }
             (Ok(_), WakeUps::Refused) => {}
             (Err(error), _) => {
                 warn!(server = %self.server, %error, "no wake-ups: new timers are found by sweeps");
                 self.opened.wake_ups = WakeUps::Refused;
-                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
+                self.supervisor.send_event(Event::Gap(Gap::NoWakeUps)).await;
             }
         }
         if !self.missing_wake_ups().is_empty() {
-            self.supervisor.pass(Event::Moved).await;
-            self.join_at = Some(Instant::now() + JOIN_AGAIN);
+            self.supervisor.send_event(Event::Moved).await;
+            self.wake_ups_due_at = Some(Instant::now() + WAKE_UPS_RETRY_DELAY);
         }
     }
 }
 
-/// The next input of a session. An answer comes before messages that were published after it.
+/// The next input of a session. The script's answer precedes the messages that were published after it.
 enum SessionInput {
     /// The answer to the call that creates a heartbeat key, and when the call was made.
-    Made(Instant, Result<String>),
+    CanaryMade(Instant, Result<String>),
     Pushed(Option<Decoded>),
 }
 
-async fn next(
-    making: &mut Option<(Instant, BoxFuture<'static, Result<String>>)>,
+async fn next_input(
+    canary_call: &mut Option<(Instant, BoxFuture<'static, Result<String>>)>,
     pushed: &mut BacklogReceiver<Decoded>,
 ) -> SessionInput {
     let made = async {
-        let Some((asked, call)) = making else { return std::future::pending().await };
-        (*asked, call.await)
+        let Some((called_at, call)) = canary_call else { return std::future::pending().await };
+        (*called_at, call.await)
     };
     tokio::select! {
         biased;
-        (asked, made) = made => {
-            *making = None;
-            SessionInput::Made(asked, made)
+        (called_at, made) = made => {
+            *canary_call = None;
+            SessionInput::CanaryMade(called_at, made)
         }
         pushed = pushed.recv() => SessionInput::Pushed(pushed),
     }
 }
 
 /// Waits until `urgent_at`, or until the next heartbeat is due.
-async fn wake(urgent_at: Option<Instant>, next_canary: Instant, every: Duration, rounds: &PollTimer) {
+async fn wait_until_due(
+    urgent_at: Option<Instant>,
+    next_canary: Instant,
+    every: Duration,
+    rounds: &PollTimer,
+) {
     match urgent_at {
         Some(at) => tokio::time::sleep_until(at.min(next_canary)).await,
         None => rounds.next(next_canary, every).await,

@@ -14,7 +14,7 @@ use crate::connection::{Address, Server, Subscription, classify, lacks_resp3};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::calls::check_canary;
 use crate::events::decoder::{Decoded, Decoder};
-use crate::events::open::{OPEN_WITHIN, Opened, open, subscribe_wake_ups};
+use crate::events::open::{OPEN_TIMEOUT, OpenSubscription, open, subscribe_wake_ups};
 use crate::events::{Deployment, Event, NodeAssignment, SubscriptionSource};
 use crate::rounds::PollTimer;
 use crate::wire::{PartitionNames, TAIL_PREFIX};
@@ -32,31 +32,31 @@ pub enum TailMessage {
 #[derive(Debug)]
 pub struct TailConnection {
     _connection: Subscription,
-    /// The indices of the partitions that are subscribed to. Other servers hold the rest by now.
-    pub heard: BTreeSet<usize>,
+    /// The indices of the partitions that are subscribed to. Other servers hold the rest.
+    pub subscribed: BTreeSet<usize>,
 }
 
 impl TailConnection {
-    /// Subscribes to the partitions at the indices `places`. Each message goes to `receive`.
+    /// Subscribes to the partitions at these indices. Each message goes to `receive`.
     ///
     /// # Errors
     /// The server cannot be reached, refuses, or does not support RESP3.
     pub async fn open(
         address: &Address,
         partitions: &[PartitionNames],
-        places: &[usize],
+        indices: &[usize],
         receive: impl Fn(TailMessage) + Send + Sync + 'static,
     ) -> Result<Self> {
         let late = |_| Error::new(ErrorKind::Timeout, "watching: no answer within 5 s");
-        let opening = subscribe(address, partitions, places, receive);
-        tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?
+        let opening = subscribe(address, partitions, indices, receive);
+        tokio::time::timeout(OPEN_TIMEOUT, opening).await.map_err(late)?
     }
 }
 
 async fn subscribe(
     address: &Address,
     partitions: &[PartitionNames],
-    places: &[usize],
+    indices: &[usize],
     receive: impl Fn(TailMessage) + Send + Sync + 'static,
 ) -> Result<TailConnection> {
     let namespace = partitions.first().map_or("", |first| &first.namespace);
@@ -75,9 +75,9 @@ async fn subscribe(
             ),
             false => classify("watching", &error),
         })?;
-    let heard = subscribe_wake_ups(&connection, &decoder, places).await;
-    let heard = heard.map_err(|error| classify("watching", &error))??;
-    Ok(TailConnection { _connection: connection, heard })
+    let subscribed = subscribe_wake_ups(&connection, &decoder, indices).await;
+    let subscribed = subscribed.map_err(|error| classify("watching", &error))??;
+    Ok(TailConnection { _connection: connection, subscribed })
 }
 
 /// Decodes a pushed message for the watcher of partitions.
@@ -103,19 +103,19 @@ pub struct ExpirySubscription {
 }
 
 impl ExpirySubscription {
-    /// Connects and subscribes, within `OPEN_WITHIN`.
+    /// Connects and subscribes, within `OPEN_TIMEOUT`.
     pub async fn of(server: &Server, namespace: &str) -> Result<Self> {
         let address = server.find().await?;
         let source = SubscriptionSource {
             server: server.clone(),
-            among: Deployment::Alone,
+            deployment: Deployment::Alone,
             slots_move: false,
             decoder: Decoder::new(namespace, address.db(), &[], &[], false),
-            share: watch::channel(NodeAssignment::default()).1,
+            assignment: watch::channel(NodeAssignment::default()).1,
             prompts: Arc::default(),
             rounds: PollTimer::default(),
         };
-        let Opened { connection, pushed, ordered, .. } =
+        let OpenSubscription { connection, pushed, ordered, .. } =
             open(&address, &source, &NodeAssignment::default()).await?;
         Ok(Self { connection, pushed, ordered })
     }

@@ -253,10 +253,10 @@ impl<S> ListenerBuilder<S> {
         let client = Client { saves_requests: settings.saves_requests, ..settings.client?.apart() };
         client.check()?;
         client.store.topology().report();
-        let router = route(&settings.topics, &client.namespace)?;
+        let router = build_router(&settings.topics, &client.namespace)?;
         let limits: Vec<_> =
             settings.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
-        let (permits, outage) =
+        let (limiter, outage) =
             (ConcurrencyLimiter::new(settings.concurrency, &limits, settings.strict), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in settings.topics.into_iter().enumerate() {
@@ -274,12 +274,12 @@ impl<S> ListenerBuilder<S> {
                 last_failure: LastError::default(),
                 renumbered: Default::default(),
                 lost_answers: Default::default(),
-                followed: OnceLock::new(),
+                policy_in_redis: OnceLock::new(),
                 attached: AttachCounters::default(),
                 refusals: Refusals::default(),
-                scanning: AtomicBool::default(),
+                tracks_written_keys: AtomicBool::default(),
             });
-            let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &permits, &outage));
+            let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &limiter, &outage));
             partitions.extend(names.into_iter().map(partition));
             topics.push(topic);
         }
@@ -292,9 +292,9 @@ impl<S> ListenerBuilder<S> {
             stats: ListenerCounters::default(),
             nodes: Nodes::default(),
             stream_state: StreamState::default(),
-            waiting: BacklogGauges::default(),
-            limiter: permits,
-            listening: ListenerReadiness::default(),
+            backlog: BacklogGauges::default(),
+            limiter,
+            readiness: ListenerReadiness::default(),
             stall: Stall::default(),
         };
         Ok(Listener {
@@ -314,7 +314,7 @@ impl<S> fmt::Debug for ListenerBuilder<S> {
     }
 }
 
-/// Each idle topic reserves one slot, which may leave one slot for each topic.
+/// Warns if each topic can run only one attempt at a time, because each idle topic reserves one slot.
 fn warn_of_few_slots(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
     let count = topics.len();
     if count > 1 && concurrency <= count && topics.iter().any(|(config, _)| config.concurrency > 1) {
@@ -327,6 +327,7 @@ fn warn_of_few_slots(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
     }
 }
 
+/// Warns if strict priorities have no effect.
 fn warn_of_equal_priorities(strict: bool, topics: &[(TopicConfig, AnyHandler)]) {
     let mut priorities = topics.iter().map(|(config, _)| config.priority);
     let first = priorities.next();
@@ -335,7 +336,8 @@ fn warn_of_equal_priorities(strict: bool, topics: &[(TopicConfig, AnyHandler)]) 
     }
 }
 
-fn route(topics: &[(TopicConfig, AnyHandler)], namespace: &str) -> Result<Router<usize>> {
+/// Returns the router from keys to the indexes of topics. Rejects topics that share a name or may match the same key.
+fn build_router(topics: &[(TopicConfig, AnyHandler)], namespace: &str) -> Result<Router<usize>> {
     let mut router = Router::new();
     let mut names = HashMap::new();
     for (index, (config, _)) in topics.iter().enumerate() {

@@ -74,7 +74,7 @@ impl Health {
     /// repair neither. While [`mode`](Self::mode) returns [`EventMode::Starting`], a listener may miss events of
     /// attached keys.
     pub fn is_ready(&self) -> bool {
-        self.0.listening.is_ready() && self.connected()
+        self.0.readiness.is_ready() && self.connected()
     }
 
     /// Returns whether the server has answered the last call. A listener makes a call every five seconds or more
@@ -105,7 +105,7 @@ impl Health {
     /// threads, or no thread drives it. The listener then releases the timers that were not polled, which uses up no
     /// attempt. It claims none until the runtime polls again.
     pub fn handlers_stalled(&self) -> Option<Duration> {
-        self.0.stall.lasts()
+        self.0.stall.elapsed()
     }
 
     /// Returns the running attempts of all topics, and their limit.
@@ -115,7 +115,7 @@ impl Health {
 
     /// Returns the work for attached keys that waits. It stays near 0 as long as the server keeps up.
     pub fn attached_backlog(&self) -> AttachedBacklog {
-        AttachedBacklog { reads: self.0.waiting.reads.get(), writes: self.0.waiting.writes.get() }
+        AttachedBacklog { reads: self.0.backlog.reads.get(), writes: self.0.backlog.writes.get() }
     }
 
     /// Returns the health of each topic.
@@ -125,7 +125,7 @@ impl Health {
 
     fn topic(&self, topic: &RunningTopic) -> TopicHealth {
         let partitions = self.0.partitions_of(topic);
-        let parked = partitions.iter().filter(|partition| partition.condition.is_parked());
+        let parked = partitions.iter().filter(|partition| partition.health.is_parked());
         TopicHealth {
             name: topic.config.name.clone(),
             capacity: capacity(self.0.limiter.usage_of(topic.index)),

@@ -32,32 +32,32 @@ use crate::panics::{catch_panic, message};
 use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
-use crate::roles::expirer::marker_checks;
+use crate::roles::expirer;
 use crate::roles::leases::{guard_leases, keep_leases};
 use crate::roles::node_keeper::NodeKeeper;
-use crate::roles::reporter::{Reporter, leave};
+use crate::roles::reporter::{Reporter, delete_report};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::{Sweeper, repair};
-use crate::runtime::{Groups, NodeState, Partition, RunningTopic, Runtime};
+use crate::runtime::{NodeState, Partition, QuarantineGroups, RunningTopic, Runtime};
 
 /// The time limit of settling and releasing timers at the end, if the server does not answer.
 const STOP_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time limit of deleting the listener's entries in Redis at the end.
-const CLOSING: Duration = Duration::from_secs(1);
+/// The time limit of each step that deletes the listener's entries in Redis at the end.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the listener until `shutdown` completes.
 pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()> {
     let Listener { runtime, grace, manage_notifications, handlers, subscriber } = listener;
-    let _owned = Owned(runtime.clone());
+    let _leases_guard = LeasesGuard(runtime.clone());
     let (stop, stopped) = oneshot::channel();
     let handlers = match handlers {
         Some(handlers) => handlers,
-        None => Handle::try_current().map_err(|_| without_runtime())?,
+        None => Handle::try_current().map_err(|_| no_runtime_error())?,
     };
     check_timers(&handlers)?;
     let virtual_time = runtime.client.virtual_time();
-    let work = move || work(runtime, manage_notifications, grace, handlers, stopped);
+    let work = move || run_roles(runtime, manage_notifications, grace, handlers, stopped);
     let work = if virtual_time { work().boxed() } else { on_own_thread(subscriber, work).boxed() };
     let (mut work, mut shutdown) = (work, pin!(shutdown));
     tokio::select! {
@@ -67,17 +67,17 @@ pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()>
     work.await
 }
 
-/// Gives up all leases when the listener ends, also if its future is dropped.
-struct Owned(Arc<Runtime>);
+/// Gives up all leases when this is dropped: when the listener has ended, or when its future is dropped.
+struct LeasesGuard(Arc<Runtime>);
 
-impl Drop for Owned {
+impl Drop for LeasesGuard {
     fn drop(&mut self) {
         self.0.partitions.iter().for_each(|partition| partition.leases.abandon());
     }
 }
 
-/// Prepares the topics, runs the roles until `stopped`, and stops them. Runs on the listener's thread.
-async fn work(
+/// Prepares the topics, runs the roles until `stopped` or a failure, and stops the roles. Runs on the listener's thread.
+async fn run_roles(
     runtime: Arc<Runtime>,
     manage_notifications: bool,
     grace: Duration,
@@ -88,16 +88,16 @@ async fn work(
         registered = prepare(&runtime, manage_notifications) => registered?,
         _ = &mut stopped => return Ok(()),
     }
-    let mut handlers_end = end_of(&handlers);
-    let starter = Starter::new(&runtime, handlers).map_err(|error| no_thread(&error))?;
-    let _closed_at_last = starter.closing();
+    let mut handlers_shutdown = detect_shutdown(&handlers);
+    let starter = Starter::new(&runtime, handlers).map_err(|error| no_thread_error(&error))?;
+    let _closed_at_last = starter.close_on_drop();
     let mut roles = Roles::start(&runtime, &starter);
-    let ready = runtime.listening.begin();
+    let ready = runtime.readiness.set_ready();
     info!(topics = ?runtime.topics, "listening");
     let failed = tokio::select! {
         _ = &mut stopped => None,
-        failed = roles.one_has_ended() => Some(failed),
-        _ = handlers_end.join_next() => Some(without_handlers()),
+        failed = roles.first_failure() => Some(failed),
+        _ = handlers_shutdown.join_next() => Some(handlers_shut_down_error()),
     };
     drop(ready);
     if let Some(failed) = &failed {
@@ -107,8 +107,8 @@ async fn work(
     failed.map_or(Ok(()), Err)
 }
 
-/// Spawns a task that ends only if this runtime is shut down.
-fn end_of(handlers: &Handle) -> JoinSet<()> {
+/// Spawns a task that ends only when the runtime of the handlers is shut down.
+fn detect_shutdown(handlers: &Handle) -> JoinSet<()> {
     let mut ends = JoinSet::new();
     ends.spawn_on(std::future::pending(), handlers);
     ends
@@ -116,12 +116,12 @@ fn end_of(handlers: &Handle) -> JoinSet<()> {
 
 /// The error of a listener whose handlers' runtime was shut down. It stops, as each further attempt would cost its
 /// timer a lease.
-fn without_handlers() -> Error {
+fn handlers_shut_down_error() -> Error {
     let message = "the runtime of the handlers was shut down, so the listener has stopped; keep it until `run_until` returns";
     Error::new(ErrorKind::Internal, message)
 }
 
-fn without_runtime() -> Error {
+fn no_runtime_error() -> Error {
     Error::invalid(
         "a listener needs a tokio runtime for its handlers: await `run_until` on one, or name one by `handlers_on`",
     )
@@ -130,7 +130,7 @@ fn without_runtime() -> Error {
 /// Rejects a runtime without timers, which attempts need for their timeout. tokio offers no other check than to
 /// create a timer, which panics there.
 fn check_timers(handlers: &Handle) -> Result<()> {
-    let _there = handlers.enter();
+    let _entered = handlers.enter();
     catch_panic(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
         Error::invalid(
             "the runtime of the handlers has no timers, which the timeout of each attempt needs: build it with \
@@ -148,9 +148,10 @@ struct Roles {
     keeping: JoinSet<()>,
     /// Tasks that write the events of attached keys to Redis.
     writers: JoinSet<()>,
-    slots: Vec<(Arc<Partition>, SlotId)>,
-    /// The partitions for whose topics this listener may scan or track keys.
-    scanners: Vec<(Arc<Partition>, SlotId)>,
+    /// The claimers' IDs in Redis, by partition.
+    claimer_ids: Vec<(Arc<Partition>, SlotId)>,
+    /// The first partition of each attached topic, with the ID under which this listener may have a duty for the topic.
+    duty_slots: Vec<(Arc<Partition>, SlotId)>,
     /// Dropped to stop the claimers.
     stop: watch::Sender<()>,
 }
@@ -158,20 +159,21 @@ struct Roles {
 impl Roles {
     fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
         let mut roles = Self::default();
-        let (touched, touching) = marker_checks(runtime.client.store.clone());
-        roles.keeping.spawn(touching);
-        let groups = Groups::new(runtime.partitions.first().map_or(1, |one| one.limiter.total_slots()));
+        let (marker_checks, checking) = expirer::marker_checks(runtime.client.store.clone());
+        roles.keeping.spawn(checking);
+        let groups =
+            QuarantineGroups::new(runtime.partitions.first().map_or(1, |one| one.limiter.total_slots()));
         for partition in &runtime.partitions {
-            let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
+            let claimer = || Claimer::new(partition.clone(), starter.clone(), marker_checks.clone());
             for claimer in [claimer(), claimer().of_quarantine(groups.clone())] {
-                roles.slots.push((partition.clone(), claimer.slot));
+                roles.claimer_ids.push((partition.clone(), claimer.id));
                 roles.claiming.spawn(claimer.run(roles.stop.subscribe()));
             }
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
         // Fences arrive with the events, and matter until the last attempt has ended.
-        roles.listen(runtime);
+        roles.start_event_roles(runtime);
         roles.keeping.spawn(guard_leases(runtime.clone()));
         roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(Reporter::new(runtime.clone()).run());
@@ -179,8 +181,9 @@ impl Roles {
         roles
     }
 
-    /// Starts to receive events of each server, and to sweep it.
-    fn listen(&mut self, runtime: &Arc<Runtime>) {
+    /// Starts the roles of each server: the subscription, the event loop and the sweeper. Also starts the roles of attached
+    /// topics.
+    fn start_event_roles(&mut self, runtime: &Arc<Runtime>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
@@ -190,65 +193,64 @@ impl Roles {
         let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes, topology.is_cluster());
         let attached = runtime.attached_topics().next().map(|_| {
             let attached = AttachedRoles::start(runtime, &mut self.keeping, &mut self.writers);
-            self.scanners.clone_from(&attached.scanners);
+            self.duty_slots.clone_from(&attached.duty_slots);
             attached
         });
         if let Some(server) = topology.only() {
-            self.listen_to(runtime, server, decoder, attached.as_ref());
+            self.start_only_server(runtime, server, decoder, attached.as_ref());
         } else if let Some(cluster) = topology.cluster() {
             let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder, attached);
             self.keeping.spawn(keeper.run());
         }
     }
 
-    /// Starts to receive events of the only server, and to sweep it. Also reads attached keys, if there are attached
-    /// topics.
-    fn listen_to(
+    /// Starts the roles of the only server. With attached topics, also starts its reader and its scanner.
+    fn start_only_server(
         &mut self,
         runtime: &Arc<Runtime>,
         server: &Server,
         decoder: Decoder,
         attached: Option<&AttachedRoles>,
     ) {
-        let (client, node) = (&runtime.client, NodeState::only(server, runtime));
+        let (client, node) = (&runtime.client, NodeState::of_only_server(server, runtime));
         runtime.add_node(&node);
-        let (share, rounds) = (node.share.subscribe(), client.rounds());
+        let (assignment, rounds) = (node.assignment.subscribe(), client.rounds());
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
-        let peers = attached.and_then(|_| Peers::successors(server));
-        let among = if peers.is_some() { Deployment::Successors } else { Deployment::Alone };
+        let peers = attached.and_then(|_| Peers::of_sentinels(server));
+        let deployment = if peers.is_some() { Deployment::Successors } else { Deployment::Alone };
         let source = SubscriptionSource {
             server: server.clone(),
-            among,
+            deployment,
             slots_move: false,
             decoder,
-            share,
+            assignment,
             prompts,
             rounds,
         };
-        let (EventStream { events, touches }, supervisor) = source.open();
+        let (EventStream { events, key_reads }, supervisor) = source.open();
         self.keeping.spawn(supervisor);
         let attached = attached.map(|attached| {
-            let ServerReader { ear, reader } = attached.open_reader(&node, peers, touches);
+            let ServerReader { queue, reader } = attached.open_reader(&node, peers, key_reads);
             self.keeping.spawn(reader);
             self.keeping.spawn(attached.scan(&node, server));
-            ear
+            queue
         });
         let event_loop = EventLoop::new(runtime.clone(), node.clone(), events, attached);
         self.keeping.spawn(event_loop.run());
         self.keeping.spawn(Sweeper::new(runtime.clone(), node).run());
     }
 
-    /// Returns why the first role ended. A role that ends before `stop` has failed.
-    async fn one_has_ended(&mut self) -> Error {
+    /// Waits until a role ends, and returns why. A role that ends before `stop` has failed.
+    async fn first_failure(&mut self) -> Error {
         let ended = tokio::select! {
             Some(ended) = self.claiming.join_next() => ended,
             Some(ended) = self.keeping.join_next() => ended,
             Some(ended) = self.writers.join_next() => ended,
-            else => return panicked("no role is left"),
+            else => return panic_error("no role is left"),
         };
         match ended.map_err(tokio::task::JoinError::try_into_panic) {
-            Err(Ok(panic)) => panicked(&message(panic)),
-            _ => panicked("a role ended by itself"),
+            Err(Ok(panic)) => panic_error(&message(panic)),
+            _ => panic_error("a role ended by itself"),
         }
     }
 
@@ -257,38 +259,40 @@ impl Roles {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
         drop(self.stop);
-        let _ = tokio::time::timeout_at(until, all_end(&mut self.claiming)).await;
+        let _ = tokio::time::timeout_at(until, wait_for_all(&mut self.claiming)).await;
         release_unstarted(runtime, starter);
-        let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.emptied()));
+        let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.wait_until_empty()));
         if tokio::time::timeout_at(until, idle).await.is_err() {
             stop_running(runtime).await;
         }
         let settled = async {
             // The starter also releases timers of a claim that is answered only now.
-            all_end(&mut self.claiming).await;
-            join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty())).await;
+            wait_for_all(&mut self.claiming).await;
+            join_all(runtime.partitions.iter().map(|partition| partition.outbox.wait_until_empty())).await;
         };
         if tokio::time::timeout(STOP_SETTLE_TIMEOUT, settled).await.is_err() {
             self.claiming.abort_all();
             warn!("the server does not answer: unsettled timers run again when their leases end");
         }
-        let slots = self.slots.iter().map(|(at, slot)| at.store.release_claimer(&at.names, *slot));
+        let releases = self.claimer_ids.iter().map(|(at, id)| at.store.release_claimer(&at.names, *id));
         // The slow repair deletes entries that remain after a day.
-        let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
+        let _ = tokio::time::timeout(CLEANUP_TIMEOUT, join_all(releases)).await;
         self.keeping.shutdown().await;
-        let _ = tokio::time::timeout(CLOSING, leave(runtime)).await;
+        let _ = tokio::time::timeout(CLEANUP_TIMEOUT, delete_report(runtime)).await;
         // The writers write all events received so far, and end, as every role that feeds them has ended.
-        let _ = tokio::time::timeout(STOP_SETTLE_TIMEOUT, all_end(&mut self.writers)).await;
-        let left = self.scanners.iter().map(|(at, slot)| at.store.take_duty(&at.names, *slot, 0, false));
-        let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
+        let _ = tokio::time::timeout(STOP_SETTLE_TIMEOUT, wait_for_all(&mut self.writers)).await;
+        let left = self.duty_slots.iter().map(|(at, slot)| at.store.take_duty(&at.names, *slot, 0, false));
+        let _ = tokio::time::timeout(CLEANUP_TIMEOUT, join_all(left)).await;
         info!("stopped");
     }
 }
 
-async fn all_end(roles: &mut JoinSet<()>) {
+/// Waits until all tasks have ended.
+async fn wait_for_all(roles: &mut JoinSet<()>) {
     while roles.join_next().await.is_some() {}
 }
 
+/// Closes the starter, and releases its timers.
 fn release_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
     if !jobs.is_empty() {
@@ -298,19 +302,19 @@ fn release_unstarted(runtime: &Runtime, starter: &Starter) {
     jobs.into_iter().for_each(Job::release_unrun);
 }
 
-/// Stops running attempts. Each releases its timer only once it has stopped, or two attempts could run at the same
-/// time.
+/// Stops running attempts, and gives up the leases of those that do not stop. An attempt releases its timer only once it
+/// has stopped, or two attempts could run at the same time.
 async fn stop_running(runtime: &Runtime) {
     for partition in &runtime.partitions {
-        let count = partition.leases.stop();
+        let count = partition.leases.ask_to_stop();
         if count > 0 {
             warn!(topic = %partition.topic.config.name, count, "stopping attempts that did not end in time");
         }
     }
-    let ended = join_all(runtime.partitions.iter().map(|partition| partition.leases.ended()));
+    let ended = join_all(runtime.partitions.iter().map(|partition| partition.leases.wait_until_all_ended()));
     let _ = tokio::time::timeout(HANDLER_STOP_GRACE, ended).await;
     for partition in &runtime.partitions {
-        for held in partition.leases.give_up() {
+        for held in partition.leases.give_up_unended() {
             let (topic, key) = (&partition.topic, Escaped(&held.key));
             topic.stats.lost_leases.add(1);
             warn!(?topic, %key, "a handler blocks and cannot be stopped: others run its timer when its lease ends");
@@ -318,7 +322,7 @@ async fn stop_running(runtime: &Runtime) {
     }
 }
 
-/// Runs `work` on its own thread and runtime, until it ends or this future is dropped. All tasks that it has spawned
+/// Runs `work` on a new thread with a new runtime, until it ends or this future is dropped. All tasks that it has spawned
 /// end before its result is returned.
 async fn on_own_thread<F>(subscriber: Dispatch, work: impl FnOnce() -> F + Send + 'static) -> Result<()>
 where
@@ -330,7 +334,7 @@ where
         // A global subscriber also receives events of this thread, even if it is set later.
         let _subscriber = (!subscriber.is::<NoSubscriber>()).then(|| set_default(&subscriber));
         let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
+            Builder::new_current_thread().enable_all().build().map_err(|error| no_thread_error(&error))?;
         let ended = runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -339,22 +343,22 @@ where
             }
         });
         drop(runtime);
-        ended.unwrap_or_else(|panic| Err(panicked(&message(panic))))
+        ended.unwrap_or_else(|panic| Err(panic_error(&message(panic))))
     };
     let thread = thread::Builder::new().name("keylapse".into());
-    thread.spawn(move || drop(answer.send(work()))).map_err(|error| no_thread(&error))?;
+    thread.spawn(move || drop(answer.send(work()))).map_err(|error| no_thread_error(&error))?;
     let ended = answered.await;
     drop(alive);
-    ended.unwrap_or_else(|_| Err(panicked("its thread ended without a result")))
+    ended.unwrap_or_else(|_| Err(panic_error("its thread ended without a result")))
 }
 
 /// The error of a thread, or its runtime, that cannot be created.
-fn no_thread(error: &std::io::Error) -> Error {
+fn no_thread_error(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Internal, format!("cannot start a thread of the listener: {error}"))
 }
 
 /// The error of a panic in a part of the listener.
-fn panicked(message: &str) -> Error {
+fn panic_error(message: &str) -> Error {
     Error::new(
         ErrorKind::Internal,
         format!("a part of the listener has panicked, so it has stopped: {message}"),

@@ -14,12 +14,13 @@ use crate::pattern::Pattern;
 use crate::runtime::{RunningTopic, Runtime};
 use crate::wire::TopicEntry;
 
-/// The interval of checks of the server's settings, which warn if eviction is turned on.
-const SETTINGS: Duration = Duration::from_secs(60);
-/// The maximum number of registered topics that are checked.
+/// The interval of checks of the server's settings. A check warns, for example, if eviction is turned on.
+const SETTINGS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// The maximum number of registered topics that are checked for unserved ones.
 const MAX_CHECKED_TOPICS: usize = 10_000;
 
-/// Registers every topic in Redis, and checks the server's settings.
+/// Registers every topic in Redis, agrees with other listeners on the policies of attached topics, and warns about settings
+/// and unserved topics.
 pub(super) async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
     topic::agree(runtime).await?;
@@ -34,7 +35,7 @@ pub(super) async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Re
 /// does so on purpose.
 pub(super) async fn watch_settings(runtime: Arc<Runtime>) {
     loop {
-        tokio::time::sleep(SETTINGS).await;
+        tokio::time::sleep(SETTINGS_CHECK_INTERVAL).await;
         if let Err(error) = runtime.client.store.check_settings(false).await {
             debug!(%error, "cannot check the server's settings");
         }
@@ -52,13 +53,13 @@ async fn register(runtime: &Runtime) -> Result<()> {
 async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogThrottle) -> Result<()> {
     let name = &topic.config.name;
     runtime.client.store.serve(name);
-    let heals = |error: &Error, _| {
+    let should_retry = |error: &Error, _| {
         if error.is_transient() && throttle.should_log(error) {
             warn!(topic = %name, %error, "waiting for the server");
         }
         error.is_transient()
     };
-    match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
+    match retry(None, |_| false, should_retry, async |_| runtime.register(topic).await).await {
         // A name of the wrong type parks its partition at the first claim; the other partitions run.
         Err((error, _)) if error.kind() != ErrorKind::WrongType => {
             Err(runtime.client.store.topology().explained(error).await)
@@ -67,8 +68,8 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
     }
 }
 
-/// Warns once about each unserved topic whose keys may match a topic of this listener. Mostly, a pattern of the
-/// program was changed, and the topic's name with it, so timers under the old name would never fire.
+/// Warns about each topic that has timers, is served by no listener, and whose keys may match a topic of this listener.
+/// Mostly, a pattern of the program was changed, and the topic's name with it. Timers under the old name then never fire.
 pub(super) async fn warn_of_unserved(runtime: &Runtime) {
     if let Err(error) = find_unserved(runtime).await {
         debug!(%error, "cannot check whether topics with keys like ours are served");
@@ -78,7 +79,7 @@ pub(super) async fn warn_of_unserved(runtime: &Runtime) {
 async fn find_unserved(runtime: &Runtime) -> Result<()> {
     let (store, namespace) = (&runtime.client.store, &*runtime.client.namespace);
     for entry in store.registered(namespace, MAX_CHECKED_TOPICS).await? {
-        let Some(ours) = our_pattern_like(runtime, &entry) else { continue };
+        let Some(ours) = our_overlapping_pattern(runtime, &entry) else { continue };
         let partitions = entry.all_partitions(namespace);
         let timers = store.count_timers(&partitions).await?;
         if timers > 0 && !store.is_served(&partitions).await? {
@@ -95,8 +96,8 @@ async fn find_unserved(runtime: &Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Returns the pattern of this listener that keys of another topic may match.
-fn our_pattern_like<'a>(runtime: &'a Runtime, entry: &TopicEntry) -> Option<&'a Pattern> {
+/// Returns the pattern of this listener that keys of `entry` may match, unless `entry` is one of its own topics.
+fn our_overlapping_pattern<'a>(runtime: &'a Runtime, entry: &TopicEntry) -> Option<&'a Pattern> {
     let is_ours = runtime.topics.iter().any(|topic| topic.config.name == entry.name);
     let theirs = Pattern::new(&entry.pattern).ok().filter(|_| !is_ours)?;
     let mut patterns = runtime.topics.iter().map(|topic| &topic.config.pattern);

@@ -20,17 +20,17 @@ use crate::outcome::Failure;
 use crate::panics::{CatchPanic, catch_panic, message};
 use crate::roles::write_back;
 use crate::runtime::{
-    AttemptResult, Groups, Lease, Partition, QuarantineMember, RunningTopic, Settlement, Undecodable,
-    first_undecodable,
+    AttemptResult, Lease, Partition, QuarantineGroups, QuarantineMember, RunningTopic, Settlement,
+    Undecodable, undecodable_since,
 };
 use crate::time::ClockReading;
 use crate::trace::{Extract, Traceparent};
 use crate::wire::{AttemptEnd, DeadReason, Ending, History, LeaseRef, Record, State};
 
-/// The maximum time for which a quarantined timer keeps its slot until its end is settled.
+/// The maximum time for which a timer in quarantine keeps its slot after its attempt, until its end is settled.
 const QUARANTINE_SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// An attempt that starts this long after the lookahead of its claim first checks that its timer was not cancelled.
-const LATE: Duration = Duration::from_millis(100);
+/// An attempt that starts this long after the lookahead of its claim first confirms its lease.
+const DOUBTFUL_AFTER: Duration = Duration::from_millis(100);
 
 /// A claimed timer, ready to run.
 pub(crate) struct Job {
@@ -39,10 +39,11 @@ pub(crate) struct Job {
     pub(crate) record: Record,
     pub(crate) trace: Option<Traceparent>,
     pub(crate) state: State,
+    /// The server's time at the claim.
     pub(crate) reading: ClockReading,
     pub(crate) source: LapseSource,
-    /// Set once the server has confirmed the lease of a late attempt.
-    pub(crate) confirmed: bool,
+    /// True once the server has confirmed the lease of a late attempt.
+    pub(crate) is_confirmed: bool,
     /// Held until the attempt has ended.
     pub(crate) slots: AttemptSlots,
 }
@@ -54,17 +55,24 @@ pub(crate) struct AttemptSlots {
     ordinary: usize,
     /// The spare slot of the quarantine.
     spare: Option<OwnedSemaphorePermit>,
-    /// The groups of the quarantine, for a claim from there.
-    groups: Option<Arc<Groups>>,
+    /// Set for a claim from the quarantine, until its slots are split.
+    groups: Option<Arc<QuarantineGroups>>,
+    /// The membership of one timer in quarantine, after the split.
     member: Option<QuarantineMember>,
 }
 
 impl AttemptSlots {
-    /// Takes up to `most` slots for a claim. For a claim from the quarantine, the room of its group is the limit.
-    pub(crate) fn take(partition: &Arc<Partition>, most: usize, groups: Option<&Arc<Groups>>) -> Self {
+    /// Takes up to `most` slots for a claim. For a claim from the quarantine (with `groups`), takes as many as its group
+    /// has room for, with the spare slot first.
+    pub(crate) fn take(
+        partition: &Arc<Partition>,
+        most: usize,
+        groups: Option<&Arc<QuarantineGroups>>,
+    ) -> Self {
         let most = groups.map_or(most, |groups| groups.room());
-        let spare = groups.filter(|_| most > 0).and_then(|groups| groups.spare());
-        let ordinary = partition.limiter.take(partition.topic.index, most - usize::from(spare.is_some()));
+        let spare = groups.filter(|_| most > 0).and_then(|groups| groups.take_spare_slot());
+        let ordinary =
+            partition.limiter.take_slots(partition.topic.index, most - usize::from(spare.is_some()));
         Self { partition: partition.clone(), ordinary, spare, groups: groups.cloned(), member: None }
     }
 
@@ -73,13 +81,13 @@ impl AttemptSlots {
     }
 
     /// Releases the slots that a claim did not need.
-    pub(crate) fn give_back_unused(mut self) {
+    pub(crate) fn release_unused(mut self) {
         let unused = std::mem::take(&mut self.ordinary);
-        self.partition.limiter.give_back_unused(self.partition.topic.index, unused);
+        self.partition.limiter.release_unused_slots(self.partition.topic.index, unused);
     }
 
-    /// Splits off one slot, for an attempt of a timer that has lost `lost` leases.
-    pub(crate) fn split(&mut self, lost: u8) -> Self {
+    /// Splits off one slot, for the attempt of a timer that has lost `lost` leases. A timer in quarantine joins the group.
+    pub(crate) fn split_off_one(&mut self, lost: u8) -> Self {
         debug_assert!(self.count() > 0, "a claim never takes more timers than it has slots");
         let spare = self.spare.take();
         let ordinary = usize::from(spare.is_none()).min(self.ordinary);
@@ -96,15 +104,15 @@ impl Drop for AttemptSlots {
 }
 
 impl Job {
-    /// Returns the current deadline, in ms.
+    /// Returns the deadline of this attempt, in ms.
     pub(crate) fn deadline(&self) -> u64 {
         self.state.deadline_after(&self.record)
     }
 
-    /// Returns the job. If the writer of a key that was written back has created the key again, settles it as
+    /// Returns the job, unless its key was written back and its writer has created it again. Then settles the job as
     /// superseded.
-    pub(crate) async fn settle_if_superseded(self) -> Option<Self> {
-        if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
+    pub(crate) async fn unless_superseded(self) -> Option<Self> {
+        if !write_back::is_superseded(&self.partition, &self.lease.held.key, self.deadline()).await {
             return Some(self);
         }
         self.partition.topic.stats.started(self.source, self.state.lost > 0);
@@ -115,7 +123,7 @@ impl Job {
     /// Runs the attempt and queues its end for settlement. The lease ends with the job, even after a panic.
     pub(crate) async fn run(self) {
         let (partition, key) = (self.partition.clone(), self.lease.held.key.clone());
-        if let Err(panic) = AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await {
+        if let Err(panic) = AssertUnwindSafe(self.run_to_end()).catch_unwind().await {
             // Other code of the program has panicked, such as its metrics recorder.
             let (topic, key, panic) = (&partition.topic, Escaped(&key), message(panic));
             topic.stats.panics.add(1);
@@ -123,58 +131,58 @@ impl Job {
         }
     }
 
-    async fn run_to_its_end(self) {
+    async fn run_to_end(self) {
         if self.lease.state.has_notice(LeaseNotice::Stop) {
             return self.release_unrun();
         }
         let (partition, lease) = (self.partition.clone(), self.lease.state.clone());
         lease.enter(Phase::Running, Some(partition.topic.config.timeout));
         partition.topic.stats.started(self.source, self.state.lost > 0);
-        let about = self.about();
+        let about = self.metadata();
         partition.topic.meter.started(self.source, about.lateness);
         let span = self.span(&about);
-        let ended = self.attempt(Arc::new(about), &span).await;
-        let permit = match ended {
+        let ended = self.run_handler(Arc::new(about), &span).await;
+        let slots = match ended {
             Some(ended) if self.lease.is_held() => self.settle(ended, &span),
             _ => {
-                partition.topic.ended(self.source, Ending::Lost);
+                partition.topic.count_end(self.source, Ending::Lost);
                 self.slots
             }
         };
-        if permit.member.is_some() {
-            // Keeps the slot until the end is settled. Otherwise, the next quarantined timer could crash the listener
-            // and cost this one a lease. The wait is bounded, as a parked partition must not block the quarantine of
-            // the others.
+        if slots.member.is_some() {
+            // Keeps the slot until the end is settled, which sends this notice. Otherwise, the next timer in quarantine
+            // could crash the listener before that, and cost this timer a lease. The wait is bounded, as a parked
+            // partition must not block the quarantine of the others.
             let _ = tokio::time::timeout(QUARANTINE_SETTLE_TIMEOUT, lease.wait_for_notice(LeaseNotice::Lost))
                 .await;
         }
     }
 
-    /// Returns whether the timer may have been taken or cancelled since its claim without notice. The process was
-    /// suspended, or other handlers blocked its threads.
+    /// Returns true if the attempt starts so late that its timer may have been taken or cancelled without notice. The
+    /// process may have been suspended, or other handlers may have blocked its threads.
     pub(crate) fn is_doubtful(&self) -> bool {
-        let reach = self.partition.topic.config.lookahead + LATE;
-        !self.confirmed && (self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted())
+        let reach = self.partition.topic.config.lookahead + DOUBTFUL_AFTER;
+        !self.is_confirmed && (self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted())
     }
 
-    /// Waits until the server has confirmed the lease. Returns the job if it has.
-    pub(crate) async fn confirmed(self) -> Option<Self> {
-        // One confirmation is enough. If each turn came late, the attempt would never start.
-        self.lease.confirmed().await.then_some(Self { confirmed: true, ..self })
+    /// Asks the server whether this listener still holds the lease, and returns the job if so.
+    pub(crate) async fn confirm_lease(self) -> Option<Self> {
+        // One confirmation is enough. If the attempt is late again, another one would put it off without end.
+        self.lease.confirm().await.then_some(Self { is_confirmed: true, ..self })
     }
 
-    /// Releases the timer without an attempt.
+    /// Queues the release of the timer, whose attempt has not started.
     pub(crate) fn release_unrun(self) {
         if self.lease.is_held() {
-            self.partition.end(self.lease, AttemptEnd::Release);
+            self.partition.settle_unrun(self.lease, AttemptEnd::Release);
         }
     }
 
-    /// Counts how the attempt ended, decides what follows, and queues that for the settler.
+    /// Counts how the attempt ended, decides what follows, and queues that for the settler. Returns the job's slots.
     fn settle(self, ended: AttemptResult, span: &PanicSafeSpan) -> AttemptSlots {
         let topic = &self.partition.topic;
-        let ended = ended.by_policy(&topic.config, self.state.attempt);
-        topic.ended(self.source, ended.ending());
+        let ended = ended.with_backoff_delay(&topic.config, self.state.attempt);
+        topic.count_end(self.source, ended.ending());
         let undecodable = match &ended {
             AttemptResult::Undecodable(undecodable) => Some(undecodable.error.to_string()),
             _ => None,
@@ -184,10 +192,10 @@ impl Job {
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
         let failed = failed.map(|failed| failed.followed_by(end.as_ref()));
         if let Some(error) = undecodable {
-            undecodable_payload(topic, &self.lease.held, &self.state, &error, end.as_ref());
+            log_undecodable_payload(topic, &self.lease.held, &self.state, &error, end.as_ref());
         }
-        let restore = write_back::value(topic, &self.record.payload, &self.state, end.as_ref());
-        self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
+        let restore = write_back::value_to_write_back(topic, &self.record.payload, &self.state, end.as_ref());
+        self.partition.outbox.push(Settlement { lease: self.lease, end, restore });
         // Logged last, so that nothing depends on the log's subscriber.
         if let Some(failed) = failed {
             failed.log(&self.partition.topic, span);
@@ -195,6 +203,7 @@ impl Job {
         self.slots
     }
 
+    /// Opens the tracing span of the attempt.
     fn span(&self, about: &LapseMetadata) -> PanicSafeSpan {
         let span = PanicSafeSpan::open(|| {
             info_span!(
@@ -213,8 +222,8 @@ impl Job {
         span
     }
 
-    /// Runs the handler. Returns how the attempt ended, or `None` if its lease was lost.
-    async fn attempt(&self, about: Arc<LapseMetadata>, span: &PanicSafeSpan) -> Option<AttemptResult> {
+    /// Decodes the payload, and runs the handler. Returns how the attempt ended, or `None` if its lease was lost.
+    async fn run_handler(&self, about: Arc<LapseMetadata>, span: &PanicSafeSpan) -> Option<AttemptResult> {
         let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
         let attempt = match catch_panic(start) {
@@ -226,21 +235,23 @@ impl Job {
             }
         };
         let began = Instant::now();
-        let ended = self.supervise(attempt.instrument(span.span())).await;
+        let ended = self.wait_for_handler(attempt.instrument(span.span())).await;
         self.partition.topic.meter.took(began.elapsed());
         ended
     }
 
-    async fn supervise(
+    /// Awaits the handler until it ends, its timeout has passed, or a notice stops it. Returns how the attempt ended, or
+    /// `None` if its lease was lost.
+    async fn wait_for_handler(
         &self,
         attempt: tracing::instrument::Instrumented<AttemptFuture>,
     ) -> Option<AttemptResult> {
         let timeout = self.partition.topic.config.timeout;
-        // A timer that the handler arms for its own key refers to this arming.
+        // Timers that the handler arms refer to this arming.
         let attempt = CURRENT_ARMING.scope(self.record.arming, CatchPanic::new(attempt));
         let attempt = tokio::time::timeout(timeout, attempt);
         let lease = &self.lease.state;
-        let parting = async {
+        let stopped = async {
             lease.wait_for_notice(LeaseNotice::Stop).await;
             if lease.has_notice(LeaseNotice::Lost) {
                 let _ =
@@ -250,7 +261,7 @@ impl Job {
         let ended = tokio::select! {
             biased;
             ended = attempt => ended,
-            () = parting => {
+            () = stopped => {
                 debug!("the handler was stopped: its lease was lost, or the listener stops");
                 return self.lease.is_held().then_some(AttemptResult::Stopped);
             }
@@ -265,7 +276,8 @@ impl Job {
         })
     }
 
-    fn about(&self) -> LapseMetadata {
+    /// Returns the metadata for the handler. The lateness counts until now.
+    fn metadata(&self) -> LapseMetadata {
         let topic = &self.partition.topic;
         let now = self.reading.at(Instant::now());
         let late = now.0.saturating_sub(self.deadline().saturating_mul(1000));
@@ -298,7 +310,7 @@ fn continue_trace(topic: &RunningTopic, span: &PanicSafeSpan, trace: Traceparent
     });
 }
 
-/// The log line of a failed attempt.
+/// The fields of the log line of a failed attempt.
 struct FailureReport {
     kind: Ending,
     error: String,
@@ -314,7 +326,7 @@ impl FailureReport {
         Some(Self { kind: *kind, error, retry_in: None, attempts_left })
     }
 
-    /// Adds what follows the attempt.
+    /// Adds what follows the attempt: a retry and its delay, or no further attempt.
     fn followed_by(self, end: Option<&AttemptEnd>) -> Self {
         match end {
             Some(AttemptEnd::Retry { delay, .. }) => {
@@ -333,8 +345,8 @@ impl FailureReport {
     }
 }
 
-/// Logs an undecodable payload. Only the first and the last try are warnings, as many payloads may be retried often.
-fn undecodable_payload(
+/// Logs an undecodable payload. Only the first and the last attempt are warnings, as many payloads may be retried often.
+fn log_undecodable_payload(
     topic: &RunningTopic,
     held: &LeaseRef,
     state: &State,
@@ -343,7 +355,7 @@ fn undecodable_payload(
 ) {
     let key = Escaped(&held.key);
     match end {
-        Some(AttemptEnd::Retry { delay, .. }) if first_undecodable(state).is_none() => {
+        Some(AttemptEnd::Retry { delay, .. }) if undecodable_since(state).is_none() => {
             let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
             warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
         }
@@ -353,7 +365,7 @@ fn undecodable_payload(
 }
 
 /// Counts and logs a new dead letter.
-pub(super) fn dead_letter(topic: &RunningTopic, held: &LeaseRef, reason: DeadReason, history: &[u8]) {
+pub(super) fn record_dead_letter(topic: &RunningTopic, held: &LeaseRef, reason: DeadReason, history: &[u8]) {
     let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
     let attempts = last.as_ref().map(|last| last.attempt);
     // The error of an undecodable payload may quote the payload. Another line logs the reason without the quote.

@@ -28,19 +28,22 @@ pub(super) struct AnsweredClaim {
     pub(super) token: Token,
     /// When the claim was sent, by the clock of leases.
     pub(super) sent: Instant,
+    /// The server's estimated time when the answer arrived.
     pub(super) reading: ClockReading,
 }
 
-/// Claims timers. Repeats a claim without an answer for up to a lease time, since its timers would otherwise wait
-/// until their leases end. The answer may have been too large, so each repeat asks for less. The server releases
-/// timers that do not fit.
+/// Claims up to `limit` timers that are due within `reach` ms. `id` is the claimer's ID.
+///
+/// Repeats a claim without an answer for up to a lease time, since its timers would otherwise wait until their leases
+/// end. The answer may have been too large, so each repeat asks for less. The server releases claimed timers that the
+/// smaller answer leaves out.
 ///
 /// # Errors
-/// The server refused the claim, or did not answer it within the lease time.
-pub(super) async fn take(
+/// Returns an error if the server refused the claim, or did not answer it within the lease time.
+pub(super) async fn claim_timers(
     partition: &Partition,
     index: Index,
-    slot: SlotId,
+    id: SlotId,
     limit: usize,
     reach: i64,
     group: QuarantineGroup,
@@ -49,11 +52,11 @@ pub(super) async fn take(
     let config = &partition.topic.config;
     let call = Claim {
         index,
-        slot,
+        slot: id,
         token: Token::random(),
         repeat: false,
         limit,
-        bytes: trouble.size.after(0),
+        bytes: trouble.size.limit_after(0),
         lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
         letters: config.dead_letters,
@@ -62,7 +65,7 @@ pub(super) async fn take(
     let (mut sent, mut asked) = (now(), Instant::now());
     let until = Some(asked + config.lease);
     let (size, lost) = (trouble.size, AtomicU32::new(0));
-    let heals = |error: &Error, repeat| {
+    let should_retry = |error: &Error, repeat| {
         if error.maybe_done() {
             let lost = 1 + lost.fetch_add(1, Ordering::Relaxed);
             warn_lost_answers(partition, lost, error);
@@ -74,20 +77,21 @@ pub(super) async fn take(
         (sent, asked) = (now(), Instant::now());
         partition.store.claim(
             &partition.names,
-            Claim { repeat, bytes: size.after(lost.load(Ordering::Relaxed)), ..call },
+            Claim { repeat, bytes: size.limit_after(lost.load(Ordering::Relaxed)), ..call },
         )
     };
-    let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
-    let reading = partition.clock.read(asked, ClockReading::now(claimed.stamp));
-    count(partition, &claimed);
-    trouble.size.learn(lost.load(Ordering::Relaxed), &claimed.timers);
-    trouble.is_over(partition, index);
+    let claimed = retry(until, Error::maybe_done, should_retry, claim).await.map_err(|(error, _)| error)?;
+    let reading = partition.clock.update(asked, ClockReading::now(claimed.stamp));
+    count_claim(partition, &claimed);
+    trouble.size.adapt(lost.load(Ordering::Relaxed), &claimed.timers);
+    trouble.end(partition, index);
     Ok(AnsweredClaim { claimed, token: call.token, sent, reading })
 }
 
-/// The errors that keep one claimer from claiming.
+/// The errors that keep one claimer from claiming, and the size of its claims.
 #[derive(Debug, Default)]
 pub(super) struct ClaimTrouble {
+    /// The kind of the last error since the last answer.
     last: Option<ErrorKind>,
     /// Limits log lines about this partition alone.
     parked: LogThrottle,
@@ -95,6 +99,7 @@ pub(super) struct ClaimTrouble {
 }
 
 impl ClaimTrouble {
+    /// Counts and logs an error of a claim. Marks the partition as parked if an operator has to repair it.
     fn report_error(&mut self, partition: &Partition, index: Index, reason: &Error) {
         let kind = reason.kind();
         partition.topic.meter.claim(ClaimResult::Failed);
@@ -104,13 +109,13 @@ impl ClaimTrouble {
         }
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if kind == ErrorKind::Partitions {
-            partition.condition.park(index, true);
+            partition.health.set_parked(index, true);
             // The topic was repartitioned, which is logged once, rather than for each partition.
             if partition.topic.renumbered.should_log(reason) {
                 error!(%topic, error = %reason, "the topic has another number of partitions: this listener runs none of its timers");
             }
         } else if matches!(kind, ErrorKind::WrongType | ErrorKind::WireVersion) {
-            partition.condition.park(index, true);
+            partition.health.set_parked(index, true);
             if self.parked.should_log(reason) {
                 error!(%topic, partition = number, error = %reason, "the partition is parked until this is repaired");
             }
@@ -123,9 +128,10 @@ impl ClaimTrouble {
         }
     }
 
-    fn is_over(&mut self, partition: &Partition, index: Index) {
+    /// Handles an answer: marks the partition as not parked, and logs the end of each trouble.
+    fn end(&mut self, partition: &Partition, index: Index) {
         let renumbered = self.last.take() == Some(ErrorKind::Partitions);
-        partition.condition.park(index, false);
+        partition.health.set_parked(index, false);
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if renumbered && partition.topic.renumbered.is_over() {
             info!(%topic, "the topic has the same number of partitions as this program again");
@@ -152,7 +158,8 @@ fn warn_lost_answers(partition: &Partition, lost: u32, reason: &Error) {
     }
 }
 
-fn count(partition: &Partition, claimed: &Claimed) {
+/// Counts an answered claim and its timers, and logs what the server has repaired or ended on the way.
+fn count_claim(partition: &Partition, claimed: &Claimed) {
     let stats = &partition.topic.stats;
     stats.claims.add(1);
     stats.empty_claims.add(usize::from(claimed.timers.is_empty()));
@@ -177,18 +184,19 @@ fn count(partition: &Partition, claimed: &Claimed) {
 }
 
 impl AnsweredClaim {
-    /// Registers the leases of the claimed timers. Returns their jobs, with the times at which they start.
+    /// Registers the leases of the claimed timers. Returns their jobs, with the times at which they may start. Timers that
+    /// cannot run are settled.
     pub(super) fn into_jobs(
         self,
         partition: &Arc<Partition>,
         source: LapseSource,
-        mut permits: AttemptSlots,
+        mut slots: AttemptSlots,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, sent, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
         let mut jobs = Vec::with_capacity(claimed.timers.len());
         let held = claimed.timers.iter().map(|timer| LeaseRef { key: timer.key.clone(), token });
-        let leases = partition.leases.take(held, sent);
+        let leases = partition.leases.add(held, sent);
         for (timer, lease) in claimed.timers.into_iter().zip(leases) {
             let trace = Record::traceparent(&timer.record);
             match decode(timer, token) {
@@ -202,24 +210,24 @@ impl AnsweredClaim {
                         state,
                         reading,
                         source,
-                        confirmed: false,
-                        slots: permits.split(lost),
+                        is_confirmed: false,
+                        slots: slots.split_off_one(lost),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
                     release_early(partition, lease);
                 }
-                // The script does not check for a deadline that never comes. A timer with that, or with a record that
-                // cannot be decoded, becomes a dead letter.
+                // A timer whose deadline never comes, which the script does not check, or whose record cannot be decoded,
+                // becomes a dead letter.
                 _ => {
                     debug!(topic = ?partition.topic, "a claimed record cannot be read");
                     let (reason, history) = (DeadReason::Unreadable, Bytes::new());
-                    partition.end(lease, AttemptEnd::Dead { reason, history });
+                    partition.settle_unrun(lease, AttemptEnd::Dead { reason, history });
                 }
             }
         }
-        permits.give_back_unused();
+        slots.release_unused();
         jobs
     }
 }
@@ -242,36 +250,37 @@ fn release_early(partition: &Partition, lease: Lease) {
         "repaired an index entry that was earlier than its record: does another program write to keylapse's names?"
     );
     topic.stats.repaired.add(1);
-    partition.end(lease, AttemptEnd::Release);
+    partition.settle_unrun(lease, AttemptEnd::Release);
 }
 
 /// The maximum bytes of keys, records and states in one claim, beyond which the script reads no more.
 const MAX_CLAIM_BYTES: usize = 1 << 20;
-/// The time after a change before claims ask for more.
+/// The time after a change of the size before claims ask for more.
 const CLAIM_GROWTH_PAUSE: Duration = Duration::from_secs(60);
 
-/// The amount that one claimer asks for. A server may close the connection rather than send a large answer, and its
-/// limit is unknown. So each repeat of an unanswered claim asks for half as much, down to a single timer.
+/// The size of the answers that one claimer asks for. A server may close the connection rather than send a large answer,
+/// and its limit is unknown. Each repeat of an unanswered claim therefore asks for half as much, down to a single timer.
 #[derive(Clone, Copy, Debug, Default)]
 struct AnswerSize {
-    /// How often the amount was halved.
+    /// How often the size is halved.
     halved: u32,
+    /// When `halved` was last changed.
     changed: Option<Instant>,
 }
 
 impl AnswerSize {
     /// Returns how many bytes the next claim asks for, after `lost` lost answers in a row.
-    fn after(self, lost: u32) -> usize {
+    fn limit_after(self, lost: u32) -> usize {
         MAX_CLAIM_BYTES.checked_shr(self.halved + lost).unwrap_or_default().max(1)
     }
 
-    /// Adapts to an answer that followed `lost` lost ones. An answer below the limit changes nothing: size was not
-    /// the cause, and no larger answer is needed.
-    fn learn(&mut self, lost: u32, timers: &[ClaimedTimer]) {
+    /// Adapts the size to an answer that followed `lost` lost ones. An answer below the limit changes nothing: its size was
+    /// not the cause, and no larger answer is needed.
+    fn adapt(&mut self, lost: u32, timers: &[ClaimedTimer]) {
         let bytes = |one: &ClaimedTimer| {
             one.key.len() + one.record.len() + one.state.as_ref().map_or(0, |state| state.len())
         };
-        if timers.iter().map(bytes).sum::<usize>() < self.after(lost) {
+        if timers.iter().map(bytes).sum::<usize>() < self.limit_after(lost) {
             return;
         }
         let halved = match lost {
@@ -312,7 +321,8 @@ mod tests {
         let asked = Instant::now();
         let trouble = &mut ClaimTrouble::default();
         let taken =
-            take(partition, Index::Due, SlotId::random(), 1, 0, QuarantineGroup::ALONE, trouble).await;
+            claim_timers(partition, Index::Due, SlotId::random(), 1, 0, QuarantineGroup::ALONE, trouble)
+                .await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 
@@ -345,34 +355,34 @@ mod tests {
     async fn what_a_smaller_answer_brought_is_asked_for_until_a_minute_has_passed() {
         let mut size = AnswerSize::default();
         assert_eq!(
-            (size.after(0), size.after(3), size.after(20), size.after(99)),
+            (size.limit_after(0), size.limit_after(3), size.limit_after(20), size.limit_after(99)),
             (MAX_CLAIM_BYTES, MAX_CLAIM_BYTES >> 3, 1, 1)
         );
-        size.learn(3, &timers(MAX_CLAIM_BYTES >> 3));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3);
-        size.learn(0, &timers(MAX_CLAIM_BYTES >> 3));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "it was halved just now");
+        size.adapt(3, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES >> 3);
+        size.adapt(0, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES >> 3, "it was halved just now");
         tokio::time::advance(CLAIM_GROWTH_PAUSE).await;
-        size.learn(0, &timers(100));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "no larger answer is needed");
-        size.learn(0, &timers(MAX_CLAIM_BYTES >> 3));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 2);
-        size.learn(1, &timers(MAX_CLAIM_BYTES >> 3));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES >> 3, "that was too much");
+        size.adapt(0, &timers(100));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES >> 3, "no larger answer is needed");
+        size.adapt(0, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES >> 2);
+        size.adapt(1, &timers(MAX_CLAIM_BYTES >> 3));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES >> 3, "that was too much");
         for _ in 0..9 {
             tokio::time::advance(CLAIM_GROWTH_PAUSE).await;
-            size.learn(0, &timers(MAX_CLAIM_BYTES));
+            size.adapt(0, &timers(MAX_CLAIM_BYTES));
         }
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES);
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES);
     }
 
     /// For example, the server has closed an idle connection.
     #[tokio::test(start_paused = true)]
     async fn answers_that_are_lost_for_another_reason_make_no_claim_smaller() {
         let mut size = AnswerSize::default();
-        size.learn(2, &timers(100));
-        assert_eq!(size.after(0), MAX_CLAIM_BYTES);
-        size.learn(40, &timers(1));
-        assert_eq!(size.after(0), 1);
+        size.adapt(2, &timers(100));
+        assert_eq!(size.limit_after(0), MAX_CLAIM_BYTES);
+        size.adapt(40, &timers(1));
+        assert_eq!(size.limit_after(0), 1);
     }
 }

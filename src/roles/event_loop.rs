@@ -15,19 +15,19 @@ use crate::runtime::{NodeState, RequiredPermission, Runtime};
 
 /// The maximum number of events that are handled before other tasks run.
 const MAX_EVENT_BATCH: usize = 4096;
-/// The least time between refreshes of the map because a server without slots announces expired keys.
-const SUSPECT_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two refreshes of the map that a server without slots causes by announcing expired keys.
+const SLOTLESS_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Passes events on until the stream ends. It never waits for a receiver, as wake-ups and fences arrive in the same
-/// stream.
+/// Passes the events of one server on until its stream ends. It never waits for a receiver, as wake-ups and fences arrive
+/// in the same stream.
 pub(crate) struct EventLoop {
     runtime: Arc<Runtime>,
     node: Arc<NodeState>,
     events: mpsc::Receiver<Event>,
-    /// The reader of attached keys.
+    /// The queue of the reader of attached keys.
     attached: Option<ReaderQueue>,
     /// When the map was last marked as stale because of an event.
-    suspected: Option<Instant>,
+    map_marked_stale_at: Option<Instant>,
 }
 
 impl EventLoop {
@@ -37,7 +37,7 @@ impl EventLoop {
         events: mpsc::Receiver<Event>,
         attached: Option<ReaderQueue>,
     ) -> Self {
-        Self { runtime, node, events, attached, suspected: None }
+        Self { runtime, node, events, attached, map_marked_stale_at: None }
     }
 
     pub(crate) async fn run(mut self) {
@@ -49,25 +49,29 @@ impl EventLoop {
 
     fn handle_event(&mut self, event: Event) {
         let runtime = &self.runtime;
-        self.node.note(&event);
+        self.node.note_event(&event);
         match event {
             // The decoder was created with the partitions of this runtime, in their order.
-            Event::Wake { partition, index, at } => runtime.partitions[partition].wakeup_of(index).head(at),
-            Event::Unclaimed { partition, at } => runtime.partitions[partition].wakeup.left(at),
+            Event::Wake { partition, index, at } => {
+                runtime.partitions[partition].wakeup_of(index).announce_deadline(at);
+            }
+            Event::Unclaimed { partition, at } => {
+                runtime.partitions[partition].due_wakeup.announce_unclaimed(at);
+            }
             Event::TryNow { partition, destination } => {
                 if let Some(all) = &runtime.partitions[partition].topic.config.destinations {
                     all.try_now(&destination);
                 }
             }
             Event::Fence { partition, held } => runtime.partitions[partition].leases.fence(held),
-            Event::Expired(key) => self.expired(key),
+            Event::Expired(key) => self.handle_expiry(key),
             Event::Gap(gap) => {
                 runtime.stats.gaps.add(1);
                 debug!(?gap, "events may have been missed: sweeping");
-                // The notice prompts a sweep. Events continue after an overflow or a reload; after another gap,
-                // sweeps are frequent until events arrive again.
-                let passes = matches!(gap, Gap::Overflow | Gap::Reloaded);
-                self.node.events_flowing.send_modify(|calm| *calm &= passes);
+                // Publishing the value prompts a sweep. Events continue to arrive after an overflow or a reload. After
+                // another gap, sweeps are frequent until a heartbeat arrives.
+                let still_flow = matches!(gap, Gap::Overflow | Gap::Reloaded);
+                self.node.events_flowing.send_modify(|events_flow| *events_flow &= still_flow);
                 match gap {
                     Gap::Disconnected => self.forward_to_reader(ReaderEvent::Disconnected),
                     Gap::NoSubscription => self.forward_to_reader(ReaderEvent::NoSubscription),
@@ -79,19 +83,19 @@ impl EventLoop {
                 runtime.stats.anchored.add(1);
                 self.node.events_flowing.send_replace(true);
             }
-            Event::Joined(_) => self.node.sweep(),
+            Event::Joined(_) => self.node.request_sweep(),
             Event::Moved => runtime.client.store.topology().mark_map_stale(),
             // The subscription has already passed written keys to the prompter.
             Event::Changed(_, Change::Written) => {}
-            Event::Changed(key, Change::Gone) => {
+            Event::Changed(key, Change::Deleted) => {
                 if runtime.route(&key).is_some() {
-                    self.forward_to_reader(ReaderEvent::Gone(key));
+                    self.forward_to_reader(ReaderEvent::Deleted(key));
                 }
             }
             Event::Canary(canary) => self.forward_to_reader(ReaderEvent::Canary(canary)),
-            Event::Refused => runtime.stats.refused_heartbeats.add(1),
-            Event::Subscribed(refused) => self.subscribed(&refused),
-            Event::Touched(touched) => self.forward_to_reader(ReaderEvent::Touched(touched)),
+            Event::CanaryRefused => runtime.stats.refused_heartbeats.add(1),
+            Event::Subscribed(refused) => self.note_refused_changes(&refused),
+            Event::KeysRead(reply) => self.forward_to_reader(ReaderEvent::KeysRead(reply)),
             Event::CanaryUnverified(number) => self.forward_to_reader(ReaderEvent::CanaryUnverified(number)),
             Event::Server { node, at } => self.forward_to_reader(ReaderEvent::Server { node, at }),
             Event::Lost(count) => {
@@ -109,7 +113,7 @@ impl EventLoop {
     }
 
     /// Notes which subscriptions to changes of attached keys were refused. Logs each refusal once, until it ends.
-    fn subscribed(&self, refused: &[Option<String>]) {
+    fn note_refused_changes(&self, refused: &[Option<String>]) {
         for (topic, refused) in self.runtime.attached_topics().zip(refused) {
             let Some(error) = refused else {
                 topic.refusals.end(RequiredPermission::Changes);
@@ -122,16 +126,18 @@ impl EventLoop {
         }
     }
 
-    /// Marks the map as stale if it assigns no slots to the server. Only a primary with slots announces expired keys.
-    fn suspect_if_slotless(&mut self) {
-        let lately = self.suspected.is_some_and(|at| at.elapsed() < SUSPECT_EVERY);
-        if !lately && self.node.share.borrow().canaries.is_none() {
-            self.suspected = Some(Instant::now());
+    /// Marks the cluster's map as stale if it assigns no slots to the server, as only a primary with slots announces
+    /// expired keys.
+    fn mark_map_stale_if_slotless(&mut self) {
+        let lately = self.map_marked_stale_at.is_some_and(|at| at.elapsed() < SLOTLESS_REFRESH_INTERVAL);
+        if !lately && self.node.assignment.borrow().canaries.is_none() {
+            self.map_marked_stale_at = Some(Instant::now());
             self.runtime.client.store.topology().mark_map_stale();
         }
     }
 
-    fn expired(&mut self, key: Bytes) {
+    /// Passes the expiry of an attached key to the reader. For a marker key, requests a claim.
+    fn handle_expiry(&mut self, key: Bytes) {
         let Some(partition) = self.runtime.route(&key) else {
             self.runtime.stats.unrouted.add(1);
             trace!(key = %Escaped(&key), "an expired key matches no topic");
@@ -140,10 +146,10 @@ impl EventLoop {
         let topic = &self.runtime.partitions[partition].topic;
         topic.stats.announced.add(1);
         if topic.config.attach.is_some() {
-            self.suspect_if_slotless();
+            self.mark_map_stale_if_slotless();
             self.forward_to_reader(ReaderEvent::Expired(partition, key));
         } else {
-            self.runtime.partitions[partition].note_expired();
+            self.runtime.partitions[partition].note_expiry();
         }
     }
 }
@@ -177,14 +183,14 @@ mod tests {
             .unwrap();
         let runtime = listener.runtime.clone();
         let (mut roles, mut writers) = (JoinSet::new(), JoinSet::new());
-        let (touches, _touched) = mpsc::channel(1);
+        let (key_reads, _requested) = mpsc::channel(1);
         let attached = AttachedRoles::start(&runtime, &mut roles, &mut writers);
         let node = NodeState::of(&runtime);
         runtime.add_node(&node);
-        let ServerReader { ear, reader } = attached.open_reader(&node, None, touches);
+        let ServerReader { queue, reader } = attached.open_reader(&node, None, key_reads);
         roles.spawn(reader);
         let (sender, events) = mpsc::channel(1);
-        roles.spawn(EventLoop::new(runtime.clone(), node, events, Some(ear)).run());
+        roles.spawn(EventLoop::new(runtime.clone(), node, events, Some(queue)).run());
 
         sender.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {
@@ -197,8 +203,8 @@ mod tests {
             sender.send(Event::Fence { partition: 0, held }).await.unwrap();
         };
         tokio::time::timeout(Duration::from_secs(1), flood).await.expect("nothing waits");
-        runtime.partitions[0].wakeup.woken().await;
-        assert_eq!(runtime.partitions[0].wakeup.take().head, Some(7));
+        runtime.partitions[0].due_wakeup.wait().await;
+        assert_eq!(runtime.partitions[0].due_wakeup.take_pending().head, Some(7));
         assert!(runtime.stats.gaps.get() > 0, "dropped events are a gap");
     }
 }

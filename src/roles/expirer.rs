@@ -1,8 +1,8 @@
-//! Reads marker keys just after their deadlines.
+//! Checks marker keys just after their deadlines: a read makes the server expire and announce them.
 //!
-//! The server announces an expired key only when it finds the key, which takes minutes among a million others. A read
-//! makes the server announce it immediately. The read follows two milliseconds after the deadline. In the millisecond
-//! of its deadline, a key still exists, and the server's clock inside a command may lag slightly.
+//! By itself, a server expires a key when it comes across the key, which takes minutes among a million others. The check
+//! follows two milliseconds after the deadline. In the millisecond of its deadline, a key still exists, and the server's
+//! clock inside a command may lag slightly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use tokio::time::Instant;
 use crate::log::debug;
 use crate::wire::{MAX_BATCH, Store};
 
-/// The time from a deadline to the read of its key.
-const MARGIN: Duration = Duration::from_millis(2);
-/// The pause between two calls, which would otherwise be most of all requests at a high rate.
+/// The time from a deadline to the check of its key.
+const CHECK_DELAY: Duration = Duration::from_millis(2);
+/// The pause between two calls. Without it, these calls would be most of all requests at a high rate.
 const MARKER_CHECK_PAUSE: Duration = Duration::from_millis(50);
-/// Limits of the waiting batches, and of the bytes of their keys. Further keys are left to the server.
-const WAITING: usize = 1024;
-const WAITING_BYTES: usize = 8 << 20;
+/// The maximum number of waiting batches, and of bytes of their keys. Further keys are left to the server.
+const MAX_WAITING_BATCHES: usize = 1024;
+const MAX_WAITING_BYTES: usize = 8 << 20;
 /// The approximate maximum bytes of keys in one call.
-const CALL_BYTES: usize = 1 << 20;
+const MAX_CALL_BYTES: usize = 1 << 20;
 
-/// Receives the marker keys to read from claimers.
+/// The queue of marker keys to check, into which claimers put the keys of claimed timers.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerChecks {
     queue: mpsc::Sender<MarkerBatch>,
@@ -41,14 +41,14 @@ struct MarkerBatch {
 }
 
 impl MarkerChecks {
-    /// Plans to read these keys once the latest of their deadlines has passed.
+    /// Plans to check these keys once the latest of their deadlines has passed.
     pub(crate) fn plan(&self, latest: Option<Instant>, keys: impl Iterator<Item = Bytes>) {
         let Some(latest) = latest else { return };
-        let at = latest.max(Instant::now()) + MARGIN;
+        let at = latest.max(Instant::now()) + CHECK_DELAY;
         let (mut keys, mut more) = (keys.peekable(), true);
         while more && keys.peek().is_some() {
             let mut batch = MarkerBatch { at, keys: Vec::new(), bytes: 0 };
-            while batch.bytes < CALL_BYTES
+            while batch.bytes < MAX_CALL_BYTES
                 && let Some(key) = keys.next()
             {
                 batch.bytes += key.len();
@@ -58,33 +58,33 @@ impl MarkerChecks {
         }
     }
 
-    /// Returns whether the queue had room.
+    /// Queues a batch if the queue has room, and returns whether it had.
     fn enqueue(&self, batch: MarkerBatch) -> bool {
         let bytes = batch.bytes;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let left = before + bytes <= WAITING_BYTES && self.queue.try_send(batch).is_ok();
-        if !left {
+        let has_room = before + bytes <= MAX_WAITING_BYTES && self.queue.try_send(batch).is_ok();
+        if !has_room {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        left
+        has_room
     }
 }
 
-/// Returns the queue for claimers, and the task that reads the keys.
+/// Returns the queue for claimers, and the task that checks the keys.
 pub(crate) fn marker_checks(store: Store) -> (MarkerChecks, impl Future<Output = ()> + Send) {
-    let (queue, mut batches) = mpsc::channel::<MarkerBatch>(WAITING);
+    let (queue, mut batches) = mpsc::channel::<MarkerBatch>(MAX_WAITING_BATCHES);
     let bytes = Arc::<AtomicUsize>::default();
     let waiting = bytes.clone();
     let work = async move {
-        let (mut later, mut rested) = (None, Instant::now());
-        while let Some(first) = next(&mut later, &mut batches).await {
-            tokio::time::sleep_until(first.at.max(rested)).await;
+        let (mut later, mut next_call_at) = (None, Instant::now());
+        while let Some(first) = next_batch(&mut later, &mut batches).await {
+            tokio::time::sleep_until(first.at.max(next_call_at)).await;
             let now = Instant::now();
-            let (mut keys, mut taken) = (first.keys, first.bytes);
-            while keys.len() < MAX_BATCH && taken < CALL_BYTES {
+            let (mut keys, mut call_bytes) = (first.keys, first.bytes);
+            while keys.len() < MAX_BATCH && call_bytes < MAX_CALL_BYTES {
                 match batches.try_recv() {
                     Ok(more) if more.at <= now => {
-                        taken += more.bytes;
+                        call_bytes += more.bytes;
                         keys.extend(more.keys);
                     }
                     other => {
@@ -96,16 +96,19 @@ pub(crate) fn marker_checks(store: Store) -> (MarkerChecks, impl Future<Output =
             if let Err(error) = store.check_markers(&keys).await {
                 debug!(%error, "cannot read marker keys: the server expires them later");
             }
-            waiting.fetch_sub(taken, Ordering::Relaxed);
+            waiting.fetch_sub(call_bytes, Ordering::Relaxed);
             // A full call needs no pause, as waiting would gather no more keys for it.
-            rested =
-                if keys.len() < MAX_BATCH && taken < CALL_BYTES { now + MARKER_CHECK_PAUSE } else { now };
+            next_call_at = if keys.len() < MAX_BATCH && call_bytes < MAX_CALL_BYTES {
+                now + MARKER_CHECK_PAUSE
+            } else {
+                now
+            };
         }
     };
     (MarkerChecks { queue, bytes }, work)
 }
 
-async fn next(
+async fn next_batch(
     later: &mut Option<MarkerBatch>,
     batches: &mut mpsc::Receiver<MarkerBatch>,
 ) -> Option<MarkerBatch> {
@@ -140,14 +143,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lone_key_is_touched_just_after_its_deadline() {
-        assert_eq!(touched(1, 1, MS).await, (1, MARGIN));
+        assert_eq!(touched(1, 1, MS).await, (1, CHECK_DELAY));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_keys_is_touched_twenty_times_a_second() {
         let (calls, last) = touched(1000, 1, MS).await;
         assert!((20..=22).contains(&calls), "{calls} calls");
-        assert!(last <= MARGIN + MARKER_CHECK_PAUSE + MS, "{last:?}");
+        assert!(last <= CHECK_DELAY + MARKER_CHECK_PAUSE + MS, "{last:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,7 +161,7 @@ mod tests {
         for _ in 0..10 {
             touches.plan(Some(Instant::now()), std::iter::repeat_n(key.clone(), MAX_BATCH));
         }
-        assert!(touches.bytes.load(Ordering::Relaxed) <= WAITING_BYTES);
+        assert!(touches.bytes.load(Ordering::Relaxed) <= MAX_WAITING_BYTES);
         let left = touches.clone();
         drop(touches);
         assert_eq!(left.queue.max_capacity() - left.queue.capacity(), 8, "a mebibyte each");
@@ -173,6 +176,6 @@ mod tests {
     async fn as_many_keys_as_a_call_takes_wait_for_nothing() {
         let (calls, last) = touched(100, MAX_BATCH, Duration::ZERO).await;
         assert_eq!(calls, 100);
-        assert!(last < MARGIN + MARKER_CHECK_PAUSE, "{last:?}");
+        assert!(last < CHECK_DELAY + MARKER_CHECK_PAUSE, "{last:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Renews leases, and gives them up in time if they were not renewed, or if their handlers do not end.
 //!
-//! Renewals wait for the server. The guard waits only for the clock, which also advances while the machine is
-//! suspended. So a handler gets notice before another listener can start its timer.
+//! Renewals wait for the server. [`guard_leases`] waits only for a clock that also advances while the machine is
+//! suspended. A handler therefore receives notice before another listener can start its timer.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::{LeaseRef, portions};
 
-/// Renews the leases of one partition. Every sixth of the lease time, it renews leases whose last renewal is more
-/// than a sixth ago. So each lease is renewed after about a third of its time. Leases of late attempts are renewed
-/// immediately. [`guard_leases`] gives up leases that cannot be renewed in time.
+/// Renews the leases of one partition, until it is dropped. Every sixth of the lease time, it renews leases whose last
+/// renewal is more than a sixth ago. Each lease is thus renewed after at most a third of its time. A lease whose renewal a
+/// late attempt waits for is renewed immediately.
 pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     let lease = partition.topic.config.lease;
     let mut beat = tokio::time::interval_at(Instant::now() + lease / 6, lease / 6);
@@ -25,12 +25,12 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     loop {
         tokio::select! {
             _ = beat.tick() => {}
-            () = partition.leases.renewal_wanted() => {}
+            () = partition.leases.wait_until_renewal_wanted() => {}
         }
         let before = now();
         let due = partition.leases.to_renew(before.checked_sub(lease / 6).unwrap_or(before));
         for batch in portions(&due) {
-            if let Err(error) = extend(&partition, batch).await {
+            if let Err(error) = renew(&partition, batch).await {
                 debug!(topic = ?partition.topic, %error, "leases not renewed");
                 break;
             }
@@ -38,11 +38,11 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     }
 }
 
-async fn extend(partition: &Partition, batch: &[LeaseRef]) -> Result<()> {
+async fn renew(partition: &Partition, batch: &[LeaseRef]) -> Result<()> {
     let (sent, topic) = (now(), &partition.topic);
     let gone = partition.store.renew(&partition.names, ms_ceil(topic.config.lease), batch).await?;
     let lost: Vec<_> = gone.into_iter().filter_map(|place| batch.get(place)).collect();
-    let ours = partition.leases.renewed(batch, &lost, sent);
+    let ours = partition.leases.apply_renewal(batch, &lost, sent);
     if ours > 0 {
         topic.stats.lost_leases.add(ours);
         warn!(?topic, count = ours, "leases lost: another listener has the timers, or they were cancelled");
@@ -50,19 +50,19 @@ async fn extend(partition: &Partition, batch: &[LeaseRef]) -> Result<()> {
     Ok(())
 }
 
-/// Gives up failed leases, until it is dropped.
+/// Gives up leases that were not renewed in time, and leases of attempts that did not end in time, until it is dropped.
 pub(crate) async fn guard_leases(runtime: Arc<Runtime>) {
     let alarm = BoottimeSleep::new(runtime.client.virtual_time());
     loop {
-        let next = runtime.partitions.iter().map(|partition| give_up_failed(partition)).min();
+        let next = runtime.partitions.iter().map(|partition| guard_partition(partition)).min();
         alarm.wait(next.unwrap_or_else(now)).await;
     }
 }
 
-/// Gives up the failed leases of a partition. Returns when to check again.
-fn give_up_failed(partition: &Partition) -> tokio::time::Instant {
+/// Gives up the failed leases of a partition, and logs them. Returns when to check again.
+fn guard_partition(partition: &Partition) -> tokio::time::Instant {
     let topic = &partition.topic;
-    let (given_up, next) = partition.leases.guard();
+    let (given_up, next) = partition.leases.give_up_failed();
     topic.stats.lost_leases.add(given_up.not_extended + given_up.overdue.len());
     if given_up.not_extended > 0 {
         warn!(?topic, count = given_up.not_extended, "leases lost: they could not be renewed in time");

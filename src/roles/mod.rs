@@ -1,5 +1,5 @@
-//! The roles of a listener, one in each file. Most are a struct with `run`, and with `tick` if one step makes sense
-//! by itself.
+//! The roles of a listener, one in each file. Most are a struct with `run`, which loops, and `tick`, which does one step.
+//! `claim`, `attempt` and `write_back` have the steps of other roles.
 
 pub(crate) mod attempt;
 pub(crate) mod claim;

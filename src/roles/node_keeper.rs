@@ -1,7 +1,7 @@
 //! Subscribes to each primary of a cluster, and follows slots that move.
 //!
-//! With attached topics, it also subscribes to the other nodes. So it receives every event of a replica that becomes
-//! a primary.
+//! With attached topics, it also subscribes to the other nodes, to receive every event of a replica that becomes a
+//! primary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,19 +23,20 @@ use crate::wire::names::{canary, tag_of};
 /// The usual interval of refreshes of the cluster's map.
 const MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// The interval while a primary has failed, so that attached topics receive its events early when it is back.
-const AWAITED: Duration = Duration::from_secs(5);
+const FAILED_PRIMARY_REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval while a slot has no owner, or no events of a primary arrive.
 const UNHEALTHY_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// With attached topics, how long that interval also holds after a change.
-const SETTLING: Duration = Duration::from_secs(30);
+/// With attached topics, how long `UNHEALTHY_REFRESH_INTERVAL` also holds after a change of nodes or slots.
+const SETTLING_TIME: Duration = Duration::from_secs(30);
 /// The least time between two refreshes.
 const MIN_MAP_REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// The interval with `save_requests`. A redirected call detects a change earlier.
+/// The interval of refreshes with `save_requests`. A redirected call detects a change earlier.
 const SAVING_MAP_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// With attached topics, the interval at which one node is asked for changes of the nodes.
-const WATCH: Duration = Duration::from_secs(2);
+const NODE_WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Keeps one subscription, one event loop and one sweeper for each primary that holds slots.
+/// Keeps one subscription, one event loop and one sweeper for each primary that holds slots. With attached topics, it also
+/// keeps a reader and a scanner for each, and a subscription, an event loop and a reader for each other node.
 pub(crate) struct NodeKeeper {
     runtime: Arc<Runtime>,
     cluster: Arc<Cluster>,
@@ -44,19 +45,22 @@ pub(crate) struct NodeKeeper {
     /// The map that was last applied.
     known: Arc<ClusterMap>,
     /// Set once a map with slots was applied.
-    has_begun: bool,
+    had_slots: bool,
     /// When a change of nodes or slots was last detected.
     changed: Option<Instant>,
+    /// The nodes with a subscription.
     running: BTreeMap<Endpoint, NodeTasks>,
+    /// All tasks of the keeper, which end with it.
     tasks: JoinSet<()>,
 }
 
 /// The tasks for one node.
 struct NodeTasks {
     node: Arc<NodeState>,
+    /// The tasks that run as long as the node is in the map.
     tasks: Vec<AbortHandle>,
     /// The tasks that run while the node holds slots.
-    holding: Vec<AbortHandle>,
+    slot_tasks: Vec<AbortHandle>,
 }
 
 impl NodeKeeper {
@@ -67,8 +71,8 @@ impl NodeKeeper {
         attached: Option<AttachedRoles>,
     ) -> Self {
         let (known, running) = (cluster.map().borrow().clone(), BTreeMap::new());
-        let (has_begun, changed, tasks) = (false, None, JoinSet::new());
-        Self { runtime, cluster, decoder, attached, known, has_begun, changed, running, tasks }
+        let (had_slots, changed, tasks) = (false, None, JoinSet::new());
+        Self { runtime, cluster, decoder, attached, known, had_slots, changed, running, tasks }
     }
 
     /// Follows the cluster's map until it is dropped.
@@ -76,7 +80,7 @@ impl NodeKeeper {
         let mut map = self.cluster.map();
         if self.attached.is_some() {
             let cluster = self.cluster.clone();
-            self.tasks.spawn(async move { match cluster.watch(WATCH).await {} });
+            self.tasks.spawn(async move { match cluster.watch(NODE_WATCH_INTERVAL).await {} });
         }
         loop {
             let asked = Instant::now();
@@ -84,13 +88,13 @@ impl NodeKeeper {
                 debug!(%error, "no node returns the cluster's map");
             }
             let present = map.borrow_and_update().clone();
-            self.follow(&present);
+            self.apply_map(&present);
             loop {
-                let wait = self.next_after(&present);
+                let wait = self.refresh_interval(&present);
                 tokio::select! {
                     Ok(()) = map.changed() => {
                         let present = map.borrow_and_update().clone();
-                        self.follow(&present);
+                        self.apply_map(&present);
                     }
                     () = self.cluster.wait_until_map_stale() => {
                         self.changed = Some(Instant::now());
@@ -109,54 +113,56 @@ impl NodeKeeper {
         }
     }
 
-    /// Returns the time from the last refresh to the next.
-    fn next_after(&self, map: &ClusterMap) -> Duration {
-        let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING);
+    /// Returns the time from the last refresh of the map to the next.
+    fn refresh_interval(&self, map: &ClusterMap) -> Duration {
+        let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING_TIME);
         let rounds = self.runtime.client.rounds();
         match &self.attached {
-            _ if self.is_alert(map) => rounds.pace(UNHEALTHY_REFRESH_INTERVAL, SAVING_MAP_REFRESH_INTERVAL),
+            _ if self.needs_newer_map(map) => {
+                rounds.pace(UNHEALTHY_REFRESH_INTERVAL, SAVING_MAP_REFRESH_INTERVAL)
+            }
             Some(_) if is_settling => UNHEALTHY_REFRESH_INTERVAL,
-            Some(_) if map.failed().next().is_some() => AWAITED,
+            Some(_) if map.failed().next().is_some() => FAILED_PRIMARY_REFRESH_INTERVAL,
             _ => rounds.pace(MAP_REFRESH_INTERVAL, SAVING_MAP_REFRESH_INTERVAL),
         }
     }
 
-    /// Returns whether a newer map may help: a slot has no owner, or no events of a primary arrive.
-    fn is_alert(&self, map: &ClusterMap) -> bool {
-        let holds_slots = |running: &&NodeTasks| !running.holding.is_empty();
+    /// Returns whether a newer map is needed soon: a slot has no owner, or no events of a primary arrive.
+    fn needs_newer_map(&self, map: &ClusterMap) -> bool {
+        let holds_slots = |running: &&NodeTasks| !running.slot_tasks.is_empty();
         let mut holders = self.running.values().filter(holds_slots);
         !map.covers_all_slots() || holders.any(|running| !*running.node.events_flowing.borrow())
     }
 
     /// Applies a map: subscribes to new nodes, ends the subscriptions of former ones, and updates the assignments of
     /// the rest.
-    fn follow(&mut self, map: &Arc<ClusterMap>) {
-        let mut present = self.present(map);
+    fn apply_map(&mut self, map: &Arc<ClusterMap>) {
+        let mut present = self.wanted_nodes(map);
         let is_gone = |(at, running): (&Endpoint, &NodeTasks)| {
             present.get(at).is_none_or(|(name, _)| *name != running.node.name()).then(|| at.clone())
         };
         let gone: Vec<_> = self.running.iter().filter_map(is_gone).collect();
-        gone.iter().for_each(|endpoint| self.end(endpoint));
+        gone.iter().for_each(|endpoint| self.close_node(endpoint));
         let gained = map.gained(&self.known);
-        if self.has_begun && self.known != *map {
+        if self.had_slots && self.known != *map {
             self.changed = Some(Instant::now());
         }
         self.known = map.clone();
         let kept: Vec<_> = self.running.keys().cloned().collect();
         for endpoint in kept {
-            if let Some((_, share)) = present.remove(&endpoint) {
-                self.assign(&endpoint, share, gained.contains(&endpoint));
+            if let Some((_, assignment)) = present.remove(&endpoint) {
+                self.assign(&endpoint, assignment, gained.contains(&endpoint));
             }
         }
-        for (endpoint, (name, share)) in present {
-            self.begin(&endpoint, name, share);
+        for (endpoint, (name, assignment)) in present {
+            self.open_node(&endpoint, name, assignment);
         }
-        self.has_begun |= map.owned_slot_count() > 0;
+        self.had_slots |= map.owned_slot_count() > 0;
     }
 
     /// Returns the nodes to subscribe to, with their names and assignments. A node without slots has an empty
     /// assignment.
-    fn present(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, NodeAssignment)> {
+    fn wanted_nodes(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, NodeAssignment)> {
         let mut present: BTreeMap<_, _> = BTreeMap::new();
         if self.attached.is_some() {
             let name = |id: &str| NodeId::new(id.as_bytes()).unwrap_or_default();
@@ -168,8 +174,8 @@ impl NodeKeeper {
         let namespace = &self.runtime.client.namespace;
         for (owner, tag) in map.least_of_owners(tag_of) {
             let canaries = Some(canary(namespace, tag));
-            if let Some((_, share)) = present.get_mut(owner) {
-                share.canaries = canaries;
+            if let Some((_, assignment)) = present.get_mut(owner) {
+                assignment.canaries = canaries;
             } else if self.attached.is_none() {
                 present.insert(
                     owner.clone(),
@@ -179,84 +185,84 @@ impl NodeKeeper {
         }
         for (place, partition) in self.runtime.partitions.iter().enumerate() {
             let owner = map.owner(partition.names.slot).and_then(|owner| present.get_mut(owner));
-            owner.into_iter().for_each(|(_, share)| share.partitions.push(place));
+            owner.into_iter().for_each(|(_, assignment)| assignment.partitions.push(place));
         }
         present
     }
 
-    fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: NodeAssignment) {
+    fn open_node(&mut self, endpoint: &Endpoint, name: NodeId, assignment: NodeAssignment) {
         let server = self.cluster.server(endpoint);
-        let holds_slots = share.canaries.is_some();
-        let node = NodeState::new(server.clone(), name, share.clone());
+        let holds_slots = assignment.canaries.is_some();
+        let node = NodeState::new(server.clone(), name, assignment.clone());
         let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
-        let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
-        let among = if name.is_named() { Deployment::Nodes(name) } else { Deployment::Alone };
+        let (decoder, events_of) = (self.decoder.clone(), node.assignment.subscribe());
+        let deployment = if name.is_named() { Deployment::Nodes(name) } else { Deployment::Alone };
         let source = SubscriptionSource {
             server,
-            among,
+            deployment,
             slots_move: true,
             decoder,
-            share: events_of,
+            assignment: events_of,
             prompts,
             rounds,
         };
-        let (EventStream { events, touches }, supervisor) = source.open();
+        let (EventStream { events, key_reads }, supervisor) = source.open();
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {
             let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
-            let peers = if self.has_begun { Peers::nodes } else { Peers::first_nodes };
+            let peers = if self.had_slots { Peers::of_new_node } else { Peers::of_initial_node };
             let peers = peers(cluster, endpoint, holds_slots);
-            let ServerReader { ear, reader } = attached.open_reader(&node, Some(peers), touches);
+            let ServerReader { queue, reader } = attached.open_reader(&node, Some(peers), key_reads);
             // The reader ends by itself once no more events can arrive, and it has handled all of them.
             self.tasks.spawn(reader);
-            ear
+            queue
         });
         tasks.push(self.tasks.spawn(EventLoop::new(runtime, node.clone(), events, attached).run()));
-        self.running.insert(endpoint.clone(), NodeTasks { node, tasks, holding: Vec::new() });
-        self.assign(endpoint, share, false);
+        self.running.insert(endpoint.clone(), NodeTasks { node, tasks, slot_tasks: Vec::new() });
+        self.assign(endpoint, assignment, false);
     }
 
     /// Changes the assignment of a server. `gained` is true if it has taken over slots, as events of their keys may
     /// have been missed.
-    fn assign(&mut self, endpoint: &Endpoint, share: NodeAssignment, gained: bool) {
+    fn assign(&mut self, endpoint: &Endpoint, assignment: NodeAssignment, gained: bool) {
         let Some(running) = self.running.get_mut(endpoint) else { return };
         let (node, holds_slots, partitions) =
-            (running.node.clone(), share.canaries.is_some(), share.partitions.len());
-        node.share.send_if_modified(|present| {
-            let is_news = *present != share;
-            *present = share;
+            (running.node.clone(), assignment.canaries.is_some(), assignment.partitions.len());
+        node.assignment.send_if_modified(|present| {
+            let is_news = *present != assignment;
+            *present = assignment;
             is_news
         });
         if gained && self.attached.is_some() {
-            self.runtime.learn(&node, |known| known.gaps += 1);
+            self.runtime.update_stream(&node, |known| known.gaps += 1);
         }
-        match (holds_slots, running.holding.is_empty()) {
+        match (holds_slots, running.slot_tasks.is_empty()) {
             (true, true) => {
                 info!(server = %endpoint, partitions, "listening to a primary");
                 self.runtime.add_node(&node);
                 // The sweep finds timers that the former owner did not announce.
-                node.sweep();
+                node.request_sweep();
                 let sweeper = Sweeper::new(self.runtime.clone(), node.clone());
-                running.holding.push(self.tasks.spawn(sweeper.run()));
+                running.slot_tasks.push(self.tasks.spawn(sweeper.run()));
                 if let Some(attached) = &self.attached {
                     let scan = attached.scan(&node, &self.cluster.server(endpoint));
-                    running.holding.push(self.tasks.spawn(scan));
+                    running.slot_tasks.push(self.tasks.spawn(scan));
                 }
             }
             (false, false) => {
                 info!(server = %endpoint, "the server holds no more slots");
-                running.holding.drain(..).for_each(|role| role.abort());
+                running.slot_tasks.drain(..).for_each(|role| role.abort());
                 self.runtime.remove_node(&node);
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, endpoint: &Endpoint) {
+    fn close_node(&mut self, endpoint: &Endpoint) {
         let Some(running) = self.running.remove(endpoint) else { return };
         info!(server = %endpoint, "no longer listening to this server");
-        running.tasks.iter().chain(&running.holding).for_each(AbortHandle::abort);
+        running.tasks.iter().chain(&running.slot_tasks).for_each(AbortHandle::abort);
         self.runtime.remove_node(&running.node);
     }
 }

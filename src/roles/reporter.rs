@@ -15,31 +15,33 @@ use crate::stats::{RecentWindow, Totals};
 use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 
-/// The interval of reports. Readers take a listener for gone after three missing reports.
+/// The interval of reports. Readers treat a listener as gone after three missing reports.
 const LISTENER_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Writes the reports of one listener.
 pub(crate) struct Reporter {
     runtime: Arc<Runtime>,
+    /// When the listener started, by this machine's clock.
     since: SystemTime,
+    /// When the listener started, for its uptime.
     began: Instant,
-    /// The cursor of the scan for outdated reports.
-    looked: u64,
-    topics: Vec<Recently>,
-    kept: DataLossDetector,
+    /// The cursor of the scan for outdated reports of other listeners, which each report continues.
+    scan_cursor: u64,
+    topics: Vec<RecentActivity>,
+    data_loss: DataLossDetector,
     throttle: LogThrottle,
 }
 
 impl Reporter {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        let topics = runtime.topics.iter().map(|_| Recently::new()).collect();
+        let topics = runtime.topics.iter().map(|_| RecentActivity::new()).collect();
         Self {
             runtime,
             since: SystemTime::now(),
             began: Instant::now(),
-            looked: 0,
+            scan_cursor: 0,
             topics,
-            kept: DataLossDetector::default(),
+            data_loss: DataLossDetector::default(),
             throttle: LogThrottle::default(),
         }
     }
@@ -63,7 +65,7 @@ impl Reporter {
     /// Writes one report.
     pub(crate) async fn tick(&mut self) -> Result<()> {
         let Runtime { client, id, topics, .. } = &*self.runtime;
-        let mut report = report(&self.runtime, self.since, self.began.elapsed());
+        let mut report = listener_report(&self.runtime, self.since, self.began.elapsed());
         for (topic, recently) in topics.iter().zip(&mut self.topics) {
             recently.log_trimmed(topic);
             if let Some(report) = report.topics.get_mut(&topic.config.name) {
@@ -71,12 +73,12 @@ impl Reporter {
             }
         }
         let reported =
-            client.store.report(&listeners(&client.namespace), id, Some(&report), self.looked).await;
-        let reported = reported.inspect_err(|_| self.kept.unsure())?;
-        self.looked = reported.looked;
-        match self.kept.learn(reported) {
+            client.store.report(&listeners(&client.namespace), id, Some(&report), self.scan_cursor).await;
+        let reported = reported.inspect_err(|_| self.data_loss.note_unanswered())?;
+        self.scan_cursor = reported.looked;
+        match self.data_loss.note_answer(reported) {
             None => {}
-            Some(News::Gone) => {
+            Some(DataChange::Gone) => {
                 warn!(
                     namespace = %client.namespace,
                     "the data of keylapse is gone: was the database emptied or exchanged (FLUSHDB, FLUSHALL, SWAPDB), or \
@@ -84,7 +86,7 @@ impl Reporter {
                 );
                 self.register_again().await;
             }
-            Some(News::Back) => warn!(
+            Some(DataChange::Back) => warn!(
                 namespace = %client.namespace,
                 "the earlier data of keylapse is back: timers that were armed in between are gone"
             ),
@@ -92,8 +94,8 @@ impl Reporter {
         Ok(())
     }
 
-    /// Registers the topics again. Producers may have recreated the partitions, so no other call would detect that
-    /// the rest is missing.
+    /// Registers the topics again after their data was lost. Producers may have recreated the partitions already, and then
+    /// no other call detects that the topics' entries are missing.
     async fn register_again(&self) {
         for topic in &self.runtime.topics {
             if let Err(error) = self.runtime.register(topic).await {
@@ -105,19 +107,20 @@ impl Reporter {
 
 /// The recent activity of a topic.
 #[derive(Debug)]
-struct Recently {
+struct RecentActivity {
     last_5m: RecentWindow,
     last_1h: RecentWindow,
-    /// The number of trimmed dead letters that are logged.
+    /// The number of trimmed dead letters that were logged so far.
     trimmed: u64,
 }
 
-impl Recently {
+impl RecentActivity {
     fn new() -> Self {
         let span = |minutes: u64| RecentWindow::new(Duration::from_secs(60 * minutes));
         Self { last_5m: span(5), last_1h: span(60), trimmed: 0 }
     }
 
+    /// Adds the counts of the last 5 minutes and of the last hour to a report.
     fn add_to(&mut self, topic: &RunningTopic, report: &mut TopicReport) {
         let stats = topic.stats.snapshot();
         let lateness = report.lateness.clone();
@@ -143,40 +146,44 @@ impl Recently {
 /// Detects that Redis no longer has the data of the last report. Each report returns the time of the previous one.
 #[derive(Debug, Default)]
 struct DataLossDetector {
-    /// When the last answered report was written.
+    /// When the last answered report was written, in ms by the server's clock.
     last: Option<u64>,
-    /// Set while an unanswered report may have been written.
+    /// True after a report without an answer, which may have been written.
     is_unsure: bool,
+    /// True after a loss of the data, until the earlier data is back.
     is_gone: bool,
 }
 
-/// A change to log.
+/// A change of the data that is to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum DataChange {
+    /// The data of the last report is gone.
     Gone,
+    /// After a loss, data from before the loss has replaced the newer data.
     Back,
 }
 
 impl DataLossDetector {
     /// Notes a report without an answer.
-    fn unsure(&mut self) {
+    fn note_unanswered(&mut self) {
         self.is_unsure = true;
     }
 
-    fn learn(&mut self, reported: Reported) -> Option<News> {
+    /// Notes the answer to a report. Returns the change of the data that it shows.
+    fn note_answer(&mut self, reported: Reported) -> Option<DataChange> {
         let Reported { at_ms, before_ms, .. } = reported;
         let last = self.last.replace(at_ms)?;
         let was_unsure = std::mem::take(&mut self.is_unsure);
         match before_ms {
-            // Other listeners delete the report of a listener that was silent for long.
+            // After `FORGOTTEN_MS` without a report, another listener may have deleted this listener's report.
             None if at_ms.abs_diff(last) < FORGOTTEN_MS => {
                 self.is_gone = true;
-                Some(News::Gone)
+                Some(DataChange::Gone)
             }
-            // Without a loss before, a failover has restored an older report.
+            // Without a loss before, an older report shows only that a failover has lost the last one.
             Some(before) if before != last && self.is_gone && !was_unsure => {
                 self.is_gone = false;
-                Some(News::Back)
+                Some(DataChange::Back)
             }
             _ => None,
         }
@@ -184,36 +191,36 @@ impl DataLossDetector {
 }
 
 /// Deletes the report of a listener that stops.
-pub(crate) async fn leave(runtime: &Runtime) {
+pub(crate) async fn delete_report(runtime: &Runtime) {
     let Runtime { client, id, .. } = runtime;
     if let Err(error) = client.store.report(&listeners(&client.namespace), id, None, 0).await {
         debug!(%error, "cannot delete this listener's report: it stays until it is outdated");
     }
 }
 
-fn report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerReport {
+fn listener_report(runtime: &Runtime, since: SystemTime, uptime: Duration) -> ListenerReport {
     // Counts held timers rather than used slots: a claim takes slots for timers that it mostly does not find.
-    let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
+    let running = runtime.topics.iter().map(|topic| held_timers(runtime, topic)).sum();
     let (_, limit) = runtime.limiter.usage();
-    let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), of_topic(runtime, topic)));
+    let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), topic_report(runtime, topic)));
     let mut report = ListenerReport::default();
     report.id = runtime.id.clone();
-    report.host = host();
+    report.host = host_name();
     report.pid = std::process::id();
     report.version = env!("CARGO_PKG_VERSION").to_owned();
     report.since_ms = unix_ms(since);
     report.uptime_ms = ms_ceil(uptime);
     report.running = running;
     report.limit = limit;
-    report.handlers_stalled_ms = runtime.stall.lasts().map(ms_ceil);
-    report.nodes = runtime.nodes.all().iter().map(|node| of_node(node)).collect();
+    report.handlers_stalled_ms = runtime.stall.elapsed().map(ms_ceil);
+    report.nodes = runtime.nodes.all().iter().map(|node| node_report(node)).collect();
     report.topics = topics.collect();
     report
 }
 
-fn of_node(node: &NodeState) -> NodeReport {
+fn node_report(node: &NodeState) -> NodeReport {
     // The reader of attached keys has a more exact mode.
-    let mode = match node.known().mode {
+    let mode = match node.stream_snapshot().mode {
         EventMode::Starting => node.mode(),
         mode => mode,
     };
@@ -226,13 +233,13 @@ fn of_node(node: &NodeState) -> NodeReport {
 }
 
 /// Returns how many timers of a topic are held, from their claims until their ends are settled.
-fn running(runtime: &Runtime, topic: &RunningTopic) -> usize {
+fn held_timers(runtime: &Runtime, topic: &RunningTopic) -> usize {
     runtime.partitions_of(topic).iter().map(|partition| partition.leases.count()).sum()
 }
 
-fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
+fn topic_report(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
     let mut report = TopicReport::default();
-    report.running = running(runtime, topic);
+    report.running = held_timers(runtime, topic);
     report.limit = runtime.limiter.usage_of(topic.index).1;
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
     report.counts = counts.map(|(name, count)| (name.to_owned(), count)).collect();
@@ -247,12 +254,12 @@ fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
 }
 
 #[cfg(target_os = "linux")]
-fn host() -> String {
+fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn host() -> String {
+fn host_name() -> String {
     std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_default()
 }
 
@@ -264,19 +271,19 @@ mod tests {
     #[test]
     fn a_report_that_comes_upon_another_one_or_none_shows_that_what_is_kept_is_another() {
         let mut kept = DataLossDetector::default();
-        let mut reported = |at_ms, before_ms| kept.learn(Reported { at_ms, before_ms, looked: 0 });
+        let mut reported = |at_ms, before_ms| kept.note_answer(Reported { at_ms, before_ms, looked: 0 });
         for (at_ms, before_ms, news) in [
             (1_000, None, None),
             (6_000, Some(1_000), None),
-            (11_000, None, Some(News::Gone)),
+            (11_000, None, Some(DataChange::Gone)),
             (16_000, Some(11_000), None),
-            (21_000, Some(6_000), Some(News::Back)),
+            (21_000, Some(6_000), Some(DataChange::Back)),
             (26_000, Some(21_000), None),
             // A failover has lost the last report. Then the report of a suspended listener was deleted.
             (31_000, Some(21_000), None),
             (31_000 + FORGOTTEN_MS, None, None),
-            (36_000 + FORGOTTEN_MS, None, Some(News::Gone)),
-            (41_000 + FORGOTTEN_MS, None, Some(News::Gone)),
+            (36_000 + FORGOTTEN_MS, None, Some(DataChange::Gone)),
+            (41_000 + FORGOTTEN_MS, None, Some(DataChange::Gone)),
         ] {
             assert_eq!(reported(at_ms, before_ms), news, "at {at_ms} ms");
         }
@@ -285,13 +292,16 @@ mod tests {
     #[test]
     fn a_report_without_an_answer_may_be_the_one_that_the_next_comes_upon() {
         let mut kept = DataLossDetector { last: Some(1_000), is_gone: true, ..DataLossDetector::default() };
-        kept.unsure();
-        assert_eq!(kept.learn(Reported { at_ms: 11_000, before_ms: Some(6_000), looked: 0 }), None);
+        kept.note_unanswered();
+        assert_eq!(kept.note_answer(Reported { at_ms: 11_000, before_ms: Some(6_000), looked: 0 }), None);
         assert_eq!(
-            kept.learn(Reported { at_ms: 16_000, before_ms: Some(1_000), looked: 0 }),
-            Some(News::Back)
+            kept.note_answer(Reported { at_ms: 16_000, before_ms: Some(1_000), looked: 0 }),
+            Some(DataChange::Back)
         );
-        kept.unsure();
-        assert_eq!(kept.learn(Reported { at_ms: 21_000, before_ms: None, looked: 0 }), Some(News::Gone));
+        kept.note_unanswered();
+        assert_eq!(
+            kept.note_answer(Reported { at_ms: 21_000, before_ms: None, looked: 0 }),
+            Some(DataChange::Gone)
+        );
     }
 }

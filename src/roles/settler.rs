@@ -8,7 +8,7 @@ use crate::connection::retry_settling;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log::{LogThrottle, debug, error, warn};
-use crate::roles::attempt::dead_letter;
+use crate::roles::attempt::record_dead_letter;
 use crate::roles::write_back;
 use crate::runtime::{Partition, Settlement};
 use crate::time::ClockReading;
@@ -27,11 +27,12 @@ impl Settler {
     pub(crate) async fn run(self) {
         loop {
             let batch = self.partition.outbox.next_batch().await;
-            self.settle(batch).await;
+            self.settle_batch(batch).await;
         }
     }
 
-    async fn settle(&self, batch: Vec<Settlement>) {
+    /// Settles a batch in portions, and then writes marker keys and keys for retries.
+    async fn settle_batch(&self, batch: Vec<Settlement>) {
         for chunk in batch.chunks(MAX_BATCH) {
             let (mut acks, mut ends) = (Vec::new(), Vec::new());
             for Settlement { lease, end, .. } in chunk {
@@ -41,32 +42,32 @@ impl Settler {
                     Some(end) => ends.push(Settle { held, end: end.clone() }),
                 }
             }
-            let mut follows = Vec::new();
+            let mut markers = Vec::new();
             for acks in portions(&acks) {
-                follows.extend(self.ack(acks).await);
+                markers.extend(self.ack(acks).await);
             }
             for ends in portions(&ends) {
-                follows.extend(self.end(ends).await);
+                markers.extend(self.settle_ends(ends).await);
             }
             // The leases end, even if the settlement failed.
-            self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.lease.held));
-            self.partition.outbox.settled(chunk.len());
+            self.partition.leases.remove_settled(chunk.iter().map(|settlement| &settlement.lease.held));
+            self.partition.outbox.note_settled(chunk.len());
             let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
             let copies = chunk.iter().filter_map(copy).collect();
-            write_back::write_back(&self.partition, &follows, &copies).await;
-            self.set_remote_markers(follows);
+            write_back::write_back(&self.partition, &markers, &copies).await;
+            self.set_remote_markers(markers);
         }
     }
 
-    /// Settles `count` ends, and repeats the call for up to a lease time. Returns the answer, and whether the call
-    /// was repeated. After a failure, the timers stay claimed and run again when their leases end.
-    async fn deliver<T, F>(&self, count: usize, mut call: impl FnMut() -> F) -> Option<(T, bool)>
+    /// Makes a call that settles `count` ends, and repeats it for up to a lease time. Returns the answer, and whether the
+    /// call was repeated. Returns `None` after a failure: the timers stay claimed, and run again when their leases end.
+    async fn call_with_retries<T, F>(&self, count: usize, mut call: impl FnMut() -> F) -> Option<(T, bool)>
     where
         F: Future<Output = Result<T>>,
     {
         let (topic, stats) = (&self.partition.topic, &self.partition.topic.stats);
         let (mut repeated, throttle) = (false, LogThrottle::default());
-        let complain = |error: &Error| {
+        let report_error = |error: &Error| {
             if !throttle.is_new(error) {
                 return;
             }
@@ -81,7 +82,7 @@ impl Settler {
             repeated |= repeat;
             call()
         };
-        match retry_settling(topic.config.lease, call, complain).await {
+        match retry_settling(topic.config.lease, call, report_error).await {
             Ok(answer) => Some((answer, repeated)),
             Err(error) => {
                 stats.unsettled.add(count);
@@ -94,7 +95,8 @@ impl Settler {
         }
     }
 
-    /// Acknowledges timers. Returns the marker keys of queued timers that follow them.
+    /// Acknowledges timers that are done. Returns the marker keys of the armings that were queued behind them, and are
+    /// timers now.
     async fn ack(&self, acks: &[LeaseRef]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, clock, .. } = &*self.partition;
         let mut sent = Instant::now();
@@ -102,10 +104,12 @@ impl Settler {
             sent = Instant::now();
             store.ack(names, topic.config.marker_keys, acks)
         };
-        let Some((reply, repeated)) = self.deliver(acks.len(), call).await else { return Vec::new() };
+        let Some((reply, repeated)) = self.call_with_retries(acks.len(), call).await else {
+            return Vec::new();
+        };
         // At a high rate, this call is faster than any claim, so its timestamp is more exact.
-        clock.read(sent, ClockReading::now(reply.stamp));
-        // A repeated ack finds timers gone that its first try has settled.
+        clock.update(sent, ClockReading::now(reply.stamp));
+        // A repeated ack reports timers as gone that its first try has settled.
         if !repeated && !reply.gone.is_empty() {
             topic.stats.gone.add(reply.gone.len());
             warn!(
@@ -119,18 +123,18 @@ impl Settler {
         followed.filter_map(|next| Some(marker_write(acks.get(next.place)?, 1, next.deadline))).collect()
     }
 
-    /// Settles other ends than acks. Returns the marker keys of the timers that wait now.
-    async fn end(&self, ends: &[Settle]) -> Vec<MarkerWrite> {
+    /// Settles all other ends. Returns the marker keys of the timers that wait now.
+    async fn settle_ends(&self, ends: &[Settle]) -> Vec<MarkerWrite> {
         let Partition { topic, store, names, .. } = &*self.partition;
         let call = || store.settle(names, topic.config.dead_letters, topic.config.marker_keys, ends);
-        let Some((settled, repeated)) = self.deliver(ends.len(), call).await else {
+        let Some((settled, repeated)) = self.call_with_retries(ends.len(), call).await else {
             return Vec::new();
         };
         record_markers(&self.partition, &settled.triggers);
         topic.stats.trimmed.add_u64(settled.trimmed);
         let mut markers = Vec::new();
         for (settle, reply) in ends.iter().zip(settled.each) {
-            self.note(settle, reply, repeated);
+            self.record_settled(settle, reply, repeated);
             let (SettleReply::Settled(Some((deadline, _))) | SettleReply::ReplacedByQueued(deadline, _)) =
                 reply
             else {
@@ -156,7 +160,8 @@ impl Settler {
         markers
     }
 
-    fn note(&self, Settle { held, end }: &Settle, reply: SettleReply, repeated: bool) {
+    /// Counts and logs a settled end.
+    fn record_settled(&self, Settle { held, end }: &Settle, reply: SettleReply, repeated: bool) {
         let topic = &self.partition.topic;
         let ending = match (end, reply) {
             (_, SettleReply::Gone) if repeated => return,
@@ -169,12 +174,12 @@ impl Settler {
             AttemptEnd::Retry { attempt, .. } if ending == Ending::Retry => {
                 debug!(?topic, key = %Escaped(&held.key), attempt, "retry");
             }
-            AttemptEnd::Dead { reason, history } => dead_letter(topic, held, *reason, history),
+            AttemptEnd::Dead { reason, history } => record_dead_letter(topic, held, *reason, history),
             _ => {}
         }
     }
 
-    /// Sets marker keys by separate calls, if scripts cannot set them with the index.
+    /// Sets marker keys by separate calls, if the scripts cannot set them in the call that writes the index.
     fn set_remote_markers(&self, markers: Vec<MarkerWrite>) {
         let Partition { topic, store, .. } = &*self.partition;
         if markers.is_empty() || !topic.config.marker_keys || !store.markers_need_own_calls() {
@@ -196,8 +201,8 @@ impl Settler {
     }
 }
 
-/// Counts marker keys of others, and logs a failure. A missing marker key needs no repair, since the index fires the
-/// timer.
+/// Counts marker keys that other programs have written, and logs a failure. A missing marker key needs no repair, since the
+/// index fires the timer.
 fn record_markers(partition: &Partition, set: &MarkerWriteReport) {
     partition.topic.stats.taken_markers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
     if let Some(error) = &set.refused {

@@ -3,8 +3,8 @@
 //! The timer of tokio ticks in milliseconds: attempts would start 1.4 ms late (p50) or 1.9 ms (p99). With a thread
 //! that waits for the next start, they are 0.08 ms and 0.15 ms late.
 //!
-//! An attempt that was never polled did not run, so a job stays here until its first poll takes it. A job that the
-//! runtime never polls, or drops, can still be released, and a poll that comes later finds no job.
+//! A task that was never polled has not run its attempt. Each job therefore stays here until the first poll of its task
+//! takes it. A job whose task is not polled in time, or is dropped, can be released, and a later poll finds no job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -20,9 +20,9 @@ use crate::roles::attempt::Job;
 use crate::roles::write_back;
 use crate::runtime::Runtime;
 
-/// The number of attempts that one task spawns. A thread of the runtime queues 256 tasks, and moves its oldest ones
+/// The maximum number of attempts that one task spawns. A thread of the runtime queues 256 tasks, and moves its oldest ones
 /// behind all others when the queue is full. Larger batches would delay those.
-const TOGETHER: usize = 32;
+const SPAWN_BATCH: usize = 32;
 
 /// Holds jobs until they may start, and until the runtime of the handlers polls them.
 #[derive(Clone)]
@@ -31,6 +31,7 @@ pub(crate) struct Starter(Arc<Inner>);
 struct Inner {
     runtime: Arc<Runtime>,
     queue: Mutex<StarterQueue>,
+    /// Wakes the thread when it has to act earlier, or when the starter is closed.
     changed: Condvar,
     /// The runtime of the handlers.
     handlers: Handle,
@@ -44,8 +45,9 @@ struct Inner {
 struct StarterQueue {
     /// Jobs by the time at which they may start, and by order of arrival.
     jobs: BTreeMap<(Instant, u64), Job>,
-    armed: u64,
-    unpolled: Unpolled,
+    /// The number of jobs that were added so far.
+    arrived: u64,
+    unpolled: UnpolledBatches,
     closed: bool,
 }
 
@@ -68,9 +70,10 @@ impl Starter {
         Ok(starter)
     }
 
-    /// Starts each job at its time. Releases the jobs if the starter is closed.
-    pub(crate) fn hold(&self, jobs: impl Iterator<Item = (Instant, Job)>) {
-        // The starter is closed on the thread that runs the claimers, so never during this call.
+    /// Adds jobs, each of which starts at its time. If the starter is closed, releases them instead.
+    pub(crate) fn add(&self, jobs: impl Iterator<Item = (Instant, Job)>) {
+        // No lock is held between this check and the rest: the starter is closed on the thread of the claimers, which runs
+        // this call.
         if lock(&self.0.queue).closed {
             return jobs.for_each(|(_, job)| job.release_unrun());
         }
@@ -78,37 +81,37 @@ impl Starter {
         let (ready, early): (Vec<_>, Vec<_>) = jobs.partition(|(at, _)| *at <= now);
         self.0.start(ready.into_iter().map(|(_, job)| job));
         let mut queue = lock(&self.0.queue);
-        let first = queue.first();
+        let first = queue.first_start();
         for (at, job) in early {
-            queue.armed += 1;
-            let order = queue.armed;
+            queue.arrived += 1;
+            let order = queue.arrived;
             queue.jobs.insert((at, order), job);
             if self.0.virtual_time {
                 self.0.roles.spawn(self.0.clone().start_at(at));
             }
         }
-        let now_first = queue.first();
+        let now_first = queue.first_start();
         drop(queue);
         if now_first != first {
             self.0.changed.notify_one();
         }
     }
 
-    /// Waits while the runtime of the handlers is stalled. Calls other listeners first, which can run the timers.
-    pub(crate) async fn until_it_runs(&self, call_others: impl FnOnce()) {
+    /// Waits while the runtime of the handlers is stalled. Wakes the followers first, which can run the timers.
+    pub(crate) async fn wait_while_stalled(&self, wake_followers: impl FnOnce()) {
         let stall = &self.0.runtime.stall;
-        if stall.lasts().is_some() {
-            call_others();
-            stall.is_over().await;
+        if stall.elapsed().is_some() {
+            wake_followers();
+            stall.wait_until_over().await;
         }
     }
 
     /// Returns a guard that closes the starter when it is dropped.
-    pub(crate) fn closing(&self) -> StarterCloseGuard {
+    pub(crate) fn close_on_drop(&self) -> StarterCloseGuard {
         StarterCloseGuard(self.clone())
     }
 
-    /// Ends the thread. Returns all jobs that have not started, or were never polled.
+    /// Closes the starter, which ends its thread. Returns all jobs whose attempts have not started.
     pub(crate) fn close(&self) -> Vec<Job> {
         let mut queue = lock(&self.0.queue);
         queue.closed = true;
@@ -118,7 +121,7 @@ impl Starter {
     }
 }
 
-/// Closes the starter when it is dropped, and drops all jobs that have not started.
+/// Closes the starter when this is dropped, and drops all jobs whose attempts have not started.
 pub(crate) struct StarterCloseGuard(Starter);
 
 impl Drop for StarterCloseGuard {
@@ -128,19 +131,20 @@ impl Drop for StarterCloseGuard {
 }
 
 impl Inner {
+    /// Starts jobs at their times, and checks that they are polled, until the starter is closed. Runs on its thread.
     fn run(self: &Arc<Self>) {
-        wake_exactly();
+        reduce_timer_slack();
         let mut queue = lock(&self.queue);
         while !queue.closed {
             let now = Instant::now();
-            if let Some(since) = queue.unpolled.look(now) {
+            if let Some(since) = queue.unpolled.check(now) {
                 let unpolled = queue.unpolled.take_all();
                 drop(queue);
-                self.stand_still(since, unpolled);
+                self.handle_stall(since, unpolled);
                 queue = lock(&self.queue);
                 continue;
             }
-            let left = queue.next().map(|at| at.saturating_duration_since(now));
+            let left = queue.next_action_at().map(|at| at.saturating_duration_since(now));
             queue = match left {
                 None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => {
@@ -156,22 +160,23 @@ impl Inner {
         }
     }
 
-    /// Starts jobs at this time. In virtual time, tasks replace the thread.
+    /// Waits until `at`, and starts the jobs that are ready. In virtual time, such tasks replace the thread.
     async fn start_at(self: Arc<Self>, at: Instant) {
         tokio::time::sleep_until(at).await;
         let ready = lock(&self.queue).take_ready();
         self.start(ready);
     }
 
+    /// Starts jobs immediately. Keys that were written back are checked first.
     fn start(self: &Arc<Self>, jobs: impl IntoIterator<Item = Job>) {
         let mut ready = Vec::new();
         for job in jobs {
-            if write_back::may_be_back(&job.partition.topic, &job.record.payload, &job.state) {
+            if write_back::may_be_written_back(&job.partition.topic, &job.record.payload, &job.state) {
                 self.roles.spawn(self.clone().start_unless_superseded(job));
                 continue;
             }
             ready.push(job);
-            if ready.len() == TOGETHER {
+            if ready.len() == SPAWN_BATCH {
                 self.spawn(mem::take(&mut ready));
             }
         }
@@ -182,7 +187,7 @@ impl Inner {
 
     /// Starts a job unless it is superseded. Runs on the runtime of the roles, which has the connection.
     async fn start_unless_superseded(self: Arc<Self>, job: Job) {
-        if let Some(job) = job.settle_if_superseded().await {
+        if let Some(job) = job.unless_superseded().await {
             self.spawn(vec![job]);
         }
     }
@@ -190,18 +195,18 @@ impl Inner {
     /// Spawns jobs on the runtime of the handlers. Releases them if the runtime is stalled or the starter is closed.
     fn spawn(self: &Arc<Self>, jobs: Vec<Job>) {
         let mut queue = lock(&self.queue);
-        if queue.closed || self.runtime.stall.lasts().is_some() {
+        if queue.closed || self.runtime.stall.elapsed().is_some() {
             drop(queue);
             return jobs.into_iter().for_each(Job::release_unrun);
         }
         let count = jobs.len();
-        let begun = SpawnedBatch::new(jobs);
-        let is_earlier = queue.unpolled.add(begun.clone());
+        let batch = SpawnedBatch::new(jobs);
+        let is_earlier = queue.unpolled.add(batch.clone());
         drop(queue);
         if is_earlier {
             self.changed.notify_one();
         }
-        let run = |place| self.clone().run_one(begun.clone(), place);
+        let run = |index| self.clone().run_one(batch.clone(), index);
         if count == 1 {
             self.handlers.spawn(run(0));
         } else {
@@ -210,11 +215,12 @@ impl Inner {
         }
     }
 
-    /// Runs a job, if the first poll is in time. Runs on the runtime of the handlers.
-    async fn run_one(self: Arc<Self>, begun: Arc<SpawnedBatch>, place: usize) {
-        let Some(job) = begun.take(place) else { return };
+    /// Takes a job at the first poll, and runs it. If the poll came late, its lease is confirmed first. Runs on the runtime of
+    /// the handlers.
+    async fn run_one(self: Arc<Self>, batch: Arc<SpawnedBatch>, index: usize) {
+        let Some(job) = batch.take(index) else { return };
         // Dropped early, to free the batch before the handler ends.
-        drop(begun);
+        drop(batch);
         if job.is_doubtful() {
             self.roles.spawn(self.clone().start_confirmed(job));
         } else {
@@ -223,17 +229,17 @@ impl Inner {
         }
     }
 
-    /// Starts a late job, once the server has confirmed its lease. Runs on the runtime of the roles, where no handler
-    /// delays the answer.
+    /// Spawns a late job again, if the server confirms its lease. Runs on the runtime of the roles, where no handler delays
+    /// the answer.
     async fn start_confirmed(self: Arc<Self>, job: Job) {
-        if let Some(job) = job.confirmed().await {
+        if let Some(job) = job.confirm_lease().await {
             self.spawn(vec![job]);
         }
     }
 
-    /// Marks the runtime of the handlers as stalled, and releases its jobs. No timer is claimed until a task on this
-    /// runtime shows that it polls again.
-    fn stand_still(&self, since: Instant, unpolled: Vec<Job>) {
+    /// Marks the runtime of the handlers as stalled, and releases the unpolled jobs. No timer is claimed until the runtime
+    /// polls a task again.
+    fn handle_stall(&self, since: Instant, unpolled: Vec<Job>) {
         let count = unpolled.len();
         if self.runtime.stall.begin(since) {
             warn!(
@@ -252,8 +258,8 @@ impl Inner {
     }
 }
 
-/// Spawns tasks from inside the runtime, so that a running thread takes all of them. From outside, each would wake a
-/// thread.
+/// Spawns tasks from inside the runtime, so that a running thread takes all of them. Each task that is spawned from outside
+/// would wake a thread.
 async fn spawn_all(tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>) {
     for task in tasks {
         tokio::spawn(task);
@@ -264,21 +270,23 @@ async fn spawn_all(tasks: impl Iterator<Item = impl Future<Output = ()> + Send +
 
 /// Reduces the timer slack of this thread to 1 ns (`PR_SET_TIMERSLACK` in `prctl(2)`). By default, Linux delays
 /// wake-ups by up to 50 µs to combine them. If the call fails, attempts start that much later.
-fn wake_exactly() {
+fn reduce_timer_slack() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 impl StarterQueue {
-    /// Returns when the thread has to act next.
-    fn next(&self) -> Option<Instant> {
-        self.first().into_iter().chain(self.unpolled.look).min()
+    /// Returns when the thread has to start a job or check the batches.
+    fn next_action_at(&self) -> Option<Instant> {
+        self.first_start().into_iter().chain(self.unpolled.check_at).min()
     }
 
-    fn first(&self) -> Option<Instant> {
+    /// Returns when the first job may start.
+    fn first_start(&self) -> Option<Instant> {
         self.jobs.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// Removes the jobs that may start now.
     fn take_ready(&mut self) -> Vec<Job> {
         let now = Instant::now();
         let mut ready = Vec::new();
@@ -291,31 +299,34 @@ impl StarterQueue {
 
 /// A runtime that has not polled an attempt for this long is stalled. Another listener can then start it less than a
 /// second late.
-const UNPOLLED: Duration = Duration::from_millis(500);
+const STALLED_AFTER: Duration = Duration::from_millis(500);
 /// A check that is this late shows that the process or its machine was suspended.
-const OVERSLEPT: Duration = Duration::from_millis(100);
+const SUSPENDED_AFTER: Duration = Duration::from_millis(100);
 
 /// Jobs that were spawned together.
 struct SpawnedBatch {
+    /// When they were spawned.
     at: Instant,
-    jobs: Mutex<Jobs>,
+    jobs: Mutex<BatchJobs>,
 }
 
-struct Jobs {
+struct BatchJobs {
+    /// The number of jobs that were not taken yet.
     left: usize,
+    /// The jobs by index, without those that were taken.
     all: Vec<Option<Job>>,
 }
 
 impl SpawnedBatch {
     fn new(jobs: Vec<Job>) -> Arc<Self> {
         let (left, all) = (jobs.len(), jobs.into_iter().map(Some).collect());
-        Arc::new(Self { at: Instant::now(), jobs: Mutex::new(Jobs { left, all }) })
+        Arc::new(Self { at: Instant::now(), jobs: Mutex::new(BatchJobs { left, all }) })
     }
 
     /// Takes a job for its first poll. Returns `None` if it was released before.
-    fn take(&self, place: usize) -> Option<Job> {
+    fn take(&self, index: usize) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
-        let job = jobs.all.get_mut(place)?.take()?;
+        let job = jobs.all.get_mut(index)?.take()?;
         jobs.left -= 1;
         Some(job)
     }
@@ -326,52 +337,54 @@ impl SpawnedBatch {
         jobs.all.iter_mut().filter_map(Option::take).collect()
     }
 
-    fn is_polled(&self) -> bool {
+    fn is_fully_polled(&self) -> bool {
         lock(&self.jobs).left == 0
     }
 }
 
-/// Batches with jobs that were not polled yet, and the time of the next check.
+/// The batches with unpolled jobs, in the order in which they were spawned.
 #[derive(Default)]
-struct Unpolled {
-    begun: VecDeque<Arc<SpawnedBatch>>,
-    look: Option<Instant>,
+struct UnpolledBatches {
+    batches: VecDeque<Arc<SpawnedBatch>>,
+    /// When to check next whether the runtime polls them.
+    check_at: Option<Instant>,
 }
 
-impl Unpolled {
-    /// Adds a new batch. Returns whether this makes the next check earlier.
-    fn add(&mut self, begun: Arc<SpawnedBatch>) -> bool {
+impl UnpolledBatches {
+    /// Adds a new batch. Returns true if no check was planned before.
+    fn add(&mut self, batch: Arc<SpawnedBatch>) -> bool {
         self.forget_polled();
-        let at = begun.at + UNPOLLED;
-        self.begun.push_back(begun);
-        let is_news = self.look.is_none();
-        self.look.get_or_insert(at);
+        let at = batch.at + STALLED_AFTER;
+        self.batches.push_back(batch);
+        let is_news = self.check_at.is_none();
+        self.check_at.get_or_insert(at);
         is_news
     }
 
-    /// Checks the batches, if it is time. Returns since when the runtime has been stalled, if it is.
-    fn look(&mut self, now: Instant) -> Option<Instant> {
-        let planned = self.look.filter(|at| *at <= now)?;
+    /// Checks the batches if a check is due. If the runtime is stalled, returns since when.
+    fn check(&mut self, now: Instant) -> Option<Instant> {
+        let planned = self.check_at.filter(|at| *at <= now)?;
         self.forget_polled();
-        let first = self.begun.front().map(|begun| begun.at);
-        self.look = first.map(|at| at + UNPOLLED);
-        if now > planned + OVERSLEPT {
+        let first = self.batches.front().map(|batch| batch.at);
+        self.check_at = first.map(|at| at + STALLED_AFTER);
+        if now > planned + SUSPENDED_AFTER {
             // The runtime of the handlers could not poll either in this time.
-            self.look = first.map(|_| now + UNPOLLED);
+            self.check_at = first.map(|_| now + STALLED_AFTER);
             return None;
         }
-        first.filter(|at| *at + UNPOLLED <= now)
+        first.filter(|at| *at + STALLED_AFTER <= now)
     }
 
-    /// Takes all jobs that were not polled.
+    /// Removes all jobs that were not polled.
     fn take_all(&mut self) -> Vec<Job> {
-        self.look = None;
-        self.begun.drain(..).flat_map(|begun| begun.take_all()).collect()
+        self.check_at = None;
+        self.batches.drain(..).flat_map(|batch| batch.take_all()).collect()
     }
 
+    /// Removes fully polled batches from the front.
     fn forget_polled(&mut self) {
-        while self.begun.front().is_some_and(|begun| begun.is_polled()) {
-            self.begun.pop_front();
+        while self.batches.front().is_some_and(|batch| batch.is_fully_polled()) {
+            self.batches.pop_front();
         }
     }
 }

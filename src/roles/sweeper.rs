@@ -1,7 +1,7 @@
-//! Sweeps for overdue timers, as events may have been missed.
+//! Sweeps for overdue timers, as events may have been missed. Also runs the slow repair.
 //!
-//! The slow repair finds records that the index has lost. A deleted key, a restored backup or an evicted index can
-//! cause these, and none of the modelled faults.
+//! The slow repair finds entries that contradict each other, such as records that the index has lost. A deleted key, a
+//! restored backup or an eviction can cause these. The faults of the protocol's model (`tests/protocol`) cannot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,22 +28,22 @@ const SAVING_SWEEP_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(15);
 pub(crate) struct Sweeper {
     runtime: Arc<Runtime>,
     node: Arc<NodeState>,
-    /// True while events arrive. Each notice means that events may have been missed before.
-    calm: watch::Receiver<bool>,
+    /// True while events arrive. Each publication, even of an unchanged value, requests a sweep.
+    events_flowing: watch::Receiver<bool>,
 }
 
 impl Sweeper {
     pub(crate) fn new(runtime: Arc<Runtime>, node: Arc<NodeState>) -> Self {
-        let calm = node.events_flowing.subscribe();
-        Self { runtime, node, calm }
+        let events_flowing = node.events_flowing.subscribe();
+        Self { runtime, node, events_flowing }
     }
 
     /// Sweeps until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut rounds = self.runtime.client.rounds();
         loop {
-            // `borrow` does not mark the value as seen, so a notice during a sweep prompts the next sweep.
-            let (usual, few) = if *self.calm.borrow() {
+            // `borrow` does not mark the value as seen, so a publication during a sweep causes the next sweep.
+            let (usual, few) = if *self.events_flowing.borrow() {
                 (SWEEP_INTERVAL, SAVING_SWEEP_INTERVAL)
             } else {
                 (SWEEP_INTERVAL_WITHOUT_EVENTS, SAVING_SWEEP_INTERVAL_WITHOUT_EVENTS)
@@ -51,7 +51,7 @@ impl Sweeper {
             let wait = rounds.pace(usual, few);
             tokio::select! {
                 biased;
-                _ = self.calm.changed() => {}
+                _ = self.events_flowing.changed() => {}
                 () = rounds.next(Instant::now() + wait, wait) => {}
             }
             rounds.begin();
@@ -66,48 +66,50 @@ impl Sweeper {
     /// others.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
-        let places = self.node.share.borrow().partitions.clone();
+        let partitions = self.node.assignment.borrow().partitions.clone();
         let names: Vec<_> =
-            places.iter().map(|place| self.runtime.partitions[*place].names.clone()).collect();
+            partitions.iter().map(|partition| self.runtime.partitions[*partition].names.clone()).collect();
         let sent = Instant::now();
         let mut worst = Ok(());
-        for (place, answer) in places.into_iter().zip(self.runtime.client.store.heads(&names).await) {
+        for (partition, answer) in partitions.into_iter().zip(self.runtime.client.store.heads(&names).await) {
             match answer {
-                Ok((stamp, heads)) => self.seen(place, sent, stamp, heads),
+                Ok((stamp, heads)) => self.apply_heads(partition, sent, stamp, heads),
                 Err(error) => worst = Err(error),
             }
         }
         worst
     }
 
-    fn seen(&self, place: usize, sent: Instant, stamp: ServerTime, heads: Heads) {
-        let partition = &self.runtime.partitions[place];
-        partition.condition.note_head(stamp.ms(), heads.due);
+    /// Handles the earliest deadlines of a partition's indexes, which a call at `sent` has read.
+    fn apply_heads(&self, partition: usize, sent: Instant, stamp: ServerTime, heads: Heads) {
+        let partition = &self.runtime.partitions[partition];
+        partition.health.note_overdue(stamp.ms(), heads.due);
         // While no timers are claimed for hours, only this shows that the server's clock was set forward.
-        partition.clock.read(sent, ClockReading::now(stamp));
+        partition.clock.update(sent, ClockReading::now(stamp));
         match heads.due {
-            Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
-            Some(ms) => partition.wakeup.head(ms),
+            Some(ms) if ms <= stamp.ms() => partition.due_wakeup.request(Instant::now(), LapseSource::Sweep),
+            Some(ms) => partition.due_wakeup.announce_deadline(ms),
             None => {}
         }
         if let Some(ms) = heads.quarantine {
-            partition.quarantine.head(ms);
+            partition.quarantine_wakeup.announce_deadline(ms);
         }
     }
 }
 
-/// The approximate number of entries in one step of a repair: a listener checks 200 entries every 5 s. A million
-/// records take seven hours, at a negligible load.
-const ENTRIES: usize = 200;
+/// The approximate number of entries that one step of the slow repair checks. At one step in 5 s, a million records take
+/// seven hours, at a negligible load.
+const ENTRIES_PER_STEP: usize = 200;
+/// The pause after a step that has checked `ENTRIES_PER_STEP` entries or more. After fewer, it is shorter in proportion.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum time of a round through all partitions, if they are empty.
-const ROUND: Duration = Duration::from_secs(300);
+/// The maximum time of a round through all partitions if they are empty.
+const MAX_EMPTY_ROUND: Duration = Duration::from_secs(300);
 /// The pause between two steps with `save_requests`.
 const SAVING_REPAIR_INTERVAL: Duration = Duration::from_secs(30);
-/// The pause after a step that repaired entries, as more entries may need repair.
+/// The pause after a step that has repaired entries, as more entries may need repair.
 const PAUSE_AFTER_REPAIR: Duration = Duration::from_millis(100);
 
-const SCANS: [RepairTarget; 6] = [
+const REPAIR_TARGETS: [RepairTarget; 6] = [
     RepairTarget::Records,
     RepairTarget::States,
     RepairTarget::Next,
@@ -118,10 +120,10 @@ const SCANS: [RepairTarget; 6] = [
 
 /// Repairs all partitions in rounds, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
-    let steps = u32::try_from(runtime.partitions.len() * SCANS.len()).unwrap_or(u32::MAX);
+    let steps = u32::try_from(runtime.partitions.len() * REPAIR_TARGETS.len()).unwrap_or(u32::MAX);
     let mut rounds = runtime.client.rounds();
     let pace = RepairPace {
-        at_least: rounds.pace((ROUND / steps.max(1)).min(REPAIR_INTERVAL), SAVING_REPAIR_INTERVAL),
+        at_least: rounds.pace((MAX_EMPTY_ROUND / steps.max(1)).min(REPAIR_INTERVAL), SAVING_REPAIR_INTERVAL),
         at_most: rounds.pace(REPAIR_INTERVAL, SAVING_REPAIR_INTERVAL),
     };
     let mut wait = pace.at_most;
@@ -130,12 +132,13 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
         rounds.begin();
         wait = Duration::ZERO;
         for partition in &runtime.partitions {
-            for what in SCANS {
-                wait = scan(partition, what, wait, pace).await;
+            for what in REPAIR_TARGETS {
+                wait = repair_target(partition, what, wait, pace).await;
             }
         }
         if wait == PAUSE_AFTER_REPAIR {
-            rounds = runtime.client.rounds(); // more may need repair, so the next round is not skipped
+            // In virtual time, the next round then runs without activity, too, as more entries may need repair.
+            rounds = runtime.client.rounds();
         }
     }
 }
@@ -150,14 +153,20 @@ struct RepairPace {
 impl RepairPace {
     /// Returns the pause after a step that has checked this many entries.
     fn after(self, looked_at: u64) -> Duration {
-        REPAIR_INTERVAL.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, self.at_most)
+        REPAIR_INTERVAL.mul_f64(looked_at as f64 / ENTRIES_PER_STEP as f64).clamp(self.at_least, self.at_most)
     }
 }
 
-/// Repairs one kind of entries, with a pause before each step. Returns the pause before the next kind.
-async fn scan(partition: &Partition, what: RepairTarget, mut wait: Duration, pace: RepairPace) -> Duration {
+/// Repairs one kind of entries of a partition, with a pause before each step. Returns the pause before the next kind.
+async fn repair_target(
+    partition: &Partition,
+    what: RepairTarget,
+    mut wait: Duration,
+    pace: RepairPace,
+) -> Duration {
     let topic = &partition.topic;
-    let mut step = RepairStep { what, cursor: 0, count: ENTRIES, lease_ms: ms_ceil(topic.config.lease) };
+    let mut step =
+        RepairStep { what, cursor: 0, count: ENTRIES_PER_STEP, lease_ms: ms_ceil(topic.config.lease) };
     loop {
         tokio::time::sleep(wait).await;
         let reply = match partition.store.repair(&partition.names, step.clone()).await {

@@ -25,14 +25,14 @@ use crate::policy::CopySpec;
 use crate::runtime::{Partition, RunningTopic};
 use crate::wire::{AttemptEnd, KeyDeadline, MarkerKey, MarkerWrite, State, written_back};
 
-/// How long a key may exist after its deadline. The server does not expire keys while clients are paused.
-const OUTLIVES: Duration = Duration::from_secs(1);
+/// The maximum wait for the expiry of a key whose deadline has passed. The server expires no keys while clients are paused.
+const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 /// The pause before the next read of a key that still exists, as it does in the millisecond of its deadline.
 const REREAD_PAUSE: Duration = Duration::from_millis(2);
 
 /// Returns the value to write back after this end of an attempt, with its type byte. Only a retry with the next
 /// attempt number has one: an undecodable payload is retried as the same attempt.
-pub(crate) fn value(
+pub(crate) fn value_to_write_back(
     topic: &RunningTopic,
     payload: &Bytes,
     state: &State,
@@ -40,7 +40,7 @@ pub(crate) fn value(
 ) -> Option<Bytes> {
     match end {
         Some(AttemptEnd::Retry { attempt, .. }) if *attempt > state.attempt => {
-            written(topic, payload, *attempt)
+            written_value(topic, payload, *attempt)
         }
         _ => None,
     }
@@ -48,11 +48,12 @@ pub(crate) fn value(
 
 /// Returns whether the key may have been written back for this attempt. Other keys cause no further expiry, so they
 /// need no check.
-pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
-    state.attempt > 1 && written(topic, payload, state.attempt).is_some()
+pub(crate) fn may_be_written_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
+    state.attempt > 1 && written_value(topic, payload, state.attempt).is_some()
 }
 
-fn written(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes> {
+/// Returns the value that is written back for this attempt, if any.
+fn written_value(topic: &RunningTopic, payload: &Bytes, attempt: u32) -> Option<Bytes> {
     topic.config.attach.as_ref()?;
     written_back(payload, &topic.policy().topic.write_back, attempt)
 }
@@ -76,10 +77,10 @@ pub(crate) async fn write_back(
     }
 }
 
-/// Returns whether the key's writer has created it again since it was written back for this attempt. Otherwise
-/// records that the key's expiry is no lapse.
-pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadline: u64) -> bool {
-    match is_theirs(partition, key, deadline).await {
+/// Returns whether the key's writer has created it again since it was written back for this attempt, which supersedes the
+/// attempt. If not, records that the key's expiry is no lapse.
+pub(crate) async fn is_superseded(partition: &Partition, key: &Bytes, deadline: u64) -> bool {
+    match was_recreated(partition, key, deadline).await {
         Ok(true) => {
             debug!(key = %Escaped(key), "the key's writer has created it again: the retry is superseded");
             return true;
@@ -96,10 +97,10 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
     false
 }
 
-/// Returns whether the writer has replaced a key that was written back until `deadline`. Returns false if the key has
-/// expired, or was never written back.
-async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
-    let give_up_at = Instant::now() + OUTLIVES;
+/// Returns whether the key exists with another deadline than the `deadline` until which it was written back. Waits for the
+/// expiry of a key that still has that deadline.
+async fn was_recreated(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
+    let give_up_at = Instant::now() + MAX_EXPIRY_DELAY;
     loop {
         let found = partition.store.read(std::slice::from_ref(key), &CopySpec::default()).await?;
         match found.first().map(|found| found.life) {

@@ -21,12 +21,11 @@ const DRIFT_PER_S: Duration = Duration::from_millis(1);
 pub(crate) struct ServerClock(Mutex<Option<ClockReading>>);
 
 impl ServerClock {
-    /// Updates the bound with an answer to a call that was sent at `sent`. Returns the better of the answer and the
-    /// bound.
+    /// Improves the bound with an answer to a call that was sent at `sent`. Returns the bound at the answer's arrival.
     ///
     /// A stamp below the bound at the time of sending shows that the server's clock was set back, and the old bound
     /// is discarded. A step back that is shorter than the call is not detected.
-    pub(crate) fn read(&self, sent: Instant, answer: ClockReading) -> ClockReading {
+    pub(crate) fn update(&self, sent: Instant, answer: ClockReading) -> ClockReading {
         let mut known = lock(&self.0);
         let earlier = known
             .filter(|known| at_least(known, sent) <= answer.stamp)
@@ -35,20 +34,20 @@ impl ServerClock {
         *known.insert(ClockReading { stamp, ..answer })
     }
 
-    /// Returns the earliest time that the server's clock can have shown at a moment. Without a reading it returns
-    /// zero.
+    /// Returns the earliest time that the server's clock can have shown at a moment. Before the first answer it
+    /// returns zero.
     pub(crate) fn at_least(&self, moment: Instant) -> ServerTime {
-        self.known().map_or(ServerTime::default(), |known| at_least(&known, moment))
+        self.bound().map_or(ServerTime::default(), |known| at_least(&known, moment))
     }
 
-    /// Returns the last reading, if any.
-    pub(crate) fn known(&self) -> Option<ClockReading> {
+    /// Returns the bound at the arrival of the last answer, or `None` before the first answer.
+    pub(crate) fn bound(&self) -> Option<ClockReading> {
         *lock(&self.0)
     }
 }
 
-/// Returns the lower bound at another moment. The moment may precede the reading: if calls overlap, one was sent
-/// before the answer to the other arrived.
+/// Returns the lower bound at another moment. The moment may precede the bound's: if calls overlap, one was sent before
+/// the answer to the other arrived.
 fn at_least(known: &ClockReading, moment: Instant) -> ServerTime {
     let later = moment.saturating_duration_since(known.arrived);
     let earlier = known.arrived.saturating_duration_since(moment);
@@ -77,7 +76,7 @@ mod tests {
     /// Reads the answer to a call that was sent, stamped and answered at these times, in µs.
     fn call(clock: &ServerClock, start: Instant, [sent, stamped, arrived]: [u64; 3]) -> ClockReading {
         let answer = ClockReading { stamp: ServerTime(ORIGIN + stamped), arrived: start + us(arrived) };
-        clock.read(start + us(sent), answer)
+        clock.update(start + us(sent), answer)
     }
 
     #[test]

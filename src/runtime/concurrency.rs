@@ -1,10 +1,10 @@
 //! Limits of concurrent attempts for each topic and for the listener, and the shares of topics that compete for
 //! slots.
 //!
-//! Each slot has a turn. A topic's turn advances by its stride with each slot that it takes, and the topic with the
-//! earliest turn is next. Topics that always have due work therefore share slots in proportion to their weights
-//! (start-time fair queueing). An idle topic that returns starts at the current turn, so it neither catches up on
-//! unused slots nor waits for the others.
+//! A topic's turn is a number that orders the topics: the one with the lowest turn takes the next slot, and its turn
+//! then advances by its stride. A higher priority has a smaller stride. Topics that always have due work therefore
+//! share slots in proportion to their weights (start-time fair queueing). An idle topic that returns starts at the
+//! current turn, so it neither catches up on unused slots nor waits for the others.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,15 +22,16 @@ use crate::topic::Priority;
 pub(crate) struct ConcurrencyLimiter {
     limit: usize,
     state: Mutex<State>,
+    /// By topic: wakes its claimers when a slot may be free.
     freed: Vec<Notify>,
 }
 
 #[derive(Debug)]
 struct State {
     topics: Vec<TopicShare>,
-    /// The sum of `waiting` of all topics.
-    waiting: usize,
-    /// The earliest turn of each rank. All later turns are at or after it.
+    /// The sum of `demands` of all topics.
+    demands: usize,
+    /// By rank: the current turn, at which an idle topic starts.
     turns: [u64; RANKS],
 }
 
@@ -42,7 +43,7 @@ impl State {
     /// Advances the turn of a topic that was idle, so that it does not catch up on unused slots.
     fn catch_up(&mut self, topic: usize) {
         let topic = &mut self.topics[topic];
-        if topic.waiting == 0 {
+        if topic.demands == 0 {
             topic.turn = topic.turn.max(self.turns[topic.rank]);
         }
     }
@@ -50,7 +51,7 @@ impl State {
     /// Returns the other topics that could take a slot now.
     fn rivals(&self, topic: usize) -> impl Iterator<Item = &TopicShare> {
         // Usually no topic waits, and then the loop over topics is skipped.
-        let topics = if self.waiting > self.topics[topic].waiting { &self.topics[..] } else { &[] };
+        let topics = if self.demands > self.topics[topic].demands { &self.topics[..] } else { &[] };
         topics
             .iter()
             .enumerate()
@@ -58,10 +59,10 @@ impl State {
             .map(|(_, other)| other)
     }
 
-    /// Advances the turn of a topic that has taken slots, if other topics compete for them. Without `by_turns` the
-    /// slots were reserved, and the topic advances from the next turn at the latest. Otherwise its reserved slot
-    /// could delay it forever.
-    fn count(&mut self, topic: usize, taken: usize, by_turns: bool) {
+    /// Advances the turn of a topic that has taken slots, if other topics compete for them. A reserved slot
+    /// (without `by_turns`) may be taken ahead of the topic's turn. The turn then advances from at most one stride after
+    /// the current turn. Otherwise, reserved slots could put off the topic's turn forever.
+    fn advance_turn(&mut self, topic: usize, taken: usize, by_turns: bool) {
         let TopicShare { rank, turn, stride, .. } = self.topics[topic];
         if self.rivals(topic).next().is_none() {
             return;
@@ -79,7 +80,7 @@ impl ConcurrencyLimiter {
     pub(crate) fn new(limit: usize, topics: &[(usize, Priority)], strict: bool) -> Arc<Self> {
         let freed = topics.iter().map(|_| Notify::new()).collect();
         let topics = TopicShare::all(limit, topics, strict);
-        let state = State { topics, waiting: 0, turns: [0; RANKS] };
+        let state = State { topics, demands: 0, turns: [0; RANKS] };
         Arc::new(Self { limit, state: Mutex::new(state), freed })
     }
 
@@ -94,8 +95,8 @@ impl ConcurrencyLimiter {
         (topic.used, topic.limit)
     }
 
-    /// Returns how many slots each of a topic's partitions may request, so that all of them can at the same time.
-    pub(crate) fn share(&self, topic: usize, partitions: usize) -> usize {
+    /// Returns how many slots each of a topic's partitions may take, so that all of them have slots at the same time.
+    pub(crate) fn slots_per_partition(&self, topic: usize, partitions: usize) -> usize {
         (self.limit.min(lock(&self.state).topics[topic].limit) / partitions).max(1)
     }
 
@@ -109,26 +110,27 @@ impl ConcurrencyLimiter {
     }
 
     /// Takes up to `want` slots for a topic, and returns how many it took.
-    pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
+    pub(crate) fn take_slots(&self, topic: usize, want: usize) -> usize {
         let state = &mut *lock(&self.state);
         state.catch_up(topic);
         let (taken, by_turns) = allotment(self.limit, &state.topics, topic, want);
-        state.count(topic, taken, by_turns);
+        state.advance_turn(topic, taken, by_turns);
         state.topics[topic].used += taken;
         taken
     }
 
     /// Releases the slots of ended attempts, and wakes tasks that wait for a slot.
     pub(crate) fn release_slots(&self, topic: usize, count: usize) {
-        self.put_back(topic, count, 0);
+        self.release(topic, count, 0);
     }
 
-    /// Releases slots that a claim did not use. They do not advance the topic's turn.
-    pub(crate) fn give_back_unused(&self, topic: usize, count: usize) {
-        self.put_back(topic, count, count);
+    /// Releases slots that a claim did not use. The topic's turn returns to its value before them.
+    pub(crate) fn release_unused_slots(&self, topic: usize, count: usize) {
+        self.release(topic, count, count);
     }
 
-    fn put_back(&self, topic: usize, count: usize, turns: usize) {
+    /// Releases slots, and takes back `turns` strides of the topic's turn.
+    fn release(&self, topic: usize, count: usize, turns: usize) {
         if count == 0 {
             return;
         }
@@ -141,9 +143,10 @@ impl ConcurrencyLimiter {
         self.wake_waiting(state, topic);
     }
 
-    /// Wakes tasks that wait for a slot after a change of this topic.
+    /// Wakes claimers that wait for a slot, after a change of this topic. If other topics compete, claimers of all
+    /// topics are woken, as the change may be the turn of any.
     fn wake_waiting(&self, state: MutexGuard<'_, State>, topic: usize) {
-        let (any_waits, others) = (state.waiting > 0, state.rivals(topic).next().is_some());
+        let (any_waits, others) = (state.demands > 0, state.rivals(topic).next().is_some());
         drop(state);
         if others {
             self.freed.iter().for_each(Notify::notify_waiters);
@@ -152,21 +155,21 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Registers that a claimer of this topic has due work, or waits for a slot to claim.
+    /// Registers that a claimer of this topic has due work, or waits for a slot for its next claim.
     pub(crate) fn demand(self: &Arc<Self>, topic: usize) -> Demand {
         let mut state = lock(&self.state);
-        let kept = state.topics[topic].kept();
+        let reserved = state.topics[topic].reserved();
         state.catch_up(topic);
-        state.topics[topic].waiting += 1;
-        state.waiting += 1;
-        if state.topics[topic].kept() < kept {
+        state.topics[topic].demands += 1;
+        state.demands += 1;
+        if state.topics[topic].reserved() < reserved {
             self.wake_waiting(state, topic);
         }
         Demand { limiter: self.clone(), topic }
     }
 }
 
-/// Due work in a topic. Until it is dropped, the topic has its share of free slots.
+/// A claimer's demand for slots. Until it is dropped, other topics leave free slots to this topic in its turn.
 #[derive(Debug)]
 pub(crate) struct Demand {
     limiter: Arc<ConcurrencyLimiter>,
@@ -174,8 +177,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Waits until the topic may take a slot. Does not take it.
-    pub(crate) async fn free(&self) {
+    /// Waits until the topic may take a slot, but does not take it.
+    pub(crate) async fn wait_for_slot(&self) {
         let Self { limiter, topic } = self;
         let some = |state: &State| allotment(limiter.limit, &state.topics, *topic, 1).0 > 0;
         wait_until(&limiter.state, &limiter.freed[*topic], some).await;
@@ -185,16 +188,16 @@ impl Demand {
 impl Drop for Demand {
     fn drop(&mut self) {
         let mut state = lock(&self.limiter.state);
-        state.topics[self.topic].waiting -= 1;
-        state.waiting -= 1;
-        if state.topics[self.topic].waiting == 0 {
+        state.topics[self.topic].demands -= 1;
+        state.demands -= 1;
+        if state.topics[self.topic].demands == 0 {
             self.limiter.wake_waiting(state, self.topic);
         }
     }
 }
 
 /// The number of ranks. With strict priorities, each priority is a rank: a lower rank goes first, and topics of one
-/// rank take turns.
+/// rank take turns. Otherwise, all topics have rank 0.
 const RANKS: usize = 3;
 
 /// The state of a topic that decides how many slots it may take.
@@ -203,12 +206,12 @@ struct TopicShare {
     limit: usize,
     /// Slots that the topic uses.
     used: usize,
-    /// How many of its claimers have due work, or wait for a slot.
-    waiting: usize,
+    /// The number of its [`Demand`]s.
+    demands: usize,
     rank: usize,
     stride: u64,
-    /// True if a slot is reserved for the topic whenever it uses none, even while it waits for its turn.
-    keeps: bool,
+    /// True if the topic's reserved slot stays reserved once it has due work. An idle topic always has a reserved slot.
+    reserves: bool,
     turn: u64,
 }
 
@@ -222,40 +225,40 @@ impl TopicShare {
         let topic = |&(own_limit, priority): &(usize, Priority)| Self {
             limit: own_limit,
             used: 0,
-            waiting: 0,
+            demands: 0,
             rank: if strict { priority as usize } else { 0 },
             stride: if strict { 1 } else { priority.stride() },
-            // A share of at least one slot is reserved, so that slow topics cannot starve the topic. A smaller share
-            // cannot be reserved.
-            keeps: limit.saturating_mul(weight(priority)) >= weights,
+            // If the topic's share is at least one slot, one is reserved, so that slow topics cannot starve the topic.
+            reserves: limit.saturating_mul(weight(priority)) >= weights,
             turn: 0,
         };
         topics.iter().map(topic).collect()
     }
 
+    /// Returns how many more slots the topic's own limit allows.
     fn room(&self) -> usize {
         self.limit - self.used
     }
 
     /// Returns whether the topic could use a slot now.
     fn competes(&self) -> bool {
-        self.waiting > 0 && self.room() > 0
+        self.demands > 0 && self.room() > 0
     }
 
     /// Returns the number of slots reserved for the topic, so that the first due timer of an idle topic starts
     /// immediately.
-    fn kept(&self) -> usize {
-        usize::from(self.used == 0 && (self.keeps || self.waiting == 0))
+    fn reserved(&self) -> usize {
+        usize::from(self.used == 0 && (self.reserves || self.demands == 0))
     }
 
-    /// Returns how many slots this topic gets before another topic of `rank` has its turn.
-    fn before(&self, rank: usize, turn: u64) -> usize {
+    /// Returns how many slots this topic gets before another topic of `rank` has the turn `turn`.
+    fn slots_before(&self, rank: usize, turn: u64) -> usize {
         let turns = match self.rank.cmp(&rank) {
             Ordering::Less => u64::MAX,
             Ordering::Equal => turn.saturating_sub(self.turn).div_ceil(self.stride),
             Ordering::Greater => 0,
         };
-        usize::try_from(turns).unwrap_or(usize::MAX).max(self.kept()).min(self.room())
+        usize::try_from(turns).unwrap_or(usize::MAX).max(self.reserved()).min(self.room())
     }
 }
 
@@ -265,26 +268,27 @@ fn allotment(limit: usize, topics: &[TopicShare], me: usize, want: usize) -> (us
     let free = limit - topics.iter().map(|topic| topic.used).sum::<usize>();
     let most = want.min(free).min(mine.room());
     let others = || topics.iter().enumerate().filter(|(other, _)| *other != me);
-    let idle = others().filter(|(_, other)| !other.competes()).map(|(_, other)| other.kept()).sum();
+    let of_idle = others().filter(|(_, other)| !other.competes()).map(|(_, other)| other.reserved()).sum();
     // Returns whether `count` slots are free when the topic has its turn for the last of them.
     let fits = |count: usize| {
         let turn = mine.turn.saturating_add((count as u64 - 1).saturating_mul(mine.stride));
         // If two topics have the same turn, the one that was added first goes first.
         let before = |(at, other): (usize, &TopicShare)| {
-            other.before(mine.rank, turn.saturating_add((at < me).into()))
+            other.slots_before(mine.rank, turn.saturating_add((at < me).into()))
         };
         let competing = others().filter(|(_, other)| other.competes()).map(before);
         // With fewer slots than topics, not every topic has a reserved slot, and the first to ask takes it.
-        let kept = if mine.used == 0 && count == 1 && limit < topics.len() { 0 } else { idle };
-        competing.fold(count.saturating_add(kept), usize::saturating_add) <= free
+        let reserved = if mine.used == 0 && count == 1 && limit < topics.len() { 0 } else { of_idle };
+        competing.fold(count.saturating_add(reserved), usize::saturating_add) <= free
     };
-    let by_turns = if most > 0 && fits(most) { most } else { last(most, fits) };
-    let kept = mine.kept().min(most);
-    (by_turns.max(kept), by_turns >= kept)
+    let by_turns = if most > 0 && fits(most) { most } else { largest_below(most, fits) };
+    let reserved = mine.reserved().min(most);
+    (by_turns.max(reserved), by_turns >= reserved)
 }
 
-/// Returns the largest number below `end` for which `holds` is true, or 0. It must be true for all smaller numbers.
-fn last(mut end: usize, holds: impl Fn(usize) -> bool) -> usize {
+/// Returns the largest number below `end` for which `holds` is true, or 0. `holds` must be true for all smaller numbers,
+/// and false for all larger ones.
+fn largest_below(mut end: usize, holds: impl Fn(usize) -> bool) -> usize {
     let mut last = 0;
     while last + 1 < end {
         let middle = last.midpoint(end);

@@ -1,5 +1,5 @@
-//! The health of a listener and its topics: readiness, overdue timers, last errors, a blocked handler runtime, the
-//! backlog of attached keys, and missing permissions.
+//! The health of a listener and its topics: readiness, overdue timers, last errors, a blocked runtime of the handlers,
+//! the backlog of attached keys, and missing permissions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ pub(crate) struct ListenerReadiness(AtomicBool);
 pub(crate) struct ReadinessGuard<'a>(&'a ListenerReadiness);
 
 impl ListenerReadiness {
-    pub(crate) fn begin(&self) -> ReadinessGuard<'_> {
+    pub(crate) fn set_ready(&self) -> ReadinessGuard<'_> {
         self.0.store(true, Ordering::Relaxed);
         ReadinessGuard(self)
     }
@@ -44,12 +44,12 @@ impl Drop for ReadinessGuard<'_> {
 pub(crate) struct PartitionHealth {
     /// By index: true if nothing can be claimed until an operator repairs one of keylapse's own names.
     parked: [AtomicBool; 2],
-    /// How many ms the first timer was overdue at the last sweep.
+    /// How many ms the earliest unclaimed timer was overdue at the last sweep.
     overdue: AtomicU64,
 }
 
 impl PartitionHealth {
-    pub(crate) fn park(&self, index: Index, parked: bool) {
+    pub(crate) fn set_parked(&self, index: Index, parked: bool) {
         self.parked[index as usize].store(parked, Ordering::Relaxed);
     }
 
@@ -57,8 +57,9 @@ impl PartitionHealth {
         self.parked.iter().any(|parked| parked.load(Ordering::Relaxed))
     }
 
-    /// Records the deadline of the first timer, which a sweep has read, and the server's time.
-    pub(crate) fn note_head(&self, now: u64, head: Option<u64>) {
+    /// Records how long the earliest unclaimed timer is overdue. A sweep has read the server's time (`now`) and the
+    /// timer's deadline (`head`), both in ms.
+    pub(crate) fn note_overdue(&self, now: u64, head: Option<u64>) {
         self.overdue.store(head.map_or(0, |head| now.saturating_sub(head)), Ordering::Relaxed);
     }
 
@@ -89,7 +90,7 @@ impl Runtime {
     /// Returns the event mode. With attached topics, their reader determines it, with a short delay.
     pub(crate) fn mode(&self) -> EventMode {
         match self.attached_topics().next() {
-            Some(_) => self.stream_state.known().mode,
+            Some(_) => self.stream_state.snapshot().mode,
             None => self.nodes.mode(),
         }
     }
@@ -100,19 +101,19 @@ impl Runtime {
     }
 }
 
-/// Returns how many ms the most overdue timer of these partitions is late.
+/// Returns how many ms the most overdue timer of these partitions was overdue at the last sweeps.
 pub(crate) fn oldest_overdue_ms<'a>(
     partitions: impl IntoIterator<Item = &'a std::sync::Arc<Partition>>,
 ) -> u64 {
-    partitions.into_iter().map(|partition| partition.condition.overdue_ms()).max().unwrap_or(0)
+    partitions.into_iter().map(|partition| partition.health.overdue_ms()).max().unwrap_or(0)
 }
 
-/// The time since which the handler runtime has polled no task, if it is blocked.
+/// Since when the runtime of the handlers has polled no task, if it is blocked.
 #[derive(Debug, Default)]
 pub(crate) struct Stall(watch::Sender<Option<Instant>>);
 
 impl Stall {
-    /// Records that the runtime is blocked. Returns whether it was not known to be.
+    /// Records that the runtime is blocked. Returns true unless this was already recorded.
     pub(crate) fn begin(&self, since: Instant) -> bool {
         self.0.send_if_modified(|stalled| stalled.replace(since.min(stalled.unwrap_or(since))).is_none())
     }
@@ -122,13 +123,13 @@ impl Stall {
         self.0.send_replace(None).map(|since| since.elapsed())
     }
 
-    /// Returns how long the runtime has been blocked.
-    pub(crate) fn lasts(&self) -> Option<Duration> {
+    /// Returns how long the runtime has been blocked, if it is.
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
         self.0.borrow().map(|since| since.elapsed())
     }
 
     /// Waits until the runtime polls tasks.
-    pub(crate) async fn is_over(&self) {
+    pub(crate) async fn wait_until_over(&self) {
         // This cannot fail, because `self` is the sender.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
@@ -171,7 +172,7 @@ impl Drop for ByteGaugeGuard {
     }
 }
 
-/// A permission that the user needs, in addition to those to read keys.
+/// A permission that attached topics need, in addition to those to read keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequiredPermission {
     /// Finding keys with SCAN.
@@ -180,7 +181,7 @@ pub(crate) enum RequiredPermission {
     Changes,
 }
 
-/// A missing permission to read keys.
+/// A read of keys that a server refused, and the permission that it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusedRead {
     /// The server that refused a read.
@@ -202,27 +203,28 @@ struct RefusalTable {
     /// Refused reads and their errors. Each server has a rule only once, so the length is limited by the number of
     /// commands that read keys, plus one.
     reads: Vec<(RefusedRead, String)>,
-    /// The server that last granted a permission, and when the read was sent that showed it.
+    /// The server that last granted a refused read, and when the read was sent that showed it.
     granted: Option<(NodeId, Instant)>,
+    /// By [`RequiredPermission`]: the error, if the permission is missing.
     others: [Option<String>; 2],
 }
 
 impl Refusals {
-    /// Records a missing permission. Returns whether it was not known to be missing.
-    pub(crate) fn begin(&self, asked: RequiredPermission, what: &str) -> bool {
-        lock(&self.0).others[asked as usize].replace(of_error(what)).is_none()
+    /// Records a missing permission and its error. Returns true unless it was already recorded.
+    pub(crate) fn begin(&self, permission: RequiredPermission, error: &str) -> bool {
+        lock(&self.0).others[permission as usize].replace(of_error(error)).is_none()
     }
 
     /// Records a granted permission. Returns whether it was missing before.
-    pub(crate) fn end(&self, asked: RequiredPermission) -> bool {
-        lock(&self.0).others[asked as usize].take().is_some()
+    pub(crate) fn end(&self, permission: RequiredPermission) -> bool {
+        lock(&self.0).others[permission as usize].take().is_some()
     }
 
-    /// Records a refused read. Returns whether its permission was not known to be missing.
+    /// Records a refused read and its error. Returns true unless its permission was already recorded as missing.
     ///
     /// A listener may process answers in another order than that of the server. A read that was sent before the one
     /// that showed a grant is therefore ignored.
-    pub(crate) fn begin_read(&self, read: RefusedRead, what: &str) -> bool {
+    pub(crate) fn begin_read(&self, read: RefusedRead, error: &str) -> bool {
         let mut refused = lock(&self.0);
         if refused.granted.is_some_and(|(by, sent)| by == read.by && read.last <= sent) {
             return false;
@@ -232,12 +234,12 @@ impl Refusals {
             one.last = one.last.max(read.last);
             return false;
         }
-        refused.reads.push((read, of_error(what)));
+        refused.reads.push((read, of_error(error)));
         true
     }
 
-    /// Removes the refusals that an answer disproves. `by` is the server that answered, and `sent` is when the read
-    /// was sent.
+    /// Removes the refused reads for which `is_granted` returns true, as an answer of server `by` shows. `sent` is when
+    /// the answered read was sent.
     pub(crate) fn end_reads(&self, by: NodeId, sent: Instant, is_granted: impl Fn(&RefusedRead) -> bool) {
         let mut refused = lock(&self.0);
         let before = refused.reads.len();
@@ -253,9 +255,10 @@ impl Refusals {
         !refused.reads.is_empty() || refused.others[RequiredPermission::Scan as usize].is_some()
     }
 
+    /// Returns the errors of all missing permissions.
     pub(crate) fn all(&self) -> Vec<String> {
         let refused = lock(&self.0);
-        refused.reads.iter().map(|(_, what)| what).chain(refused.others.iter().flatten()).cloned().collect()
+        refused.reads.iter().map(|(_, error)| error).chain(refused.others.iter().flatten()).cloned().collect()
     }
 }
 
@@ -268,17 +271,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stall_is_news_once_and_lasts_until_it_ends() {
         let stall = Stall::default();
-        stall.is_over().await;
+        stall.wait_until_over().await;
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(stall.begin(began) && !stall.begin(Instant::now()));
-        assert_eq!(stall.lasts(), Some(Duration::from_secs(1)));
-        let waits = stall.is_over();
+        assert_eq!(stall.elapsed(), Some(Duration::from_secs(1)));
+        let waits = stall.wait_until_over();
         tokio::pin!(waits);
         assert!(futures::poll!(waits.as_mut()).is_pending());
         assert_eq!(stall.end(), Some(Duration::from_secs(1)));
         waits.await;
-        assert_eq!((stall.lasts(), stall.end()), (None, None));
+        assert_eq!((stall.elapsed(), stall.end()), (None, None));
     }
 
     #[test]

@@ -13,11 +13,12 @@ use crate::lease::{HANDLER_STOP_GRACE, LeaseLossReason, LeaseNotice, LeaseState,
 use crate::lock::{lock, wait_until};
 use crate::wire::LeaseRef;
 
-/// How many fences of unknown leases are remembered.
-const FENCES: usize = 256;
+/// How many fences of unknown leases are remembered. The oldest are forgotten.
+const MAX_FENCES: usize = 256;
 
-/// A timer that this listener has claimed. This value owns the lease from the claim until its end is settled. When it
-/// is dropped, the lease is lost: it is not renewed any more, and its handler receives a notice.
+/// A timer that this listener has claimed. This value owns the lease from the claim until the end of the attempt is
+/// settled. If it is dropped before, the lease is given up: it is not renewed any more, and its handler receives a
+/// notice.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) held: LeaseRef,
@@ -26,22 +27,22 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Returns whether the lease was not lost so far.
+    /// Returns true until the lease is settled, lost or given up.
     pub(crate) fn is_held(&self) -> bool {
         !self.state.has_notice(LeaseNotice::Lost)
     }
 
-    /// Marks the attempt as ended. From now on, no renewal reports the lease as lost.
-    pub(crate) fn end(&self) {
+    /// Marks the attempt as ended. From now on, no renewal counts the lease as lost.
+    pub(crate) fn mark_ended(&self) {
         self.state.enter(Phase::Ended, None);
         self.leases.changed.notify_waiters();
     }
 
-    /// Asks the server whether this listener still holds the lease, with a renewal that is sent from now on.
-    pub(crate) async fn confirmed(&self) -> bool {
-        let (asked, Leases { table, changed, wanted, .. }) = (now(), &*self.leases);
+    /// Waits for the answer to a renewal that is sent from now on. Returns whether this listener still holds the lease.
+    pub(crate) async fn confirm(&self) -> bool {
+        let (asked, Leases { table, changed, renewal_wanted, .. }) = (now(), &*self.leases);
         lock(table).wanted.insert(self.held.clone());
-        wanted.notify_one();
+        renewal_wanted.notify_one();
         let answered =
             |table: &Table| table.held.get(&self.held).is_none_or(|lease| lease.extended() >= asked);
         wait_until(table, changed, answered).await;
@@ -61,15 +62,15 @@ impl Drop for Lease {
 /// then their handlers receive a notice.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// How long a lease is trusted after its last claim or renewal.
+    /// How long a lease is trusted after its claim or its last renewal was sent.
     trust: Duration,
-    /// The longest duration of an attempt.
+    /// The timeout of attempts.
     timeout: Duration,
     table: Mutex<Table>,
-    /// A lease was lost or extended, or an attempt has ended.
+    /// Notified when a lease was removed or extended, or an attempt has ended.
     changed: Notify,
-    /// A task waits for a renewal.
-    wanted: Notify,
+    /// Notified when a task waits for a renewal.
+    renewal_wanted: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -78,29 +79,29 @@ struct Table {
     /// Fences of leases that this listener does not hold. Most are for other listeners, but a fence can also overtake
     /// the answer to its claim.
     fenced: VecDeque<LeaseRef>,
-    /// Leases to renew immediately.
+    /// Leases to renew immediately, because a task waits for that.
     wanted: HashSet<LeaseRef>,
     /// True after the tasks that renew and settle have ended.
     abandoned: bool,
 }
 
-/// Leases that were given up.
+/// The leases that [`give_up_failed`](Leases::give_up_failed) has given up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GivenUp {
     /// The number of leases that were not renewed in time.
     pub(crate) not_extended: usize,
-    /// Leases whose handler or its runtime is blocked.
+    /// Leases whose attempts did not end in time, as the handler or its runtime is blocked.
     pub(crate) overdue: Vec<LeaseRef>,
 }
 
 impl Leases {
     pub(crate) fn new(trust: Duration, timeout: Duration) -> Self {
-        let (table, changed, wanted) = Default::default();
-        Self { trust, timeout, table, changed, wanted }
+        let (table, changed, renewal_wanted) = Default::default();
+        Self { trust, timeout, table, changed, renewal_wanted }
     }
 
-    /// Adds the timers of a claim that was sent at `sent`.
-    pub(crate) fn take(
+    /// Adds the leases of a claim that was sent at `sent`. Leases that were fenced before are lost immediately.
+    pub(crate) fn add(
         self: &Arc<Self>,
         claimed: impl IntoIterator<Item = LeaseRef>,
         sent: Instant,
@@ -129,20 +130,21 @@ impl Leases {
         lock(&self.table).held.len()
     }
 
-    /// Removes a lease whose timer was cancelled. The answer to its claim may not have arrived yet.
+    /// Removes a lease whose timer was cancelled, and sends a notice to its handler. If the lease is unknown, the fence
+    /// is remembered, as the answer to the claim may not have arrived yet.
     pub(crate) fn fence(&self, held: LeaseRef) {
         let mut table = lock(&self.table);
         let lease = table.held.remove(&held);
         if lease.is_none() {
-            table.fenced.truncate(FENCES - 1);
+            table.fenced.truncate(MAX_FENCES - 1);
             table.fenced.push_front(held);
         }
         drop(table);
         self.notify_handlers(LeaseNotice::Lost, lease);
     }
 
-    /// Removes settled leases.
-    pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a LeaseRef>) {
+    /// Removes settled leases. Attempts that wait for their settlement receive the notice [`LeaseNotice::Lost`].
+    pub(crate) fn remove_settled<'a>(&self, held: impl Iterator<Item = &'a LeaseRef>) {
         let mut table = lock(&self.table);
         let settled: Vec<_> = held.filter_map(|one| table.held.remove(one)).collect();
         drop(table);
@@ -155,22 +157,23 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Lost, lease) > 0
     }
 
-    /// Asks running attempts to end, so that their timers can be released. Returns their number.
-    pub(crate) fn stop(&self) -> usize {
+    /// Sends a notice to attempts that have not ended, so that they end and their timers can be released. Returns their
+    /// number.
+    pub(crate) fn ask_to_stop(&self) -> usize {
         let table = lock(&self.table);
         let running = table.held.values().filter(|lease| lease.phase() != Phase::Ended);
         running.inspect(|lease| lease.send_notice(LeaseNotice::Stop)).count()
     }
 
-    /// Removes and returns the leases of attempts that have not ended.
-    pub(crate) fn give_up(&self) -> Vec<LeaseRef> {
+    /// Gives up the leases of attempts that have not ended, and returns them.
+    pub(crate) fn give_up_unended(&self) -> Vec<LeaseRef> {
         let unended = |_: &LeaseRef, lease: &mut Arc<LeaseState>| lease.phase() != Phase::Ended;
         let (held, given_up): (_, Vec<_>) = lock(&self.table).held.extract_if(unended).unzip();
         self.notify_handlers(LeaseNotice::Lost, given_up);
         held
     }
 
-    /// Removes all leases, now and of later claims, because the tasks that renew and settle have ended.
+    /// Gives up all leases, now and of later claims, because the tasks that renew and settle have ended.
     pub(crate) fn abandon(&self) {
         let mut table = lock(&self.table);
         table.abandoned = true;
@@ -179,7 +182,7 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Gone, held.into_values());
     }
 
-    /// Returns the leases that were last extended before `when`, and those that a task waits for.
+    /// Returns the leases that were last extended before `when`, and those whose renewal a task waits for.
     pub(crate) fn to_renew(&self, when: Instant) -> Vec<LeaseRef> {
         let Table { held, wanted, .. } = &mut *lock(&self.table);
         wanted.retain(|one| held.contains_key(one));
@@ -189,16 +192,16 @@ impl Leases {
     }
 
     /// Waits until a task waits for a renewal.
-    pub(crate) async fn renewal_wanted(&self) {
-        self.wanted.notified().await;
+    pub(crate) async fn wait_until_renewal_wanted(&self) {
+        self.renewal_wanted.notified().await;
     }
 
-    /// Applies the answer to a renewal of `batch` that was sent at `sent`. It removes the `lost` leases and extends
-    /// the others. Returns how many of the lost ones this listener held.
+    /// Applies the answer to a renewal of `batch` that was sent at `sent`: removes the `lost` leases, and extends the
+    /// others. Returns how many of the lost ones this listener held.
     ///
-    /// Both happen in this order under one lock: a task that waits for [`confirmed`](Lease::confirmed) must not read
+    /// Both steps happen in this order under one lock. A task that waits for [`confirm`](Lease::confirm) must not read
     /// in between that a lost lease was extended.
-    pub(crate) fn renewed(&self, batch: &[LeaseRef], lost: &[&LeaseRef], sent: Instant) -> usize {
+    pub(crate) fn apply_renewal(&self, batch: &[LeaseRef], lost: &[&LeaseRef], sent: Instant) -> usize {
         let mut table = lock(&self.table);
         let mut given_up = Vec::new();
         for one in lost {
@@ -217,8 +220,9 @@ impl Leases {
         self.notify_handlers(LeaseNotice::Lost, given_up)
     }
 
-    /// Removes leases that are not trusted any more. Returns them, and when to call this again.
-    pub(crate) fn guard(&self) -> (GivenUp, Instant) {
+    /// Gives up leases that were not renewed in time, and leases of attempts that did not end in time. Returns them, and
+    /// when to call this again.
+    pub(crate) fn give_up_failed(&self) -> (GivenUp, Instant) {
         let at_present = now();
         // Leases that are added later cannot fail before this.
         let mut next = at_present + self.trust.min(self.timeout.saturating_add(HANDLER_STOP_GRACE));
@@ -241,12 +245,12 @@ impl Leases {
     }
 
     /// Waits until no lease is left.
-    pub(crate) async fn emptied(&self) {
+    pub(crate) async fn wait_until_empty(&self) {
         wait_until(&self.table, &self.changed, |table| table.held.is_empty()).await;
     }
 
     /// Waits until every attempt has ended.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_until_all_ended(&self) {
         let ended = |table: &Table| table.held.values().all(|lease| lease.phase() == Phase::Ended);
         wait_until(&self.table, &self.changed, ended).await;
     }
@@ -254,10 +258,10 @@ impl Leases {
     /// Sends a notice to the handlers of removed leases, and wakes waiting tasks. Returns the number of leases.
     fn notify_handlers(
         &self,
-        what: LeaseNotice,
-        given_up: impl IntoIterator<Item = Arc<LeaseState>>,
+        notice: LeaseNotice,
+        removed: impl IntoIterator<Item = Arc<LeaseState>>,
     ) -> usize {
-        let count = given_up.into_iter().inspect(|lease| lease.send_notice(what)).count();
+        let count = removed.into_iter().inspect(|lease| lease.send_notice(notice)).count();
         self.changed.notify_waiters();
         count
     }
@@ -285,7 +289,7 @@ mod tests {
     }
 
     fn lease(leases: &Arc<Leases>, key: &'static str) -> Lease {
-        leases.take([held(key)], now()).remove(0)
+        leases.add([held(key)], now()).remove(0)
     }
 
     fn running(leases: &Arc<Leases>, key: &'static str) -> Lease {
@@ -295,7 +299,7 @@ mod tests {
     }
 
     fn renew(leases: &Leases, key: &'static str) {
-        assert_eq!(leases.renewed(&[held(key)], &[], now()), 0);
+        assert_eq!(leases.apply_renewal(&[held(key)], &[], now()), 0);
     }
 
     #[tokio::test]
@@ -319,7 +323,7 @@ mod tests {
         drop(lease);
         assert!(!state.is_ours());
         assert_eq!(leases.to_renew(now() + TRUST), []);
-        leases.emptied().await;
+        leases.wait_until_empty().await;
     }
 
     #[test]
@@ -347,9 +351,9 @@ mod tests {
         let leases = leases();
         let numbered =
             |number: usize| LeaseRef { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
-        (0..FENCES + 10).for_each(|number| leases.fence(numbered(number)));
+        (0..MAX_FENCES + 10).for_each(|number| leases.fence(numbered(number)));
         let fenced = &lock(&leases.table).fenced;
-        assert_eq!(fenced.len(), FENCES);
+        assert_eq!(fenced.len(), MAX_FENCES);
         assert!(fenced.contains(&numbered(10)) && !fenced.contains(&numbered(9)));
     }
 
@@ -361,17 +365,17 @@ mod tests {
             tokio::time::advance(TRUST * 2).await;
             let before = now();
             tokio::time::advance(TRUST).await;
-            let known = lease.confirmed();
+            let known = lease.confirm();
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
             assert_eq!(leases.to_renew(before.checked_sub(TRUST * 9).unwrap()), [held(key)], "immediately");
-            leases.renewal_wanted().await;
+            leases.wait_until_renewal_wanted().await;
             // A renewal that was sent before the question is no answer.
-            leases.renewed(&[held(key)], &[], before);
+            leases.apply_renewal(&[held(key)], &[], before);
             assert!(futures::poll!(known.as_mut()).is_pending());
             let lost = held(key);
             let lost: &[&LeaseRef] = if ours { &[] } else { &[&lost] };
-            leases.renewed(&[held(key)], lost, now());
+            leases.apply_renewal(&[held(key)], lost, now());
             assert_eq!(known.await, ours);
         }
     }
@@ -383,11 +387,11 @@ mod tests {
         let waiting = lease(&leases, "waiting");
         tokio::time::advance(TRUST / 2).await;
         renew(&leases, "kept");
-        let (given_up, next) = leases.guard();
+        let (given_up, next) = leases.give_up_failed();
         assert_eq!((given_up, next), (GivenUp::default(), now() + TRUST / 2));
         tokio::time::advance(TRUST / 2).await;
         assert!(!lost.state.is_ours() && kept.state.is_ours(), "the lease state expires before the notice");
-        let (given_up, next) = leases.guard();
+        let (given_up, next) = leases.give_up_failed();
         assert_eq!(given_up, GivenUp { not_extended: 1, overdue: Vec::new() });
         assert_eq!(next, now() + TRUST / 2);
         assert!(lost.state.has_notice(LeaseNotice::Lost) && !kept.state.has_notice(LeaseNotice::Lost));
@@ -402,16 +406,16 @@ mod tests {
         let leases = leases();
         let (blocked, waiting, ended) =
             (running(&leases, "blocked"), lease(&leases, "waiting"), running(&leases, "ended"));
-        ended.end();
+        ended.mark_ended();
         let renew_all = || ["blocked", "waiting", "ended"].into_iter().for_each(|key| renew(&leases, key));
         for _ in 0..10 {
             tokio::time::advance(TRUST).await;
             renew_all();
-            assert_eq!(leases.guard().0, GivenUp::default());
+            assert_eq!(leases.give_up_failed().0, GivenUp::default());
         }
         tokio::time::advance(HANDLER_STOP_GRACE).await;
         renew_all();
-        assert_eq!(leases.guard().0.overdue, [held("blocked")]);
+        assert_eq!(leases.give_up_failed().0.overdue, [held("blocked")]);
         assert!(!blocked.is_held() && waiting.is_held() && ended.is_held());
     }
 }

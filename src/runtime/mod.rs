@@ -17,12 +17,12 @@ pub(crate) use self::condition::{
     BacklogGauges, ByteGauge, ByteGaugeGuard, LastError, ListenerReadiness, PartitionHealth, Refusals,
     RefusedRead, RequiredPermission, Stall,
 };
-pub(crate) use self::deadline::{DeadlineTimer, LookResult};
-pub(crate) use self::groups::{Groups, QuarantineMember};
+pub(crate) use self::deadline::{DeadlineTimer, WakeResult};
+pub(crate) use self::groups::{QuarantineGroups, QuarantineMember};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::nodes::{NodeState, Nodes};
 pub(crate) use self::partition::Partition;
-pub(crate) use self::settlement::{AttemptResult, Settlement, Undecodable, first_undecodable};
+pub(crate) use self::settlement::{AttemptResult, Settlement, Undecodable, undecodable_since};
 pub(crate) use self::stream_state::{EventMode, StreamSnapshot, StreamState};
 
 use std::fmt;
@@ -49,19 +49,18 @@ pub(crate) struct Runtime {
     pub(crate) client: Client,
     pub(crate) topics: Vec<Arc<RunningTopic>>,
     pub(crate) partitions: Vec<Arc<Partition>>,
-    /// Maps a key to the index of its topic.
+    /// Maps a key to the index of its topic in `topics`.
     pub(crate) router: Router<usize>,
     pub(crate) stats: ListenerCounters,
-    /// The servers whose events the listener receives.
+    /// The servers that hold slots: the only server, or the primaries of a cluster.
     pub(crate) nodes: Nodes,
-    /// The state of all event streams together, for attached topics.
+    /// The combined state of their event streams, for attached topics.
     pub(crate) stream_state: StreamState,
     /// The bytes of queued work of attached topics.
-    pub(crate) waiting: BacklogGauges,
+    pub(crate) backlog: BacklogGauges,
     /// Limits the attempts that run at the same time.
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
-    /// Set after the start until the listener stops.
-    pub(crate) listening: ListenerReadiness,
+    pub(crate) readiness: ListenerReadiness,
     /// Set while the runtime of the handlers is blocked.
     pub(crate) stall: Stall,
 }
@@ -82,7 +81,7 @@ impl Runtime {
 
     /// Returns the partitions of a topic.
     pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
-        let first = topic.partition(0);
+        let first = topic.partition_index(0);
         &self.partitions[first..first + topic.config.partitions as usize]
     }
 
@@ -106,48 +105,48 @@ pub(crate) struct RunningTopic {
     pub(crate) handler: AnyHandler,
     pub(crate) stats: TopicCounters,
     pub(crate) meter: Meter,
-    /// Continues the traces of arms in handlers.
+    /// The program's function that continues the trace of an arm in the handler.
     pub(crate) extract: Option<Extract>,
-    /// The last error of a call.
+    /// The last error of a claim or a settlement.
     pub(crate) last_error: LastError,
     /// The last error of an attempt.
     pub(crate) last_failure: LastError,
-    /// Limits the warning that the topic has another number of partitions.
+    /// Limits the log line that the topic has another number of partitions.
     pub(crate) renumbered: LogThrottle,
-    /// Limits the warning that answers to its claims are lost.
+    /// Limits the log line that answers to its claims are lost.
     pub(crate) lost_answers: LogThrottle,
-    /// The policy in Redis, if it replaces this program's policy.
-    pub(crate) followed: OnceLock<Policy>,
+    /// The policy of an attached topic in Redis, if it replaces this program's policy.
+    pub(crate) policy_in_redis: OnceLock<Policy>,
     /// The counters of an attached topic.
     pub(crate) attached: AttachCounters,
-    /// The permissions for its keys that the user lacks.
+    /// The permissions for keys of an attached topic that the user lacks.
     pub(crate) refusals: Refusals,
-    /// True if this listener tracks keys of the topic when they are written.
-    pub(crate) scanning: AtomicBool,
+    /// True if this listener tracks keys of an attached topic when they are written.
+    pub(crate) tracks_written_keys: AtomicBool,
     /// The index of its first partition.
     pub(crate) first_partition: usize,
 }
 
 impl RunningTopic {
-    /// Counts the end of an attempt.
-    pub(crate) fn ended(&self, source: LapseSource, ending: Ending) {
+    /// Counts the end of an attempt in the counters and the metrics.
+    pub(crate) fn count_end(&self, source: LapseSource, ending: Ending) {
         self.stats.ended(ending);
         self.meter.ended(source, ending);
     }
 
     /// Returns the index of a partition of the topic among all partitions of the listener.
-    pub(crate) fn partition(&self, number: usize) -> usize {
+    pub(crate) fn partition_index(&self, number: usize) -> usize {
         self.first_partition + number
     }
 
     /// Returns the index of a key's partition among all partitions of the listener.
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
-        self.partition(self.config.partition_of(key))
+        self.partition_index(self.config.partition_of(key))
     }
 
     /// Returns the policy of an attached topic, which does not change after the start. Panics for other topics.
     pub(crate) fn policy(&self) -> &Policy {
-        self.followed.get().unwrap_or_else(|| self.own_policy())
+        self.policy_in_redis.get().unwrap_or_else(|| self.own_policy())
     }
 
     /// Returns this program's policy of an attached topic. Panics for other topics.
@@ -155,9 +154,9 @@ impl RunningTopic {
         self.config.attach.as_ref().expect("the topic is attached")
     }
 
-    /// Sets the policy at the start of the listener.
-    pub(crate) fn follow(&self, policy: Policy) {
-        let _ = self.followed.set(policy); // cannot fail: a listener starts only once
+    /// Replaces this program's policy by the policy in Redis, at the start of the listener.
+    pub(crate) fn adopt_policy(&self, policy: Policy) {
+        let _ = self.policy_in_redis.set(policy); // cannot fail: a listener starts only once
     }
 }
 

@@ -14,23 +14,23 @@ use crate::stats::meter;
 use crate::wire::NodeId;
 use crate::wire::names::canary;
 
-/// The state of a server, which is the only one or a primary of a cluster.
+/// The state of the only server, or of a node of a cluster.
 pub(crate) struct NodeState {
     server: Server,
-    /// The server's name if there are several.
+    /// The ID of a cluster node, for attached topics. Empty without attached topics, and outside of a cluster.
     name: NodeId,
-    /// The partitions and heartbeat keys that the server has.
-    pub(crate) share: watch::Sender<NodeAssignment>,
+    /// The partitions that the server has, and its heartbeat counter.
+    pub(crate) assignment: watch::Sender<NodeAssignment>,
     /// True while heartbeat keys prove that events arrive. It is published again, even unchanged, when a sweep is
     /// needed.
     pub(crate) events_flowing: watch::Sender<bool>,
-    /// The state of its event stream, for attached topics.
-    known: watch::Sender<StreamSnapshot>,
+    /// The state of its event stream, for attached topics. The reader of attached keys updates it.
+    stream: watch::Sender<StreamSnapshot>,
     subscription: Mutex<SubscriptionHealth>,
     gaps: AtomicU64,
 }
 
-/// The state of a subscription.
+/// The state of a subscription, as its own events show it.
 #[derive(Clone, Copy, Debug, Default)]
 struct SubscriptionHealth {
     mode: EventMode,
@@ -39,33 +39,32 @@ struct SubscriptionHealth {
 }
 
 impl NodeState {
-    pub(crate) fn new(server: Server, name: NodeId, share: NodeAssignment) -> Arc<Self> {
+    pub(crate) fn new(server: Server, name: NodeId, assignment: NodeAssignment) -> Arc<Self> {
         Arc::new(Self {
             server,
             name,
-            share: watch::Sender::new(share),
+            assignment: watch::Sender::new(assignment),
             events_flowing: watch::Sender::default(),
-            known: watch::Sender::default(),
+            stream: watch::Sender::default(),
             subscription: Mutex::default(),
             gaps: AtomicU64::default(),
         })
     }
 
     /// Creates the state of the only server, which has all partitions.
-    pub(crate) fn only(server: &Server, runtime: &Runtime) -> Arc<Self> {
+    pub(crate) fn of_only_server(server: &Server, runtime: &Runtime) -> Arc<Self> {
         let canaries = Some(canary(&runtime.client.namespace, 0));
-        let share = NodeAssignment { partitions: (0..runtime.partitions.len()).collect(), canaries };
-        Self::new(server.clone(), NodeId::NONE, share)
+        let assignment = NodeAssignment { partitions: (0..runtime.partitions.len()).collect(), canaries };
+        Self::new(server.clone(), NodeId::NONE, assignment)
     }
 
-    /// Creates the state of the server of a test bed.
+    /// Creates the state of the only server of a test bed.
     #[cfg(test)]
     pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
         let server = runtime.client.store.topology().only().expect("a test bed must have one server");
-        Self::only(server, runtime)
+        Self::of_only_server(server, runtime)
     }
 
-    /// Returns the server's name, which is empty if there is only one.
     pub(crate) fn name(&self) -> NodeId {
         self.name
     }
@@ -76,7 +75,7 @@ impl NodeState {
     }
 
     /// Updates the state of the subscription from an event.
-    pub(crate) fn note(&self, event: &Event) {
+    pub(crate) fn note_event(&self, event: &Event) {
         match event {
             Event::Gap(gap) => {
                 meter::gap(&self.address().to_string(), gap.as_str());
@@ -98,6 +97,7 @@ impl NodeState {
         }
     }
 
+    /// Returns the event mode: [`EventMode::Expired`] if expiries arrive. Other modes with events belong to attached topics.
     pub(crate) fn mode(&self) -> EventMode {
         lock(&self.subscription).mode
     }
@@ -107,49 +107,48 @@ impl NodeState {
         lock(&self.subscription).gap
     }
 
-    /// Returns the number of gaps so far.
+    /// Returns the number of reported gaps so far. While no heartbeats arrive, each missing one is reported as a gap.
     pub(crate) fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
     }
 
-    /// Returns the state of its event stream.
-    pub(crate) fn known(&self) -> StreamSnapshot {
-        *self.known.borrow()
+    pub(crate) fn stream_snapshot(&self) -> StreamSnapshot {
+        *self.stream.borrow()
     }
 
-    /// Returns a receiver of changes of this state.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<StreamSnapshot> {
-        self.known.subscribe()
+    /// Returns a receiver of changes of the stream's state.
+    pub(crate) fn subscribe_stream(&self) -> watch::Receiver<StreamSnapshot> {
+        self.stream.subscribe()
     }
 
     /// Requests a sweep of its partitions.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn request_sweep(&self) {
         self.events_flowing.send_modify(|_| {});
     }
 }
 
 impl Runtime {
-    /// Adds a server that has some of the partitions.
+    /// Adds a server that holds slots, or the only server.
     pub(crate) fn add_node(&self, node: &Arc<NodeState>) {
         lock(&self.nodes.0).push(node.clone());
-        self.stream_state.publish_snapshot(|| self.nodes.known());
+        self.stream_state.publish_snapshot(|| self.nodes.combined_stream());
     }
 
-    /// Removes a server that has no partitions any more.
+    /// Removes a server that holds no more slots.
     pub(crate) fn remove_node(&self, node: &Arc<NodeState>) {
         lock(&self.nodes.0).retain(|one| !Arc::ptr_eq(one, node));
-        self.stream_state.publish_snapshot(|| self.nodes.known());
+        self.stream_state.publish_snapshot(|| self.nodes.combined_stream());
     }
 
-    /// Updates the state of a server's event stream, and publishes it if it has changed.
-    pub(crate) fn learn(&self, node: &NodeState, change: impl FnOnce(&mut StreamSnapshot)) {
-        let is_news = node.known.send_if_modified(|known| {
+    /// Changes the state of a server's event stream. If that changes anything, publishes the combined state.
+    pub(crate) fn update_stream(&self, node: &NodeState, change: impl FnOnce(&mut StreamSnapshot)) {
+        let is_news = node.stream.send_if_modified(|known| {
             let before = *known;
             change(known);
             *known != before
         });
         if is_news {
-            self.stream_state.publish_snapshot(|| self.nodes.known());
+            self.stream_state.publish_snapshot(|| self.nodes.combined_stream());
         }
     }
 }
@@ -160,7 +159,7 @@ impl fmt::Debug for NodeState {
     }
 }
 
-/// All servers of a listener.
+/// The servers that hold slots: the only server, or the primaries of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes(Mutex<Vec<Arc<NodeState>>>);
 
@@ -170,14 +169,14 @@ impl Nodes {
     }
 
     /// Returns the combined state of all event streams.
-    fn known(&self) -> StreamSnapshot {
+    fn combined_stream(&self) -> StreamSnapshot {
         let all = lock(&self.0);
-        let mut known = all.iter().map(|node| node.known());
+        let mut known = all.iter().map(|node| node.stream_snapshot());
         let first = known.next().unwrap_or_default();
-        known.fold(first, StreamSnapshot::and)
+        known.fold(first, StreamSnapshot::combine)
     }
 
-    /// Returns the event mode of the server with the least events.
+    /// Returns the event mode of the server with the fewest events.
     pub(crate) fn mode(&self) -> EventMode {
         let all = lock(&self.0);
         let any = |mode| all.iter().any(|node| node.mode() == mode);

@@ -19,11 +19,11 @@ use crate::runtime::{PartitionHealth, RunningTopic};
 use crate::time::ClockReading;
 use crate::wire::{AttemptEnd, Index, PartitionNames, Store};
 
-/// The minimum time between two claims that notifications cause.
-const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
-/// How long after the lookahead of a claim a notification may arrive for a timer that it took. Marker keys are
-/// checked 2 ms after their deadlines, and up to 50 ms later.
-const NOTIFIED_LATE: Duration = Duration::from_millis(62);
+/// The least time between two claims that notifications cause.
+const NOTIFIED_CLAIM_INTERVAL: Duration = Duration::from_millis(250);
+/// How long after its deadline a timer's notification may arrive. Marker keys are checked 2 to 52 ms after their
+/// deadlines; the margin is 10 ms.
+const MAX_NOTIFICATION_DELAY: Duration = Duration::from_millis(62);
 
 /// The state of a partition that a listener serves.
 pub(crate) struct Partition {
@@ -31,24 +31,29 @@ pub(crate) struct Partition {
     pub(crate) store: Store,
     pub(crate) topic: Arc<RunningTopic>,
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
+    /// Limits log lines about an unavailable server.
     pub(crate) outage: Arc<LogThrottle>,
-    pub(crate) wakeup: Wakeup,
-    /// The wake-up for timers in quarantine.
-    pub(crate) quarantine: Wakeup,
+    /// Wakes the claimer of the ordinary index.
+    pub(crate) due_wakeup: Wakeup,
+    /// Wakes the claimer of the quarantine.
+    pub(crate) quarantine_wakeup: Wakeup,
     pub(crate) clock: ServerClock,
-    /// The wake-up for checks of attached keys.
-    pub(crate) checks: Wakeup,
+    /// Wakes the watcher of attached keys.
+    pub(crate) check_wakeup: Wakeup,
     pub(crate) leases: Arc<Leases>,
+    /// The ends of attempts that wait for the settler.
     pub(crate) outbox: SettlementQueue,
-    pub(crate) condition: PartitionHealth,
-    seen: Mutex<NotificationThrottle>,
+    pub(crate) health: PartitionHealth,
+    notifications: Mutex<NotificationThrottle>,
 }
 
 /// Decides whether a notification causes a claim.
 #[derive(Default)]
 struct NotificationThrottle {
-    until: Option<Instant>,
-    notified: Option<Instant>,
+    /// Notifications until then are for timers that the last claim has covered.
+    covered_until: Option<Instant>,
+    /// When the last claim for a notification was made, or is planned.
+    last_claim: Option<Instant>,
 }
 
 impl Partition {
@@ -60,7 +65,7 @@ impl Partition {
         limiter: &Arc<ConcurrencyLimiter>,
         outage: &Arc<LogThrottle>,
     ) -> Self {
-        // Virtual time stands still while tasks run, so ends gather without a delay.
+        // In virtual time, ends gather without a delay, as time does not pass while tasks run.
         let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
         let leases = Arc::new(Leases::new(topic.config.trusted_lease(), topic.config.timeout));
         Self {
@@ -69,51 +74,51 @@ impl Partition {
             topic,
             limiter: limiter.clone(),
             outage: outage.clone(),
-            wakeup: Wakeup::default(),
-            quarantine: Wakeup::default(),
+            due_wakeup: Wakeup::default(),
+            quarantine_wakeup: Wakeup::default(),
             clock: ServerClock::default(),
-            checks: Wakeup::default(),
+            check_wakeup: Wakeup::default(),
             leases,
             outbox: SettlementQueue::new(linger),
-            condition: PartitionHealth::default(),
-            seen: Mutex::default(),
+            health: PartitionHealth::default(),
+            notifications: Mutex::default(),
         }
     }
 
     /// Returns the wake-up of the claimer of an index.
     pub(crate) fn wakeup_of(&self, index: Index) -> &Wakeup {
         match index {
-            Index::Due => &self.wakeup,
-            Index::Quarantine => &self.quarantine,
+            Index::Due => &self.due_wakeup,
+            Index::Quarantine => &self.quarantine_wakeup,
         }
     }
 
-    /// Settles a timer without an attempt.
-    pub(crate) fn end(&self, lease: Lease, end: AttemptEnd) {
-        self.outbox.put(Settlement { lease, end: Some(end), restore: None });
+    /// Queues the end of a claimed timer whose attempt has not started.
+    pub(crate) fn settle_unrun(&self, lease: Lease, end: AttemptEnd) {
+        self.outbox.push(Settlement { lease, end: Some(end), restore: None });
     }
 
-    /// Records until when notifications need no claim, because this claim covered their timers.
-    pub(crate) fn note_look(&self, reading: ClockReading) {
-        let mut seen = lock(&self.seen);
-        seen.until = Some(reading.arrived + self.topic.config.lookahead + NOTIFIED_LATE);
+    /// Records a claim, which covers all timers until its lookahead. Their notifications need no further claim.
+    pub(crate) fn note_claim(&self, reading: ClockReading) {
+        let covered_until = reading.arrived + self.topic.config.lookahead + MAX_NOTIFICATION_DELAY;
+        lock(&self.notifications).covered_until = Some(covered_until);
     }
 
-    /// Requests a claim for an expiry notification, unless the last claim has covered it. At most one claim is
-    /// requested in 250 ms, because many listeners receive the same notifications.
-    pub(crate) fn note_expired(&self) {
+    /// Requests a claim for an expiry notification, unless the last claim has covered it. Requests at most one claim in
+    /// `NOTIFIED_CLAIM_INTERVAL`, because many listeners receive the same notifications.
+    pub(crate) fn note_expiry(&self) {
         let now = Instant::now();
-        let mut seen = lock(&self.seen);
-        if seen.until.is_some_and(|until| now <= until) {
+        let mut throttle = lock(&self.notifications);
+        if throttle.covered_until.is_some_and(|until| now <= until) {
             return;
         }
-        if seen.notified.is_some_and(|last| last > now) {
+        if throttle.last_claim.is_some_and(|last| last > now) {
             return; // a claim is planned already
         }
-        let at = seen.notified.map_or(now, |last| (last + NOTIFIED_EVERY).max(now));
-        seen.notified = Some(at);
-        drop(seen);
-        self.wakeup.look(at, LapseSource::Notification);
+        let at = throttle.last_claim.map_or(now, |last| (last + NOTIFIED_CLAIM_INTERVAL).max(now));
+        throttle.last_claim = Some(at);
+        drop(throttle);
+        self.due_wakeup.request(at, LapseSource::Notification);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::wire::{AttemptEnd, DeadReason, Ending, FailedAttempt, History, MAX_BA
 #[derive(Debug)]
 pub(crate) enum AttemptResult {
     Returned(Outcome),
-    /// The attempt ended with an error, a panic or a timeout.
+    /// The attempt ended with an error, a panic or a timeout, which the ending names.
     Failed(Ending, Failure),
     Undecodable(Undecodable),
     /// The key was written back for this attempt, and its writer has created it again.
@@ -35,7 +35,7 @@ pub(crate) enum AttemptResult {
 pub(crate) struct Undecodable {
     /// The error for history and log, which never quotes the payload.
     pub(crate) error: Error,
-    /// The text of the decoder's panic. It may quote the payload, so it is kept only in the history, not logged.
+    /// The text of the decoder's panic. It may quote the payload, so the history has it, but no log line.
     pub(crate) panic: Option<String>,
 }
 
@@ -54,23 +54,23 @@ impl AttemptResult {
         }
     }
 
-    /// Sets the delay of the topic's backoff schedule. The schedule may be code of the application: if it panics, the
-    /// attempt fails with the panic, and the default schedule applies.
-    pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
+    /// Replaces a retry by the topic's backoff schedule with a retry after the schedule's delay. The schedule may be code
+    /// of the application: if it panics, the attempt counts as panicked, and the default schedule applies.
+    pub(crate) fn with_backoff_delay(self, config: &TopicConfig, attempt: u32) -> Self {
         match self {
             Self::Failed(
                 kind,
                 Failure { then: then @ (RetryDecision::ByPolicy | RetryDecision::NoSooner(_)), error },
             ) if attempt < config.attempts() => {
-                let waits = |kind, delay: Duration, error| {
+                let retry_after = |kind, delay: Duration, error| {
                     let delay = delay.max(then.least());
                     Self::Failed(kind, Failure { then: RetryDecision::After(delay), error })
                 };
                 match catch_panic(|| config.backoff.delay(attempt)) {
-                    Ok(delay) => waits(kind, delay, error),
+                    Ok(delay) => retry_after(kind, delay, error),
                     Err(panic) => {
                         let error = format!("{error}; and the retry policy panicked: {panic}");
-                        waits(Ending::Panic, Backoff::default().delay(attempt), error)
+                        retry_after(Ending::Panic, Backoff::default().delay(attempt), error)
                     }
                 }
             }
@@ -78,7 +78,7 @@ impl AttemptResult {
         }
     }
 
-    /// Decides what follows an attempt that ended at this ms of the server's clock. `None` means that the timer is
+    /// Decides what follows the attempt, which ended at `at` ms by the server's clock. `None` means that the timer is
     /// done.
     pub(crate) fn decide(
         self,
@@ -94,7 +94,7 @@ impl AttemptResult {
             Self::Returned(Outcome::Done | Outcome::Drop) | Self::Superseded => return None,
             Self::Stopped => AttemptEnd::Release,
             Self::Returned(Outcome::Again(delay)) => {
-                AttemptEnd::Again { delay: bounded(delay), arming: ArmingId::random() }
+                AttemptEnd::Again { delay: delay_ms(delay), arming: ArmingId::random() }
             }
             Self::Returned(Outcome::Snooze(_))
                 if snoozes >= config.max_snoozes && config.max_snoozes < u16::MAX =>
@@ -103,27 +103,27 @@ impl AttemptResult {
             }
             Self::Returned(Outcome::Snooze(_)) if too_old => dead(DeadReason::TooOld, history),
             Self::Returned(Outcome::Snooze(delay)) => AttemptEnd::Snooze {
-                delay: bounded(delay),
+                delay: delay_ms(delay),
                 attempt,
                 snoozes: snoozes.saturating_add(1),
                 history,
             },
             Self::Undecodable(Undecodable { error, panic }) => {
                 let error = panic.map_or_else(|| error.to_string(), |panic| format!("{error}: {panic}"));
-                let known = first_undecodable(state);
-                let history = if known.is_some() {
+                let since = undecodable_since(state);
+                let history = if since.is_some() {
                     history
                 } else {
                     with_failure(state, Ending::Undecodable, error, at)
                 };
-                let waited = Duration::from_millis(at.saturating_sub(known.unwrap_or(at)));
+                let waited = Duration::from_millis(at.saturating_sub(since.unwrap_or(at)));
                 let left = config.undecodable_for.saturating_sub(waited);
                 if left.is_zero() {
                     return Some(dead(DeadReason::Undecodable, history));
                 }
                 // Each delay is as long as the wait so far, so the total doubles.
-                let delay = waited.clamp(SHORTEST_PAUSE, LONGEST_PAUSE).min(left);
-                AttemptEnd::Retry { delay: bounded(delay), attempt, snoozes, history }
+                let delay = waited.clamp(MIN_UNDECODABLE_DELAY, MAX_UNDECODABLE_DELAY).min(left);
+                AttemptEnd::Retry { delay: delay_ms(delay), attempt, snoozes, history }
             }
             Self::Failed(kind, Failure { then, error }) => {
                 let history = with_failure(state, kind, error, at);
@@ -137,7 +137,7 @@ impl AttemptResult {
                     }
                 };
                 AttemptEnd::Retry {
-                    delay: bounded(delay),
+                    delay: delay_ms(delay),
                     attempt: attempt.saturating_add(1),
                     snoozes,
                     history,
@@ -148,11 +148,12 @@ impl AttemptResult {
 }
 
 /// The shortest and the longest delay before an undecodable payload is tried again.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MIN_UNDECODABLE_DELAY: Duration = Duration::from_secs(1);
+const MAX_UNDECODABLE_DELAY: Duration = Duration::from_secs(300);
 
-/// Returns since when, in ms, a timer waits because its payload is undecodable. Its history has one entry for this.
-pub(crate) fn first_undecodable(state: &State) -> Option<u64> {
+/// Returns since when, in ms, a timer waits because its payload is undecodable. Only the first of these attempts is in
+/// its history.
+pub(crate) fn undecodable_since(state: &State) -> Option<u64> {
     let last = History::decode(&state.history).0.pop()?;
     (last.kind == Ending::Undecodable.as_str()).then(|| unix_ms(last.at))
 }
@@ -169,7 +170,8 @@ fn with_failure(state: &State, kind: Ending, error: String, at: u64) -> Bytes {
     history.encode()
 }
 
-fn bounded(delay: Duration) -> u64 {
+/// Returns a delay in ms, at most the maximum delay of a timer.
+fn delay_ms(delay: Duration) -> u64 {
     ms_ceil(delay.min(MAX_DELAY))
 }
 
@@ -181,7 +183,7 @@ const SETTLE_WITHOUT_LINGER: usize = 64;
 /// With this many unsettled ends, no timer is claimed.
 const MAX_UNSETTLED: usize = 4 * MAX_BATCH;
 
-/// The end of an attempt. It owns the lease until the end is settled or given up.
+/// The end of an attempt, which is to be settled in Redis. It owns the lease until it is settled or given up.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) lease: Lease,
@@ -197,7 +199,9 @@ pub(crate) struct SettlementQueue {
     /// How long the first end in a batch waits for others.
     linger: Duration,
     state: Mutex<UnsettledEnds>,
+    /// Notified of the first waiting end, and of a full batch.
     filled: Notify,
+    /// Notified when ends were settled or given up.
     drained: Notify,
 }
 
@@ -213,10 +217,10 @@ impl SettlementQueue {
         Self { linger, state: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
     }
 
-    pub(crate) fn put(&self, settlement: Settlement) {
+    pub(crate) fn push(&self, settlement: Settlement) {
         let mut state = lock(&self.state);
-        // Under the lock: a task that finds all attempts ended must also find their ends in this queue.
-        settlement.lease.end();
+        // The lock is held: a task that finds all attempts ended must also find their ends in this queue.
+        settlement.lease.mark_ended();
         state.waiting.push(settlement);
         let count = state.waiting.len();
         drop(state);
@@ -231,7 +235,7 @@ impl SettlementQueue {
             self.filled.notified().await;
         }
         if self.linger.is_zero() {
-            return self.take();
+            return self.take_batch();
         }
         let filled = async {
             while lock(&self.state).waiting.len() < SETTLE_WITHOUT_LINGER {
@@ -239,10 +243,11 @@ impl SettlementQueue {
             }
         };
         let _ = tokio::time::timeout(self.linger, filled).await;
-        self.take()
+        self.take_batch()
     }
 
-    fn take(&self) -> Vec<Settlement> {
+    /// Removes the waiting ends, and counts them as sent.
+    fn take_batch(&self) -> Vec<Settlement> {
         let mut state = lock(&self.state);
         let batch: Vec<_> = std::mem::take(&mut state.waiting);
         state.sent += batch.len();
@@ -250,22 +255,22 @@ impl SettlementQueue {
     }
 
     /// Records that sent ends were settled or given up.
-    pub(crate) fn settled(&self, count: usize) {
+    pub(crate) fn note_settled(&self, count: usize) {
         lock(&self.state).sent -= count;
         self.drained.notify_waiters();
     }
 
-    /// Waits until the queue has room for more ends.
-    pub(crate) async fn room(&self) {
-        self.fewer_than(MAX_UNSETTLED).await;
+    /// Waits until fewer than `MAX_UNSETTLED` ends are unsettled.
+    pub(crate) async fn wait_for_room(&self) {
+        self.wait_until_fewer_than(MAX_UNSETTLED).await;
     }
 
-    /// Waits until all ends are settled.
-    pub(crate) async fn empty(&self) {
-        self.fewer_than(1).await;
+    /// Waits until all ends are settled or given up.
+    pub(crate) async fn wait_until_empty(&self) {
+        self.wait_until_fewer_than(1).await;
     }
 
-    async fn fewer_than(&self, count: usize) {
+    async fn wait_until_fewer_than(&self, count: usize) {
         wait_until(&self.state, &self.drained, |state| state.waiting.len() + state.sent < count).await;
     }
 }

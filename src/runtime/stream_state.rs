@@ -1,4 +1,5 @@
-//! The state of the event streams for the roles of a listener: whether they are anchored, and the event mode.
+//! The state of the event streams of attached topics, which the roles of a listener read: the event mode, and whether
+//! events may be missing.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +42,8 @@ pub enum EventMode {
 }
 
 impl EventMode {
-    pub(crate) fn of(writes: bool, expires: bool) -> Self {
+    /// Returns the mode of a listener that receives expiries, and writes and changes of TTLs as given.
+    pub(crate) fn of_changes(writes: bool, expires: bool) -> Self {
         match (writes, expires) {
             (true, true) => Self::Changes,
             (false, false) => Self::Expired,
@@ -62,7 +64,7 @@ impl EventMode {
         }
     }
 
-    /// Returns a rank: a mode with more information has a higher one.
+    /// Returns a rank: a mode with more information has a higher one. Several servers have the mode of the lowest rank.
     fn detail_level(self) -> u8 {
         match self {
             Self::Unsubscribed => 0,
@@ -75,12 +77,13 @@ impl EventMode {
         }
     }
 
-    /// Returns whether keys are checked without any events.
+    /// Returns true if no events arrive, and only reads find out which keys have expired.
     pub(crate) fn receives_nothing(self) -> bool {
         matches!(self, Self::ScanOnly | Self::Unsubscribed)
     }
 
-    fn announce(self) {
+    /// Logs the mode, with its consequences.
+    fn log(self) {
         let mode = self.as_str();
         match self {
             Self::Starting => {}
@@ -127,18 +130,19 @@ pub(crate) struct StreamState(watch::Sender<StreamSnapshot>);
 /// The state of event streams at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamSnapshot {
+    /// True while heartbeats prove that events arrive, and that none is missing.
     pub(crate) anchored: bool,
     /// True if keys can be tracked: either a read has a position in the stream, or no events arrive and no position
     /// is needed.
     pub(crate) can_track: bool,
     pub(crate) mode: EventMode,
-    /// The number of gaps that have ended.
+    /// Counts the reasons to scan: gaps that have ended, slots that a server has taken over, and dropped prompts.
     pub(crate) gaps: u64,
 }
 
 impl StreamState {
-    /// Publishes a new state if it has changed. `now` is called under the lock, so that the last published state is
-    /// the latest.
+    /// Publishes the state that `now` returns, if it has changed. `now` is called under the lock, so that the last
+    /// published state is the latest.
     pub(super) fn publish_snapshot(&self, now: impl FnOnce() -> StreamSnapshot) {
         let mut new_mode = None;
         self.0.send_if_modified(|known| {
@@ -149,11 +153,11 @@ impl StreamState {
         });
         // Logged after the change, because logging may be slow and readers wait for the change.
         if let Some(mode) = new_mode {
-            mode.announce();
+            mode.log();
         }
     }
 
-    pub(crate) fn known(&self) -> StreamSnapshot {
+    pub(crate) fn snapshot(&self) -> StreamSnapshot {
         *self.0.borrow()
     }
 
@@ -164,8 +168,9 @@ impl StreamState {
 }
 
 impl StreamSnapshot {
-    /// Combines the states of two servers: flags that hold for one of them, the lower event mode and the sum of gaps.
-    pub(super) fn and(self, other: Self) -> Self {
+    /// Combines the states of two servers. A flag is set if it is set for one of them. The event mode is the lower one, and
+    /// the gaps are added.
+    pub(super) fn combine(self, other: Self) -> Self {
         Self {
             anchored: self.anchored || other.anchored,
             can_track: self.can_track || other.can_track,
@@ -174,7 +179,7 @@ impl StreamSnapshot {
         }
     }
 
-    /// Returns how long after its deadline a key is checked, or `None` in a gap, when no key is checked.
+    /// Returns how long after its deadline a key is checked, or `None` in a gap, during which no key is checked.
     pub(crate) fn check_delay(self) -> Option<Duration> {
         match self {
             Self { anchored: true, .. } => Some(Duration::ZERO),
@@ -202,7 +207,7 @@ mod tests {
         ] {
             change(&mut present);
             state.publish_snapshot(|| present);
-            assert_eq!(known.has_changed().expect("the sender is alive"), news, "{:?}", state.known());
+            assert_eq!(known.has_changed().expect("the sender is alive"), news, "{:?}", state.snapshot());
             known.mark_unchanged();
         }
     }
@@ -214,10 +219,10 @@ mod tests {
             StreamSnapshot { mode: EventMode::ScanOnly, can_track: true, ..StreamSnapshot::default() };
         let gap = StreamSnapshot { mode: EventMode::Expired, gaps: 2, ..StreamSnapshot::default() };
         for (one, other) in [(heard, blind), (blind, heard)] {
-            assert_eq!(one.and(other), StreamSnapshot { mode: EventMode::ScanOnly, ..heard });
+            assert_eq!(one.combine(other), StreamSnapshot { mode: EventMode::ScanOnly, ..heard });
         }
-        assert_eq!(heard.and(gap).check_delay(), Some(Duration::ZERO));
-        assert_eq!(heard.and(gap).gaps, 3);
-        assert_eq!(gap.and(gap).check_delay(), None);
+        assert_eq!(heard.combine(gap).check_delay(), Some(Duration::ZERO));
+        assert_eq!(heard.combine(gap).gaps, 3);
+        assert_eq!(gap.combine(gap).check_delay(), None);
     }
 }

@@ -11,7 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 
 use crate::error::Result;
 use crate::schedule::lane::{BATCH, BATCH_BYTES, Lane, OpRequest};
-use crate::schedule::timer::{flags_of, running};
+use crate::schedule::timer::{current_arming, flags_of};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
@@ -19,8 +19,8 @@ use crate::wire::{ArmResult, Cancelled, MAX_BATCH, Op, OpFlags, OpReply, Resched
 
 const _: () = assert!(BATCH <= MAX_BATCH);
 
-/// How many batches of a request may be unanswered.
-const IN_FLIGHT: usize = 8;
+/// The maximum number of batches of a request without an answer, before another full batch is sent.
+const MAX_BATCHES_IN_FLIGHT: usize = 8;
 
 /// A timer to arm with [`Schedule::arm_many`].
 ///
@@ -188,36 +188,36 @@ impl<'a, R: Send + 'a> BulkRequest<'a, R> {
     /// Returns the errors of [`arm_many`](Schedule::arm_many).
     pub async fn for_each(self, take: impl FnMut(usize, Result<R>) + Send) -> Result<usize> {
         let Self { schedule, config, mut ops, flags, mut progress, read } = self;
-        let (lanes, by) = (schedule.partitions(config).await?, running());
-        let mut sending = BulkSender {
+        let (lanes, by) = (schedule.lanes(config).await?, current_arming());
+        let mut sender = BulkSender {
             schedule,
             config,
             lanes: &lanes,
             flags,
             open: HashMap::new(),
-            asked: VecDeque::new(),
+            sent: VecDeque::new(),
         };
-        let (mut take, mut done, mut place) = (take, 0, 0);
-        let mut give = move |results: Results| {
+        let (mut take, mut done, mut index) = (take, 0, 0);
+        let mut deliver = move |results: Results| {
             done += results.len();
-            results.into_iter().for_each(|(place, result)| take(place, result.and_then(read)));
+            results.into_iter().for_each(|(index, result)| take(index, result.and_then(read)));
             progress.iter_mut().for_each(|tell| tell(done));
         };
-        while let Some(op) = sending.next(&mut ops, &mut give).await {
+        while let Some(op) = sender.next(&mut ops, &mut deliver).await {
             match op {
-                Ok(op) => sending.add(place, op.made_by(by), &mut give).await,
-                Err(error) => give(vec![(place, Err(error))]),
+                Ok(op) => sender.add(index, op.made_by(by), &mut deliver).await,
+                Err(error) => deliver(vec![(index, Err(error))]),
             }
-            place += 1;
+            index += 1;
         }
-        sending.finish(&mut give).await;
-        Ok(place)
+        sender.finish(&mut deliver).await;
+        Ok(index)
     }
 
     async fn collect(self) -> Result<Vec<Result<R>>> {
         let mut results = Vec::new();
-        self.for_each(|place, result| results.push((place, result))).await?;
-        results.sort_by_key(|(place, _)| *place);
+        self.for_each(|index, result| results.push((index, result))).await?;
+        results.sort_by_key(|(index, _)| *index);
         Ok(results.into_iter().map(|(_, result)| result).collect())
     }
 }
@@ -240,10 +240,10 @@ struct BulkSender<'a> {
     config: &'a TopicConfig,
     lanes: &'a [Lane],
     flags: OpFlags,
-    /// Incomplete batches by partition.
+    /// The incomplete batches, by the index of their partition.
     open: HashMap<usize, OpenBatch>,
     /// Sent batches in their order: the indexes of their calls, and the future of their answers.
-    asked: VecDeque<(Vec<usize>, OpRepliesFuture)>,
+    sent: VecDeque<(Vec<usize>, OpRepliesFuture)>,
 }
 
 /// The future of the answers to a batch.
@@ -254,67 +254,70 @@ impl BulkSender<'_> {
     async fn next(
         &mut self,
         ops: &mut BoxStream<'_, Result<Op>>,
-        give: &mut impl FnMut(Results),
+        deliver: &mut impl FnMut(Results),
     ) -> Option<Result<Op>> {
         if let Some(ready) = ops.next().now_or_never() {
             return ready;
         }
-        self.put_all();
+        self.send_all();
         loop {
             tokio::select! {
                 next = ops.next() => return next,
-                results = self.first() => give(results),
+                results = self.oldest_results() => deliver(results),
             }
         }
     }
 
     /// Adds an op to its partition's batch. A batch without room for it is sent first.
-    async fn add(&mut self, place: usize, op: Op, give: &mut impl FnMut(Results)) {
+    async fn add(&mut self, index: usize, op: Op, deliver: &mut impl FnMut(Results)) {
         let partition = self.config.partition_of(op.key());
         if self.open.get(&partition).is_some_and(|batch| !batch.has_room(&op)) {
-            if self.asked.len() >= IN_FLIGHT {
-                give(self.first().await);
+            if self.sent.len() >= MAX_BATCHES_IN_FLIGHT {
+                deliver(self.oldest_results().await);
             }
             let batch = self.open.remove(&partition).unwrap_or_default();
-            self.put(partition, batch);
+            self.send(partition, batch);
         }
-        self.open.entry(partition).or_default().add(place, op);
+        self.open.entry(partition).or_default().add(index, op);
     }
 
     /// Sends the remaining batches, and waits for all answers.
-    async fn finish(&mut self, give: &mut impl FnMut(Results)) {
-        self.put_all();
-        while !self.asked.is_empty() {
-            give(self.first().await);
+    async fn finish(&mut self, deliver: &mut impl FnMut(Results)) {
+        self.send_all();
+        while !self.sent.is_empty() {
+            deliver(self.oldest_results().await);
         }
     }
 
-    fn put_all(&mut self) {
+    /// Sends all incomplete batches.
+    fn send_all(&mut self) {
         for (partition, batch) in std::mem::take(&mut self.open) {
-            self.put(partition, batch);
+            self.send(partition, batch);
         }
     }
 
-    fn put(&mut self, partition: usize, batch: OpenBatch) {
-        let ask = OpRequest { flags: self.flags, ops: batch.ops };
-        let answer = self.lanes[partition].put(self.schedule.client.retry_for, ask);
-        self.asked.push_back((batch.places, answer.boxed()));
+    /// Queues a batch in the partition's lane.
+    fn send(&mut self, partition: usize, batch: OpenBatch) {
+        let request = OpRequest { flags: self.flags, ops: batch.ops };
+        let answer = self.lanes[partition].enqueue(self.schedule.client.retry_for, request);
+        self.sent.push_back((batch.indexes, answer.boxed()));
     }
 
     /// Waits for the results of the oldest sent batch, or forever if no batch was sent. Cancel safe.
-    async fn first(&mut self) -> Results {
-        let Some((places, answer)) = self.asked.front_mut() else { return std::future::pending().await };
-        let answers = answer.await.unwrap_or_else(|error| vec![Err(error); places.len()]);
-        let results = std::mem::take(places).into_iter().zip(answers).collect();
-        self.asked.pop_front();
+    async fn oldest_results(&mut self) -> Results {
+        let Some((indexes, answer)) = self.sent.front_mut() else { return std::future::pending().await };
+        let answers = answer.await.unwrap_or_else(|error| vec![Err(error); indexes.len()]);
+        let results = std::mem::take(indexes).into_iter().zip(answers).collect();
+        self.sent.pop_front();
         results
     }
 }
 
-/// An incomplete batch.
+/// An incomplete batch of one partition.
 #[derive(Default)]
 struct OpenBatch {
-    places: Vec<usize>,
+    /// The indexes of the calls, by which their results are ordered.
+    indexes: Vec<usize>,
     ops: Vec<Op>,
     bytes: usize,
     keys: HashSet<Bytes>,
@@ -328,8 +331,8 @@ impl OpenBatch {
         fits && !self.keys.contains(op.key())
     }
 
-    fn add(&mut self, place: usize, op: Op) {
-        self.places.push(place);
+    fn add(&mut self, index: usize, op: Op) {
+        self.indexes.push(index);
         self.bytes += op.bytes();
         self.keys.insert(op.key().clone());
         self.ops.push(op);

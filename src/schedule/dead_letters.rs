@@ -17,6 +17,7 @@ use crate::wire::{
     ReplayCall, Replayed, State, StoredDeadLetter,
 };
 
+/// The number of dead letters that [`DeadLetters::next`] reads in one call.
 const DEAD_LETTER_PAGE: usize = 100;
 
 /// A timer that ended without success, with its payload and its failed attempts.
@@ -53,7 +54,9 @@ pub struct DeadLetter<T> {
     pub history: Vec<FailedAttempt>,
     /// The payload. For a lapse of an attached topic, it is the copy of the key's value, if it was kept.
     pub payload: Result<T, Undecoded>,
+    /// The ID of the dead letter in its partition.
     id: Bytes,
+    /// Its partition.
     at: PartitionNames,
 }
 
@@ -93,7 +96,7 @@ impl<T> DeadLetter<T> {
         self.history.last().map(|failed| failed.error.as_str())
     }
 
-    fn read(topic: &Topic<T>, at: &PartitionNames, raw: RawDeadLetter) -> Option<Self> {
+    fn decode(topic: &Topic<T>, at: &PartitionNames, raw: RawDeadLetter) -> Option<Self> {
         let arming = ArmingId::from_bytes(raw.id.get(..8)?)?;
         // Unreadable dead letters are listed too, so that an operator can inspect them.
         let letter = StoredDeadLetter::decode(raw.letter.clone());
@@ -148,9 +151,11 @@ impl<T> DeadLetter<T> {
 pub struct DeadLetters<'a, T> {
     schedule: &'a Schedule,
     topic: &'a Topic<T>,
-    /// The current partition, and below the position of the last dead letter that was read there.
+    /// The number of the current partition.
     partition: usize,
+    /// The position of the last dead letter that was read in the current partition.
     last: Option<DeadLetterPosition>,
+    /// Dead letters that were read and not returned yet.
     read: VecDeque<DeadLetter<T>>,
 }
 
@@ -172,7 +177,7 @@ impl<T> DeadLetters<'_, T> {
     /// # Errors
     /// Returns the errors of [`next`](Self::next).
     pub async fn page(&mut self, count: usize) -> Result<Vec<DeadLetter<T>>> {
-        let partitions = self.schedule.partitions(&self.topic.config).await?;
+        let partitions = self.schedule.lanes(&self.topic.config).await?;
         let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
         while let Some(lane) = partitions.get(self.partition).filter(|_| page.len() < count) {
             let at = lane.at();
@@ -183,7 +188,7 @@ impl<T> DeadLetters<'_, T> {
                 Some(last) => self.last = Some(last),
                 None => (self.partition, self.last) = (self.partition + 1, None),
             }
-            page.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(self.topic, at, raw)));
+            page.extend(raw.into_iter().filter_map(|raw| DeadLetter::decode(self.topic, at, raw)));
         }
         Ok(page)
     }
@@ -201,7 +206,7 @@ impl Schedule {
     /// Returns an error if the server is unreachable or refuses the call.
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
         let mut counts = (0_u64, 0_u64);
-        for lane in self.partitions(&topic.config).await?.iter() {
+        for lane in self.lanes(&topic.config).await?.iter() {
             let (kept, trimmed) = self.persist(|_| self.client.store.letter_counts(lane.at())).await?;
             counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }
@@ -214,7 +219,7 @@ impl Schedule {
     /// # Errors
     /// Returns an error if the server is unreachable or refuses the call.
     pub async fn replay<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
-        self.bring_back(letter, None).await
+        self.replay_letter(letter, None).await
     }
 
     /// Arms the timer of a dead letter again as a new arming, with a new ID. Receivers do not recognize it as a
@@ -223,11 +228,13 @@ impl Schedule {
     /// # Errors
     /// Returns an error if the server is unreachable or refuses the call.
     pub async fn replay_as_new<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
-        self.bring_back(letter, Some(ArmingId::random())).await
+        self.replay_letter(letter, Some(ArmingId::random())).await
     }
 
-    async fn bring_back<T>(&self, letter: &DeadLetter<T>, anew: Option<ArmingId>) -> Result<Replayed> {
-        let first = ReplayCall { letter: letter.id.clone(), id: ReplayId::random(), anew, repeat: false };
+    /// Arms the timer of a dead letter again, as the same arming or with a new ID.
+    async fn replay_letter<T>(&self, letter: &DeadLetter<T>, new_id: Option<ArmingId>) -> Result<Replayed> {
+        let first =
+            ReplayCall { letter: letter.id.clone(), id: ReplayId::random(), anew: new_id, repeat: false };
         let call = |repeat| {
             let call = ReplayCall { repeat, ..first.clone() };
             async move { self.client.store.replay(&letter.at, &call).await }

@@ -52,7 +52,7 @@ use crate::wire::{AttachedHoldings, Forwarded, Forwarding, JournalBounds, Listen
 pub struct Schedule {
     client: Client,
     /// The topics that this schedule has used.
-    known: Arc<Mutex<HashMap<String, RegisteredTopic>>>,
+    registered: Arc<Mutex<HashMap<String, RegisteredTopic>>>,
     inject: Option<Inject>,
 }
 
@@ -109,7 +109,7 @@ impl Schedule {
 
     /// Returns a schedule that connects when it makes its first call.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Arc::default(), inject: None }
+        Self { client, registered: Arc::default(), inject: None }
     }
 
     /// Sets a function that returns the current trace context as a W3C `traceparent`, or `None`. It is called at each
@@ -121,7 +121,7 @@ impl Schedule {
         Self { inject: Some(Inject(Arc::new(traceparent))), ..self }
     }
 
-    /// Repeats a call until it is answered or refused, or the client's `retry_for` has passed.
+    /// Makes a call, and repeats it until it is answered or refused, or the client's `retry_for` has passed.
     pub(crate) async fn persist<T, F: Future<Output = Result<T>>>(
         &self,
         call: impl FnMut(bool) -> F,
@@ -129,8 +129,8 @@ impl Schedule {
         retry_until_answered(self.client.retry_for, call).await
     }
 
-    /// Repeats a read of at most `most` items. An answer may be too large for the server to send, so each repeat
-    /// reads a quarter of the previous number.
+    /// Makes a read of at most `most` items, and repeats it like [`persist`](Self::persist). An answer may be too large for
+    /// the server to send, so each repeat reads a quarter of the previous number.
     async fn persist_read<T, F: Future<Output = Result<T>>>(
         &self,
         mut most: usize,
@@ -151,7 +151,7 @@ impl Schedule {
     /// call can be repeated.
     pub async fn pause<T>(&self, topic: &Topic<T>, reason: &str) -> Result<()> {
         let reason = if reason.is_empty() { "paused" } else { crate::escape::cut(reason, 200) };
-        self.set_paused(&topic.config, Some(reason)).await
+        self.set_pause(&topic.config, Some(reason)).await
     }
 
     /// Resumes a paused topic. Overdue timers run immediately.
@@ -159,11 +159,11 @@ impl Schedule {
     /// # Errors
     /// Returns the errors of [`pause`](Schedule::pause).
     pub async fn resume<T>(&self, topic: &Topic<T>) -> Result<()> {
-        self.set_paused(&topic.config, None).await
+        self.set_pause(&topic.config, None).await
     }
 
-    async fn set_paused(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
-        for lane in self.partitions(config).await?.iter() {
+    async fn set_pause(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
+        for lane in self.lanes(config).await?.iter() {
             self.persist(|_| self.client.store.pause(lane.at(), reason)).await?;
         }
         Ok(())
@@ -229,9 +229,9 @@ impl Schedule {
         Ok(counts)
     }
 
-    /// Returns the partitions of a topic. Each call checks the settings, because two [`Topic`] values may share a
-    /// name. The first call registers the topic in Redis.
-    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Lane]>> {
+    /// Returns the lanes of a topic's partitions. The first call registers the topic in Redis. A call with other settings
+    /// registers them, too, because two [`Topic`] values may share a name.
+    async fn lanes(&self, config: &TopicConfig) -> Result<Arc<[Lane]>> {
         config.check(&self.client.namespace)?;
         if let Some(lanes) = self.registered_lanes(config) {
             return Ok(lanes);
@@ -247,14 +247,14 @@ impl Schedule {
     }
 
     fn registered_lanes(&self, config: &TopicConfig) -> Option<Arc<[Lane]>> {
-        let known = lock(&self.known);
+        let known = lock(&self.registered);
         known.get(&config.name).filter(|known| known.covers(config)).map(|known| known.lanes.clone())
     }
 
     /// Remembers a topic as registered. It keeps existing lanes, because all callers must share them.
     fn remember_topic(&self, config: &TopicConfig) -> Arc<[Lane]> {
         let attached = config.attach.is_some();
-        let mut known = lock(&self.known);
+        let mut known = lock(&self.registered);
         let before = known.get(&config.name);
         let journal = config.journal.or(before.and_then(|before| before.journal));
         let lanes = match before {
@@ -278,17 +278,17 @@ impl Schedule {
     }
 
     async fn lane_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Lane> {
-        Ok(self.partitions(config).await?[config.partition_of(key)].clone())
+        Ok(self.lanes(config).await?[config.partition_of(key)].clone())
     }
 }
 
 // Forwarding of due work to workers in any language, which read a list or a stream.
 
 /// The default of [`ForwardTo::deduplicate_for`], longer than any attempt runs.
-const REMEMBER: Duration = Duration::from_secs(86_400);
+const DEFAULT_DEDUPLICATE_FOR: Duration = Duration::from_secs(86_400);
 
-/// A hundred years. Servers refuse times that overflow their clock.
-const LONGEST_MS: u64 = 100 * 366 * 86_400_000;
+/// The maximum time for which an ID is remembered: a hundred years. Servers refuse times that overflow their clock.
+const MAX_REMEMBER_MS: u64 = 100 * 366 * 86_400_000;
 
 /// A Redis list or stream that workers read.
 ///
@@ -316,7 +316,7 @@ pub struct ForwardTo {
 impl ForwardTo {
     /// Names a list. Messages are pushed at its left end, so `BRPOP` and `BLMOVE … RIGHT …` take the oldest first.
     pub fn list(key: impl Into<Bytes>) -> Self {
-        Self { key: key.into(), is_stream: false, max_length: 0, remember: REMEMBER }
+        Self { key: key.into(), is_stream: false, max_length: 0, remember: DEFAULT_DEDUPLICATE_FOR }
     }
 
     /// Names a stream.
@@ -357,7 +357,7 @@ impl Schedule {
             memory: &memory,
             is_stream: to.is_stream,
             max_length: to.max_length,
-            remember_ms: ms_ceil(to.remember).clamp(1, LONGEST_MS),
+            remember_ms: ms_ceil(to.remember).clamp(1, MAX_REMEMBER_MS),
             id: id.as_bytes(),
             message: &message,
         };

@@ -108,7 +108,7 @@ impl Schedule {
     /// Returns the errors of [`arm`](Schedule::arm).
     pub async fn cancel<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Cancelled> {
         let cancel = self.new_cancel(topic, &key)?;
-        self.make(&topic.config, flags_of(&topic.config), cancel).await?.cancelled()
+        self.call(&topic.config, flags_of(&topic.config), cancel).await?.cancelled()
     }
 
     /// Moves a waiting timer to another deadline. Its payload and its attempt number stay.
@@ -122,7 +122,7 @@ impl Schedule {
         when: impl Into<When>,
     ) -> Result<Rescheduled> {
         let moved = self.new_move(topic, &key, when.into())?;
-        self.make(&topic.config, flags_of(&topic.config), moved).await?.rescheduled()
+        self.call(&topic.config, flags_of(&topic.config), moved).await?.rescheduled()
     }
 
     /// Looks up a timer, or returns `None` if the key has none.
@@ -133,9 +133,9 @@ impl Schedule {
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
         let key = self.key_of(&topic.config, &key)?;
         let lane = self.lane_of(&topic.config, &key).await?;
-        let look = self.persist(|_| self.client.store.get_timer(lane.at(), &key)).await;
-        let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
-        read(topic, look).map(Some).map_err(|error| error.at_key(&key))
+        let snapshot = self.persist(|_| self.client.store.get_timer(lane.at(), &key)).await;
+        let Some(snapshot) = snapshot.map_err(|error| error.at_key(&key))? else { return Ok(None) };
+        timer_of(topic, snapshot).map(Some).map_err(|error| error.at_key(&key))
     }
 }
 
@@ -164,9 +164,9 @@ impl ArmRequest<'_> {
 
     async fn send(self) -> Result<ArmResult> {
         let Self { schedule, config, timer, flags, durably } = self;
-        let op = Op::Arm(timer?).made_by(running());
+        let op = Op::Arm(timer?).made_by(current_arming());
         match durably {
-            None => schedule.make(config, flags, op).await?.armed(),
+            None => schedule.call(config, flags, op).await?.armed(),
             Some(ask) => schedule.arm_durably(config, flags, &op, ask).await,
         }
     }
@@ -210,7 +210,7 @@ impl Schedule {
     }
 
     /// Makes one call, alone or in a batch with others.
-    async fn make(&self, config: &TopicConfig, flags: OpFlags, op: Op) -> Result<OpReply> {
+    async fn call(&self, config: &TopicConfig, flags: OpFlags, op: Op) -> Result<OpReply> {
         let lane = self.lane_of(config, op.key()).await?;
         lane.call(self.client.retry_for, OpRequest { flags, ops: vec![op] }).await
     }
@@ -231,23 +231,25 @@ impl Schedule {
     }
 }
 
+/// Returns the flags for calls of a topic.
 pub(super) fn flags_of(config: &TopicConfig) -> OpFlags {
     OpFlags { marker_keys: config.marker_keys, ..OpFlags::default() }
 }
 
 /// Returns the arming whose attempt runs in this task.
-pub(super) fn running() -> Option<ArmingId> {
+pub(super) fn current_arming() -> Option<ArmingId> {
     CURRENT_ARMING.try_with(|arming| *arming).ok()
 }
 
-fn read<T>(topic: &Topic<T>, look: TimerSnapshot) -> Result<Timer<T>> {
+/// Decodes a timer that was read from Redis.
+fn timer_of<T>(topic: &Topic<T>, snapshot: TimerSnapshot) -> Result<Timer<T>> {
     let unreadable =
         |_| Error::new(ErrorKind::WireVersion, "the record is corrupt, or a newer keylapse has written it");
-    let record = Record::decode(look.record).map_err(unreadable)?;
-    let state = look.state.map(State::decode).transpose().map_err(unreadable)?;
-    let next = look.next.map(Record::decode_kept).transpose().map_err(unreadable)?;
+    let record = Record::decode(snapshot.record).map_err(unreadable)?;
+    let state = snapshot.state.map(State::decode).transpose().map_err(unreadable)?;
+    let next = snapshot.next.map(Record::decode_kept).transpose().map_err(unreadable)?;
     let state = state.unwrap_or_else(|| State::waiting(1));
-    let phase = match look.score.map(system_time) {
+    let phase = match snapshot.score.map(system_time) {
         None => TimerPhase::Lost,
         Some(at) if state.claimed => TimerPhase::Running(at),
         Some(at) => TimerPhase::Waiting(at),
@@ -258,7 +260,7 @@ fn read<T>(topic: &Topic<T>, look: TimerSnapshot) -> Result<Timer<T>> {
         attempt: state.attempt,
         payload: topic.decode(&record.payload)?,
         history: History::decode(&state.history).0,
-        quarantined: look.quarantined,
+        quarantined: snapshot.quarantined,
         next: next.map(|next| system_time(next.deadline)),
     })
 }

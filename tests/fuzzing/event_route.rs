@@ -57,7 +57,7 @@ fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
             assert_eq!((canary(payload), channel), (Some((tag, number, before)), EXPIRED));
             return;
         }
-        Decoded::Writes | Decoded::Expires => {
+        Decoded::CanarySet | Decoded::CanaryExpire => {
             assert!(canary(key_of(channel)).is_some());
             return;
         }

@@ -8,17 +8,19 @@ use keylapse_console::{Cursor, EntryState, parse_span};
 
 /// The server, and how to log in to it.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Connection")]
+#[command(next_help_heading = "Connection and output")]
 pub(crate) struct Connect {
     /// Connect to the server at this URL.
     ///
     /// The schemes are redis://, rediss://, redis+sentinel://, redis+cluster:// and unix://. `valkey` can replace `redis`.
+    /// The default is redis://127.0.0.1:6379/.
     #[arg(
         short,
         long,
         global = true,
         env = "KEYLAPSE_URL",
         hide_env_values = true,
+        hide_default_value = true,
         default_value = "redis://127.0.0.1:6379/"
     )]
     pub(crate) url: String,
@@ -29,40 +31,42 @@ pub(crate) struct Connect {
         global = true,
         env = "KEYLAPSE_NAMESPACE",
         value_name = "PREFIX",
+        hide_short_help = true,
         default_value = "keylapse"
     )]
     pub(crate) namespace: String,
     /// Log in to the server as this user.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Read the password from this file.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Log in to the sentinels as this user.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub(crate) sentinel_user: Option<String>,
     /// Read the password for the sentinels from this file.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub(crate) sentinel_password_file: Option<PathBuf>,
     /// Trust the CA certificates in this file instead of the system's.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Present the client certificate in this file.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Read the private key of the client certificate from this file.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Require this name in the server's certificate.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
     /// Wait this long for each answer, and retry each call for this long.
-    #[arg(long, global = true, value_name = "SPAN", default_value = "5s", value_parser = parse_timeout)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "SPAN", default_value = "5s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
 }
 
 /// The format of results.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Connection and output")]
 pub(crate) struct Format {
     /// Print lines of JSON instead of tables.
     ///
@@ -70,7 +74,7 @@ pub(crate) struct Format {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Use colours: `auto` turns them off for NO_COLOR and without a terminal.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: clap::ColorChoice,
 }
 
@@ -85,7 +89,7 @@ pub(crate) struct ListingArgs {
     #[arg(value_name = "FILTER")]
     pub(crate) filters: Vec<String>,
     /// Continue after the cursor that another page printed.
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "CURSOR")]
     pub(crate) after: Option<Cursor>,
 }
 
@@ -134,7 +138,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "STATE", default_value = "waiting", requires = "within")]
     pub(crate) state: EntryState,
     /// Continue after the cursor that another run printed.
-    #[arg(long, value_name = "PLACE", requires = "within")]
+    #[arg(long, value_name = "CURSOR", requires = "within")]
     pub(crate) after: Option<Cursor>,
     #[command(flatten)]
     pub(crate) bulk: BulkArgs,

@@ -25,15 +25,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Show the state of topics: timers, overdue timers, listeners, alarms.
+    /// Show the state of topics: timers, listeners and alarms.
     Status(commands::status::Args),
     /// List topics with their patterns.
     Topics,
-    /// List listeners with their topics and the events that they receive.
+    /// List listeners, their topics, and the events that they receive.
     Listeners,
-    /// List the destinations that handlers call, or try one of them now.
+    /// List the destinations that handlers call, or try one now.
     Destinations(commands::listeners::DestinationsArgs),
-    /// Show topics, listeners and timers on a screen that stays up to date.
+    /// Show topics, listeners and timers on a live screen.
     Top(commands::top::Args),
     /// List timers, dead letters or tracked keys of a topic, by time.
     Ls(commands::ls::Args),
@@ -79,13 +79,13 @@ pub(crate) enum CliCommand {
     ///
     /// This writes nothing.
     Attach(commands::attach::Args),
-    /// Export the timers or the dead letters of a topic as lines of JSON.
+    /// Export timers or dead letters of a topic as lines of JSON.
     Export(commands::transfer::ExportArgs),
     /// Import exported lines from standard input. Existing timers stay.
     Import,
-    /// Deliver timers and expired keys to URLs, lists, streams or programs.
+    /// Deliver timers and expired keys to URLs, queues or programs.
     ///
-    /// A configuration file describes the deliveries.
+    /// A configuration file describes the deliveries. A queue is a list or a stream in Redis.
     Run(commands::run::Args),
     /// Serve a dashboard, an HTTP API and metrics.
     Serve(commands::serve::Args),

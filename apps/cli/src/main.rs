@@ -8,20 +8,21 @@ mod cli;
 mod commands;
 mod connect;
 mod exit;
+mod help;
 mod listen;
 mod log;
 mod output;
 mod recorder;
 mod signals;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use crate::cli::Cli;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
 fn main() -> std::process::ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match help::command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         // Help and version are no errors.
         Err(error) => {

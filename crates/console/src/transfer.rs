@@ -66,7 +66,7 @@ pub struct Export {
 pub struct ImportReport {
     /// Lines that the import has added.
     pub imported: u64,
-    /// Lines that were skipped, because their timer exists, their key has another timer, or their timer has ended lately.
+    /// Lines that were skipped, because their timer exists, their key has another timer, or their timer was cancelled or replaced lately.
     pub skipped: u64,
     /// The number of lines by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
@@ -233,7 +233,7 @@ impl ImportReport {
                 Imported::New => (&mut self.imported, "imported"),
                 Imported::There => (&mut self.skipped, "there already"),
                 Imported::Taken => (&mut self.skipped, "the key has another timer"),
-                Imported::Ended => (&mut self.skipped, "has ended lately"),
+                Imported::Ended => (&mut self.skipped, "was cancelled or replaced lately"),
             };
             *count += 1;
             *self.outcomes.entry(word).or_default() += 1;

@@ -1,4 +1,4 @@
-//! A sign of life, so that tests wait for signals and never sleep and hope.
+//! Signals of activity in a bed, so that tests need not sleep and poll.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,81 +10,80 @@ use tokio::time::sleep;
 
 use keylapse::inside::VirtualTime;
 
-/// This often in a row everybody had a turn and nothing moved: then nothing
-/// will, until time passes. One turn mostly runs all that can run; this many
-/// let handlers hand things to and fro among tasks of their own.
+/// After this many turns of the scheduler without a signal, nothing runs until time passes. One turn mostly runs all
+/// ready tasks. More turns let handlers exchange messages with tasks of their own.
 const IDLE_TURNS: usize = 50;
-/// A condition may depend on what does not beat.
+/// A condition may depend on state that sends no signal.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Beats whenever the server is called, an event is passed on, or an attempt begins
-/// or ends.
+/// Signals each call of the server, each delivered message, and each start and end of an attempt.
 #[derive(Debug, Default)]
 pub(super) struct ActivitySignal {
-    beats: AtomicU64,
-    beat: Notify,
-    news: AtomicU64,
-    fresh: Notify,
+    /// Counts polls, too.
+    signals: AtomicU64,
+    signalled: Notify,
+    activities: AtomicU64,
+    active: Notify,
 }
 
 impl ActivitySignal {
-    /// Something has happened.
     pub(super) fn record_activity(&self) {
-        self.news.fetch_add(1, Ordering::Relaxed);
-        self.fresh.notify_waiters();
+        self.activities.fetch_add(1, Ordering::Relaxed);
+        self.active.notify_waiters();
         self.record_poll();
     }
 
-    /// Somebody looked whether anything has happened.
+    /// Records a periodic call or message, which changes nothing by itself.
     pub(super) fn record_poll(&self) {
-        self.beats.fetch_add(1, Ordering::Relaxed);
-        self.beat.notify_waiters();
+        self.signals.fetch_add(1, Ordering::Relaxed);
+        self.signalled.notify_waiters();
     }
 
-    /// Returns once `done` answers something. It is asked now, at each beat, and now and then.
+    /// Calls `done` now, after each signal and at regular intervals, and returns its first result.
     pub(super) async fn wait_for<T>(&self, mut done: impl FnMut() -> Option<T>) -> T {
         loop {
-            // Created before the question: no beat after it is missed.
-            let beat = self.beat.notified();
+            // Created before `done` runs, so that no later signal is missed.
+            let signalled = self.signalled.notified();
             if let Some(answer) = done() {
                 return answer;
             }
             tokio::select! {
-                () = beat => {}
+                () = signalled => {}
                 () = sleep(RECHECK_INTERVAL) => {}
             }
         }
     }
 
-    /// Lets everything run that can run at this moment of a paused clock.
+    /// Lets all ready tasks run without letting time pass.
     pub(super) async fn run_until_idle(&self) {
-        let (mut seen, mut calm) = (self.beats.load(Ordering::Relaxed), 0);
-        while calm < IDLE_TURNS {
+        let (mut seen, mut idle_turns) = (self.signals.load(Ordering::Relaxed), 0);
+        while idle_turns < IDLE_TURNS {
             yield_now().await;
-            let beats = self.beats.load(Ordering::Relaxed);
-            calm = if beats == seen { calm + 1 } else { 0 };
-            seen = beats;
+            let signals = self.signals.load(Ordering::Relaxed);
+            idle_turns = if signals == seen { idle_turns + 1 } else { 0 };
+            seen = signals;
         }
     }
 }
 
-/// A bed's server changes, and the way to it breaks, only by what a test or a listener does, and at deadlines for
-/// which somebody wakes. So while nothing happens, canaries, sweeps and repairs find what they found before. They
-/// are left out then, and the next is made when it would have been made after all. (Slots of claims that are a day
-/// old are tidied by the repair that follows the next thing to happen.)
+/// Lets listeners skip polls while nothing happens.
+///
+/// A bed's server and its connections change only by actions of the test or of a listener, and at deadlines that wake a
+/// task. Without activity, heartbeats, sweeps and repairs would find the state of the last round again. Claim slots that
+/// are a day old are deleted by the repair after the next activity.
 impl VirtualTime for ActivitySignal {
     fn activity_so_far(&self) -> u64 {
-        self.news.load(Ordering::Relaxed)
+        self.activities.load(Ordering::Relaxed)
     }
 
     fn wait_for_activity(&self, than: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             loop {
-                let fresh = self.fresh.notified();
+                let active = self.active.notified();
                 if self.activity_so_far() != than {
                     return;
                 }
-                fresh.await;
+                active.await;
             }
         })
     }
@@ -97,8 +96,8 @@ mod tests {
     use keylapse::Topic;
     use keylapse::{Done, Failure};
 
-    /// All looks of a listener for nine hours after its first minute.
-    async fn looks(topics: usize) -> usize {
+    /// Returns the number of polls of a listener in nine hours after its first minute.
+    async fn polls(topics: usize) -> usize {
         let bed = TestBed::counting();
         let topics = (0..topics).map(|topic| Topic::<u8>::new(&format!("t{topic}:{{id}}")).unwrap());
         let all = |listener| {
@@ -108,7 +107,7 @@ mod tests {
         };
         let _listening = bed.listen(all).await.unwrap();
         let made =
-            || ["canary", "peek", "repair"].iter().map(|look| bed.calls().made(look).len()).sum::<usize>();
+            || ["canary", "peek", "repair"].iter().map(|call| bed.calls().made(call).len()).sum::<usize>();
         bed.advance(Duration::from_secs(60)).await;
         let before = made();
         bed.advance(Duration::from_secs(9 * 3600)).await;
@@ -116,9 +115,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn looks_that_would_find_nothing_are_left_out() {
-        assert_eq!(looks(1).await, 0);
-        // A round of repairs through five topics takes 150 s, and the minute had not seen all of it.
-        assert_eq!(looks(5).await, 18);
+    async fn polls_without_activity_are_skipped() {
+        assert_eq!(polls(1).await, 0);
+        // A round of repairs through five topics takes 150 s, so the first minute had a part of it.
+        assert_eq!(polls(5).await, 18);
     }
 }

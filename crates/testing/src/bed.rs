@@ -1,4 +1,4 @@
-//! Where a test lets time pass.
+//! The test bed: a server in the test's process, virtual time, and the log of handler runs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,19 +23,16 @@ use keylapse_connection::lock::lock;
 use keylapse_connection::{Endpoint, Endpoints, SERVER_PORT, Target};
 use keylapse_wire::{DEFAULT_ANSWER_WITHIN, Store, scripts};
 
-/// A server in the test's own process, a clock that the test moves, notifications that can be
-/// broken, and a ledger of everything that handlers did.
+/// A server in the test's process, with virtual time, faults of notifications, and a log of all handler runs.
 ///
-/// It needs tokio's paused clock: `#[tokio::test(start_paused = true)]`. Time then
-/// passes only while the test waits: in [`pass`](Self::pass), in the `until…`
-/// methods, or at any other `.await` that is not ready.
+/// A bed needs tokio's paused clock: `#[tokio::test(start_paused = true)]`. Time then passes only while the test waits:
+/// in [`advance`](Self::advance), in the `until…` methods, or at another `.await` that is not ready.
 ///
-/// A handler that panics, or in which an `assert!` fails, is caught and retried by
-/// the listener. So that the test fails all the same, the bed panics in turn: at
-/// the next of these methods, or when it is dropped. A test that is *about* panics
-/// says [`expect_panics`](Self::expect_panics).
+/// The listener catches a panic or a failed `assert!` in a handler, and retries. The bed then panics itself, so that
+/// the test fails: in the next of these methods, or when it is dropped. [`expect_panics`](Self::expect_panics) turns
+/// this off.
 ///
-/// See the [crate](crate) for an example.
+/// The [crate](crate) has an example.
 pub struct TestBed {
     pub(super) server: keylapse_testserver::TestServer,
     client: Client,
@@ -44,26 +41,26 @@ pub struct TestBed {
     pub(super) run_log: RunLog,
     pub(super) activity: Arc<ActivitySignal>,
     pub(super) panics_expected: bool,
-    lives: Mutex<Vec<ListenerAbortHandle>>,
+    abort_handles: Mutex<Vec<ListenerAbortHandle>>,
 }
 
 impl TestBed {
-    /// An empty bed. Its time starts with the present time, to the millisecond.
+    /// Returns an empty bed. Its clock starts at the current time, in whole milliseconds.
     ///
     /// # Panics
-    /// Outside of tokio, or if tokio's clock is not paused.
+    /// Panics outside a tokio runtime, or if tokio's clock is not paused.
     #[track_caller]
-    #[allow(clippy::new_without_default)] // which would hide that a runtime is needed
+    #[allow(clippy::new_without_default)] // `Default` would hide that `new` needs a runtime
     pub fn new() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let whole = Duration::from_secs(now.as_secs()) + Duration::from_millis(now.subsec_millis().into());
         Self::starting_at(UNIX_EPOCH + whole)
     }
 
-    /// An empty bed whose time starts here: for what depends on the calendar.
+    /// Returns an empty bed whose clock starts at `start`, for tests that depend on the calendar.
     ///
     /// # Panics
-    /// As for [`new`](Self::new).
+    /// Panics outside a tokio runtime, or if tokio's clock is not paused.
     #[track_caller]
     pub fn starting_at(start: SystemTime) -> Self {
         assert!(
@@ -73,12 +70,11 @@ impl TestBed {
         Self::with_server(keylapse_testserver::TestServer::builder().start(start).build(), true)
     }
 
-    /// An empty bed in real time, which passes by itself: for what has a clock of its own, such as clients in
-    /// other languages, which find the bed's server at its [`url`](Self::url). Tests wait for what is to happen
-    /// by the `until…` methods.
+    /// Returns an empty bed in real time, for clients with a clock of their own, such as programs in other languages.
+    /// They connect to its [`url`](Self::url). The `until…` methods wait for results.
     ///
     /// # Panics
-    /// Outside of tokio, or if tokio's clock is paused.
+    /// Panics outside a tokio runtime, or if tokio's clock is paused.
     #[track_caller]
     pub fn in_real_time() -> Self {
         assert!(
@@ -88,67 +84,69 @@ impl TestBed {
         Self::with_server(keylapse_testserver::TestServer::new(), false)
     }
 
-    /// Opens the bed's server to clients of any kind, on a free port of 127.0.0.1 and until the bed is gone: its
-    /// URL. Only of a bed [in real time](Self::in_real_time): a paused clock runs away from whoever waits for a
+    /// Opens a free port of 127.0.0.1 for clients of any kind, and returns its URL. The port is open as long as the bed,
+    /// or a client of it, exists.
+    ///
+    /// The bed must be [in real time](Self::in_real_time). A paused clock would advance while a client waits for the
     /// socket.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Returns an error if no port is free.
     pub async fn url(&self) -> std::io::Result<String> {
         Ok(format!("redis://{}/", self.server.listen().await?))
     }
 
     fn with_server(server: keylapse_testserver::TestServer, virtual_time: bool) -> Self {
         server.command(["CONFIG", "SET", "notify-keyspace-events", "KExg$"]);
-        let pulse = Arc::<ActivitySignal>::default();
+        let activity = Arc::<ActivitySignal>::default();
         let calls = Arc::<OnceLock<CallRecorder>>::default();
-        let (beating, counting) = (pulse.clone(), calls.clone());
+        let (signal, recorder) = (activity.clone(), calls.clone());
         server.intercept(move |request| {
-            let calls = counting.get();
+            let calls = recorder.get();
             let intervention = calls.map_or(Intervention::Execute, |calls| calls.arrived(request));
             match intervention {
-                Intervention::Execute if is_periodic_poll(request) => beating.record_poll(),
-                _ => beating.record_activity(),
+                Intervention::Execute if is_periodic_poll(request) => signal.record_poll(),
+                _ => signal.record_activity(),
             }
             intervention
         });
-        let notifications = Notifications::new(server.clone(), pulse.clone());
+        let notifications = Notifications::new(server.clone(), activity.clone());
         let streams = server.clone();
-        // Not by a URL, for which the environment might have a password.
+        // `Client::new` could read a password from the environment.
         let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
         let nowhere = Target::of(Endpoints::One(endpoint));
         let client = <Client as ClientInside>::of_store(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.connect_with(move || std::future::ready(Ok(streams.connect())));
-        let client = if virtual_time { client.in_virtual_time(pulse.clone()) } else { client };
+        let client = if virtual_time { client.in_virtual_time(activity.clone()) } else { client };
         Self {
             server,
             client,
             notifications,
             calls,
-            run_log: RunLog::new(pulse.clone()),
-            activity: pulse,
+            run_log: RunLog::new(activity.clone()),
+            activity,
             panics_expected: false,
-            lives: Mutex::default(),
+            abort_handles: Mutex::default(),
         }
     }
 
-    /// Handlers may panic in this test: nothing but [`Run::end`] tells of it.
+    /// Lets handlers panic without failing the test. [`HandlerRun::end`] still has the panic.
     #[must_use]
     pub fn expect_panics(mut self) -> Self {
         self.panics_expected = true;
         self
     }
 
-    /// The producers' door to this bed.
+    /// Returns a schedule on the bed's server.
     pub fn schedule(&self) -> Schedule {
         Schedule::new(self.client.clone())
     }
 
-    /// Starts a listener: one that has the topics and settings that `build` adds.
-    /// More than one may listen. It has begun when this returns.
+    /// Starts a listener with the topics and settings that `build` adds, and returns when it runs. A bed may have several
+    /// listeners.
     ///
     /// # Errors
-    /// Those of [`ListenerBuilder::build`].
+    /// Returns the errors of [`ListenerBuilder::build`].
     pub async fn listen<S>(
         &self,
         build: impl FnOnce(ListenerBuilder) -> ListenerBuilder<S>,
@@ -159,19 +157,19 @@ impl TestBed {
         let builder = inside::around_attempts(builder, move |topic, lapse, attempt| {
             recorder.clone().wrap_attempt(topic, lapse, attempt)
         });
-        let listening = RunningListener::start(builder.build()?, crash);
-        lock(&self.lives).push(listening.abort_handle.clone());
+        let listener = RunningListener::start(builder.build()?, crash);
+        lock(&self.abort_handles).push(listener.abort_handle.clone());
         self.activity.run_until_idle().await;
-        Ok(listening)
+        Ok(listener)
     }
 
-    /// A client of the bed's server, for what builds its own [`Schedule`] or [`Listener`].
+    /// Returns a client of the bed's server, for code that builds its own [`Schedule`] or [`Listener`].
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Does what another program would: sends a command to the bed's server, and answers what that says. This
-    /// is how keys of [attached topics](keylapse::Attached) come into being.
+    /// Sends a command to the bed's server, as another program would, and returns the reply. Tests write keys of
+    /// [attached topics](keylapse::Attached) with it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
@@ -181,21 +179,21 @@ impl TestBed {
     /// ```
     ///
     /// # Panics
-    /// If the server refuses it.
+    /// Panics if the server replies with an error.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> RedisReply {
         let reply = self.server.command(command);
         self.activity.record_activity();
-        assert!(!matches!(reply, RedisReply::Error(_)), "the server refuses the command: {reply}");
+        assert!(!matches!(reply, RedisReply::Error(_)), "the server refused the command: {reply}");
         reply
     }
 
-    /// What happens to notifications.
+    /// Returns the notifications of the bed, to break and to count them.
     pub fn notifications(&self) -> &Notifications {
         &self.notifications
     }
 
-    /// Returns a bed that counts all [calls](Self::calls): for tests of the library itself.
+    /// Returns a bed that records all [calls](Self::calls), for tests of the library itself.
     #[doc(hidden)]
     #[must_use]
     pub fn counting() -> Self {
@@ -204,36 +202,36 @@ impl TestBed {
         bed
     }
 
-    /// Returns which calls have been made since this was first asked, and which of them are to fail: for tests of the
-    /// library itself.
+    /// Returns the recorder of calls, which can also make calls fail. The first use starts the recording. For tests of
+    /// the library itself.
     #[doc(hidden)]
     pub fn calls(&self) -> &CallRecorder {
         let scripts = scripts::all().map(|script| (script.name, &script.text));
         self.calls.get_or_init(|| CallRecorder::of_scripts(&self.server, scripts))
     }
 
-    /// Returns the bed's server, for clients that reach it in other ways.
+    /// Returns the bed's server, for clients that connect in other ways.
     #[doc(hidden)]
     pub fn server(&self) -> keylapse_testserver::TestServer {
         self.server.clone()
     }
 
-    /// The time, as the server tells it.
+    /// Returns the server's time.
     pub fn now(&self) -> SystemTime {
         self.server.now()
     }
 
-    /// How much time has passed since the bed was made.
+    /// Returns the time since the bed was created.
     pub fn elapsed(&self) -> Duration {
         self.run_log.began().elapsed()
     }
 
-    /// All runs of a topic's handler, in the order in which they began.
+    /// Returns the runs of a topic's handler, in the order in which they started.
     pub fn runs<T>(&self, topic: &Topic<T>) -> Vec<HandlerRun> {
         self.run_log.runs().iter().filter(|run| run.topic == topic.name()).cloned().collect()
     }
 
-    /// All runs of all handlers, in the order in which they began.
+    /// Returns the runs of all handlers, in the order in which they started.
     pub fn all_runs(&self) -> Vec<HandlerRun> {
         self.run_log.runs().to_vec()
     }
@@ -241,8 +239,8 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        // Another bed in the same test must not find their handlers running.
-        lock(&self.lives).iter().for_each(ListenerAbortHandle::abort);
+        // Their handlers must not run while the test uses another bed.
+        lock(&self.abort_handles).iter().for_each(ListenerAbortHandle::abort);
         if !std::thread::panicking() {
             self.surface_panics(&"the end of the test");
         }
@@ -258,21 +256,21 @@ impl fmt::Debug for TestBed {
     }
 }
 
-/// Whether listeners make this call over and over, to look for news. What it leads to, if anything, is none of them.
+/// Returns whether listeners make this call periodically. Calls that follow from its reply are not periodic.
 fn is_periodic_poll(request: &CommandRequest<'_>) -> bool {
     use scripts::{CANARY, PEEK, REPAIR, SAVE_REPORT, TAKE_CHECKS, TAKE_DUTY};
     let text = |at: usize| request.args.get(at).map(|arg| &arg[..]).unwrap_or_default();
     match text(0) {
         b"EVALSHA" => [&CANARY, &PEEK, &REPAIR, &SAVE_REPORT, &TAKE_CHECKS, &TAKE_DUTY]
             .iter()
-            .any(|look| look.sha.as_bytes() == text(1)),
+            .any(|script| script.sha.as_bytes() == text(1)),
         b"EXISTS" => text(1).windows(11).any(|part| part == b"{heartbeat/"),
         b"CONFIG" => text(1) == b"GET",
         _ => false,
     }
 }
 
-/// Time that stands still for a moment of real time.
+/// Returns whether tokio's clock stands still during a microsecond of real time.
 fn clock_is_paused() -> bool {
     let (before, real) = (Instant::now(), std::time::Instant::now());
     while real.elapsed() < Duration::from_micros(1) {}

@@ -1,15 +1,14 @@
-//! A kit for tests of the handlers of [keylapse](https://crates.io/crates/keylapse).
+//! A test kit for handlers of [keylapse](https://crates.io/crates/keylapse).
 //!
-//! In `Cargo.toml`, so that it is no part of your program:
+//! Add it to `Cargo.toml` as a dev-dependency:
 //!
 //! ```toml
 //! [dev-dependencies]
 //! keylapse-testing = "0.1"
 //! ```
 //!
-//! A [`TestBed`] runs a server in the test's own process, under a clock that the test moves. The
-//! listener that runs your handlers is the real one. Here the notification is lost,
-//! and the handler runs all the same, once, and in time:
+//! A [`TestBed`] runs a server in the test's process, in virtual time. Your handlers run under the real listener. In
+//! this example the notification is lost, and the handler still runs once and on time:
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,21 +28,20 @@
 //!     bed.notifications().lose();
 //!
 //!     bed.schedule().arm(&orders, "42", Duration::from_secs(30), &1999).await?;
-//!     bed.pass(Duration::from_secs(30)).await; // thirty seconds pass,
-//!     assert_eq!(bed.notifications().heard(), 0); // nobody heard the event,
-//!     assert_eq!(bed.runs(&orders).len(), 1); // my handler ran once
+//!     bed.advance(Duration::from_secs(30)).await;
+//!     assert_eq!(bed.notifications().delivered(), 0);
+//!     assert_eq!(bed.runs(&orders).len(), 1);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! - [`Notifications`] can be lost, late, doubled, out of order, silent or forged;
-//! - each [`Run`] of a handler is written down: when, why, how late, how it ended;
-//! - a [`Listening`] can be stopped as by a deployment, or crash;
-//! - keys of attached topics are written by [`TestBed::command`], as another program would;
-//! - a [`Server`] is a real one to throw away, a [`Cluster`] and a [`SentinelGroup`] are several, for what a
-//!   bed cannot tell.
+//! - [`Notifications`] can be lost, delayed, duplicated, reordered, silenced and forged.
+//! - A [`HandlerRun`] records each attempt: when it started, how late, how the listener found the timer, how it ended.
+//! - A [`RunningListener`] can shut down as in a deployment, or crash.
+//! - [`TestBed::command`] writes keys of attached topics, as another program would.
+//! - A [`LocalServer`] is a real server that ends with the test. [`LocalCluster`] and [`SentinelGroup`] start several.
 //!
-//! The repository's `docs/testing.md` is a guide to all of this.
+//! The guide is `docs/testing.md` in the repository.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The ledger of all runs.
+//! The log of all handler runs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,43 +13,42 @@ use keylapse::{Lapse, Outcome};
 use keylapse_connection::escape::Escaped;
 use keylapse_connection::lock::lock;
 
-/// All runs of a bed, in the order in which they began. Clones share it. It keeps
-/// them all: a test is expected to end.
+/// All runs of a bed, in the order in which they started. Clones share the log. It keeps every run, because a test ends.
 #[derive(Clone, Debug)]
 pub(super) struct RunLog {
     began: Instant,
-    book: Arc<Mutex<RunLogState>>,
-    pulse: Arc<ActivitySignal>,
+    state: Arc<Mutex<RunLogState>>,
+    activity: Arc<ActivitySignal>,
 }
 
 #[derive(Debug, Default)]
 struct RunLogState {
-    /// Shared with readers, so that what they do meanwhile cannot wait for them.
+    /// Readers clone the `Arc`, so that they do not hold the lock while they read.
     runs: Arc<Vec<HandlerRun>>,
-    /// The first panic that the test was not told of.
+    /// The first panic that was not reported to the test.
     panicked: Option<HandlerRun>,
 }
 
-/// One run, to be ended.
+/// A run that may still be going on.
 #[derive(Debug)]
 pub(super) struct OpenRun {
-    ledger: RunLog,
-    place: usize,
+    log: RunLog,
+    index: usize,
 }
 
 impl RunLog {
-    pub(super) fn new(pulse: Arc<ActivitySignal>) -> Self {
-        Self { began: Instant::now(), book: Arc::default(), pulse }
+    pub(super) fn new(activity: Arc<ActivitySignal>) -> Self {
+        Self { began: Instant::now(), state: Arc::default(), activity }
     }
 
     pub(super) fn began(&self) -> Instant {
         self.began
     }
 
-    /// A run begins.
+    /// Records the start of a run.
     pub(super) fn begin(&self, topic: &str, lapse: &Lapse<()>) -> OpenRun {
-        let mut book = lock(&self.book);
-        Arc::make_mut(&mut book.runs).push(HandlerRun {
+        let mut state = lock(&self.state);
+        Arc::make_mut(&mut state.runs).push(HandlerRun {
             topic: topic.to_owned(),
             key: Bytes::copy_from_slice(lapse.key()),
             id: lapse.id(),
@@ -62,104 +61,103 @@ impl RunLog {
             ended: None,
             end: None,
         });
-        let place = book.runs.len() - 1;
-        drop(book);
-        self.pulse.record_activity();
-        OpenRun { ledger: self.clone(), place }
+        let index = state.runs.len() - 1;
+        drop(state);
+        self.activity.record_activity();
+        OpenRun { log: self.clone(), index }
     }
 
-    /// All runs so far.
     pub(super) fn runs(&self) -> Arc<Vec<HandlerRun>> {
-        lock(&self.book).runs.clone()
+        lock(&self.state).runs.clone()
     }
 
-    /// Whether there was a panic that nobody has taken.
+    /// Returns whether a panic was not reported yet.
     pub(super) fn has_panic(&self) -> bool {
-        lock(&self.book).panicked.is_some()
+        lock(&self.state).panicked.is_some()
     }
 
     pub(super) fn take_panic(&self) -> Option<HandlerRun> {
-        lock(&self.book).panicked.take()
+        lock(&self.state).panicked.take()
     }
 }
 
 impl OpenRun {
-    /// The run has ended. Only the first end counts.
+    /// Records the end of the run. Only the first end counts.
     pub(super) fn end(&self, end: RunEnd) {
-        let mut book = lock(&self.ledger.book);
-        let run = &mut Arc::make_mut(&mut book.runs)[self.place];
+        let mut state = lock(&self.log.state);
+        let run = &mut Arc::make_mut(&mut state.runs)[self.index];
         if run.end.is_some() {
             return;
         }
-        (run.ended, run.end) = (Some(self.ledger.began.elapsed()), Some(end));
+        (run.ended, run.end) = (Some(self.log.began.elapsed()), Some(end));
         if matches!(run.end, Some(RunEnd::Panicked(_))) {
             let run = run.clone();
-            book.panicked.get_or_insert(run);
+            state.panicked.get_or_insert(run);
         }
-        drop(book);
-        self.ledger.pulse.record_activity();
+        drop(state);
+        self.log.activity.record_activity();
     }
 }
 
-/// One run of a handler: an attempt, as the [`TestBed`](super::TestBed) saw it.
+/// A run of a handler that a [`TestBed`](super::TestBed) has recorded: one attempt.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerRun {
     /// The name of the topic.
     pub topic: String,
-    /// The key that lapsed.
+    /// The key of the timer.
     pub key: Bytes,
-    /// The idempotency key: [`Lapse::id`](keylapse::Lapse::id).
+    /// The ID of the arming, for use as an idempotency key: [`Lapse::id`](keylapse::Lapse::id).
     pub id: String,
-    /// What names this run alone: [`Lapse::attempt_id`](keylapse::Lapse::attempt_id).
+    /// The ID of this run: [`Lapse::attempt_id`](keylapse::Lapse::attempt_id).
     pub attempt_id: String,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, counted from 1.
     pub attempt: u32,
-    /// What made the listener look.
+    /// How the listener found the timer.
     pub source: LapseSource,
-    /// How long after its deadline it began.
+    /// How long after its deadline the attempt started.
     pub lateness: Duration,
-    /// Whether it was begun before, by a listener that lost its lease.
+    /// True if this attempt started before, in a listener that lost its lease.
     pub redelivered: bool,
-    /// When it began: this long after the bed was made.
+    /// When the run started, since the bed was created.
     pub began: Duration,
-    /// When it ended, if it has.
+    /// When the run ended, since the bed was created. `None` while it runs.
     pub ended: Option<Duration>,
-    /// How it ended; none while it runs.
+    /// How the run ended. `None` while it runs.
     pub end: Option<RunEnd>,
 }
 
-/// How a [`Run`] ended.
+/// How a [`HandlerRun`] ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// The handler returned this.
+    /// The handler returned this outcome.
     Returned(Outcome),
-    /// The handler failed, with this error. What followed is the topic's policy.
+    /// The handler failed with this error. The topic's policy decides what follows.
     Failed(String),
-    /// The handler panicked with this message, and that counts as a failure.
+    /// The handler panicked with this message. A panic counts as a failure.
     Panicked(String),
-    /// It was stopped: its [`timeout`](keylapse::Topic::timeout) was over, or the timer
-    /// was not its own any more.
+    /// The listener dropped the attempt before its end. Its [`timeout`](keylapse::Topic::timeout) or the
+    /// [`grace`](keylapse::ListenerBuilder::grace) of a shutdown was over, or the listener no longer held the timer.
     Stopped,
-    /// Its listener [crashed](super::Listening::crash).
+    /// The listener [crashed](super::RunningListener::crash).
     Crashed,
 }
 
 impl HandlerRun {
-    /// Whether it ended with [`Outcome::Done`].
+    /// Returns whether the run ended with [`Outcome::Done`].
     pub fn is_done(&self) -> bool {
         self.end == Some(RunEnd::Returned(Outcome::Done))
     }
 
-    /// Whether it failed, by an error or a panic.
+    /// Returns whether the run ended with an error or a panic.
     pub fn is_failed(&self) -> bool {
         matches!(self.end, Some(RunEnd::Failed(_) | RunEnd::Panicked(_)))
     }
 }
 
 impl fmt::Debug for HandlerRun {
-    /// In one line, as a failed assertion prints many of them.
+    /// Writes one line, because a failed assertion prints many runs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { attempt, lateness, began, .. } = self;
         let (key, source) = (Escaped(&self.key), self.source.as_str());

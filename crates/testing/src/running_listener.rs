@@ -14,8 +14,8 @@ use keylapse::stats::Stats;
 use keylapse::{Error, ErrorKind, Failure, Lapse, Listener, Outcome, Result};
 use keylapse_connection::panics::panic_message;
 
-/// A listener of a [`TestBed`](super::TestBed). It listens until it is stopped or
-/// crashed, or its bed is gone; dropping this changes nothing.
+/// A listener of a [`TestBed`](super::TestBed). It runs until [`stop`](Self::stop) or [`crash`](Self::crash), or until
+/// the bed is dropped. Dropping this value does not end it.
 #[derive(Debug)]
 pub struct RunningListener {
     stop: oneshot::Sender<()>,
@@ -24,7 +24,7 @@ pub struct RunningListener {
     pub(super) abort_handle: ListenerAbortHandle,
 }
 
-/// What can be ended at any moment: a listener's tasks, and its handlers.
+/// Ends the tasks and handlers of a listener at any moment.
 #[derive(Clone, Debug)]
 pub(super) struct ListenerAbortHandle {
     tasks: AbortHandle,
@@ -40,46 +40,46 @@ impl ListenerAbortHandle {
 
 impl RunningListener {
     pub(super) fn start(listener: Listener, crash: Arc<CrashSignal>) -> Self {
-        let (stop, asked) = oneshot::channel::<()>();
+        let (stop, stop_requested) = oneshot::channel::<()>();
         let stats = listener.stats();
         let task = tokio::spawn(async move {
             let stopped = async {
-                if asked.await.is_err() {
-                    std::future::pending::<()>().await; // nobody can ask any more
+                if stop_requested.await.is_err() {
+                    std::future::pending::<()>().await; // the `RunningListener` was dropped
                 }
             };
             listener.run_until(stopped).await
         });
-        let life = ListenerAbortHandle { tasks: task.abort_handle(), handlers: crash };
-        Self { stop, task, stats, abort_handle: life }
+        let abort_handle = ListenerAbortHandle { tasks: task.abort_handle(), handlers: crash };
+        Self { stop, task, stats, abort_handle }
     }
 
-    /// What the listener has counted.
+    /// Returns the statistics of the listener.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Shuts it down as a deployment does: attempts may end within the builder's
-    /// [`grace`](keylapse::ListenerBuilder::grace), what is left is handed back.
+    /// Shuts the listener down, as a deployment does. Attempts may end within
+    /// [`grace`](keylapse::ListenerBuilder::grace), and the other timers are released.
     ///
     /// # Errors
-    /// Those of [`Listener::run_until`].
+    /// Returns the errors of [`Listener::run_until`].
     pub async fn stop(self) -> Result<()> {
-        let _ = self.stop.send(()); // it may have ended with an error already
+        let _ = self.stop.send(()); // fails if the listener has ended with an error
         self.task.await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::Server, format!("the listener's task ended by itself: {error}")))
+            Err(Error::new(ErrorKind::Server, format!("the listener's task failed: {error}")))
         })
     }
 
-    /// Ends it and its handlers, wherever they are, as a crash of the process
-    /// does. What it held runs elsewhere when its leases end.
+    /// Ends the listener and its handlers immediately, as a crash of the process does. Other listeners run its timers when
+    /// the leases end.
     pub async fn crash(self) {
         self.abort_handle.abort();
-        let _ = self.task.await; // says that it was aborted
+        let _ = self.task.await; // returns the error that it was aborted
     }
 }
 
-/// Writes down what handlers do, and ends them where their process is to end.
+/// Records the runs of handlers, and stops them when their listener crashes.
 #[derive(Clone)]
 pub(super) struct Recorder {
     pub(super) run_log: RunLog,
@@ -87,7 +87,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// The attempt that is watched, in its place.
+    /// Returns the attempt's future, wrapped in recording.
     pub(super) fn wrap_attempt(
         self,
         topic: &str,
@@ -97,21 +97,21 @@ impl Recorder {
         if self.crash.has_happened() {
             return futures::future::pending().boxed();
         }
-        let entry = RunGuard(self.run_log.begin(topic, lapse));
-        async move { self.watch(attempt, entry).await }.boxed()
+        let run = RunGuard(self.run_log.begin(topic, lapse));
+        async move { self.watch(attempt, run).await }.boxed()
     }
 
-    async fn watch(&self, attempt: AttemptFuture, entry: RunGuard) -> Result<Outcome, Failure> {
+    async fn watch(&self, attempt: AttemptFuture, run: RunGuard) -> Result<Outcome, Failure> {
         let ended = tokio::select! {
             biased;
             () = self.crash.happens() => None,
             ended = AssertUnwindSafe(attempt).catch_unwind() => Some(ended),
         };
         let Some(ended) = ended else {
-            entry.0.end(RunEnd::Crashed);
-            return futures::future::pending().await; // the dead tell nothing
+            run.0.end(RunEnd::Crashed);
+            return futures::future::pending().await; // a crashed process returns nothing
         };
-        entry.0.end(match &ended {
+        run.0.end(match &ended {
             Ok(Ok(outcome)) => RunEnd::Returned(*outcome),
             Ok(Err(failure)) => RunEnd::Failed(failure.message().to_owned()),
             Err(panic) => RunEnd::Panicked(panic_message(&**panic).to_owned()),
@@ -120,7 +120,7 @@ impl Recorder {
     }
 }
 
-/// An attempt that is dropped before its end was stopped.
+/// Records an attempt that is dropped before its end as stopped.
 struct RunGuard(OpenRun);
 
 impl Drop for RunGuard {
@@ -129,7 +129,7 @@ impl Drop for RunGuard {
     }
 }
 
-/// The sudden end of a listener and everything that it runs.
+/// The signal that ends the handlers of a crashed listener.
 #[derive(Debug, Default)]
 pub(super) struct CrashSignal {
     happened: AtomicBool,

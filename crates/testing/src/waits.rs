@@ -1,4 +1,4 @@
-//! Letting time pass, for a while or until something has happened.
+//! The methods of [`TestBed`] that let time pass: for a duration, or until a condition holds.
 
 use std::fmt;
 use std::panic::Location;
@@ -13,30 +13,28 @@ use keylapse::inside;
 use keylapse::timers::KeyArgs;
 use keylapse_connection::escape::Escaped;
 
-/// How long, in virtual time, something is waited for: longer than
-/// [`Backoff::payment_notice`](keylapse::Backoff::payment_notice) goes on (a day), and
-/// no more than seconds of real time.
+/// The longest wait of the `until…` methods, in virtual time. The retries of
+/// [`Backoff::payment_notice`](keylapse::Backoff::payment_notice) take a day. Two days take seconds of real time.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
 
-/// How much may pass at a time: beyond, nobody would see the end.
+/// The longest advance. A longer one would take too much real time.
 const MAX_ADVANCE: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 impl TestBed {
-    /// Lets this much time pass, in whole milliseconds rounded up, moment by moment:
-    /// every timer, retry and sweep until then has its turn in its time. What is due at
-    /// the last moment has run when this returns, and what has ended is settled. A
-    /// handler that sleeps longer than that still runs; one that waits for something
-    /// outside of the runtime, like a socket or a thread, is not waited for. A day in which nothing is due takes about a
-    /// tenth of a second.
+    /// Lets `time` pass, in whole milliseconds rounded up. Each timer, retry and sweep in it runs at its own time. When
+    /// this returns, timers that are due have run, and attempts that have ended are settled.
+    ///
+    /// A handler that sleeps longer still runs then. A handler that waits for something outside the runtime, such as a
+    /// socket or a thread, is not awaited. A day without due timers takes about 0.1 s of real time.
     ///
     /// # Panics
-    /// If a handler has panicked: see [`TestBed`]. For more than ten years.
+    /// Panics if a handler has panicked (see [`TestBed`]), or if `time` is more than ten years.
     #[track_caller]
     pub fn advance(&self, time: Duration) -> impl Future<Output = ()> {
         let caller = Location::caller();
         assert!(
             time <= MAX_ADVANCE,
-            "more than ten years cannot pass in a test, and {time:?} was asked for, at {caller}"
+            "TestBed::advance cannot pass more than ten years; {time:?} was requested at {caller}"
         );
         async move {
             tokio::time::sleep(time).await;
@@ -45,11 +43,10 @@ impl TestBed {
         }
     }
 
-    /// Lets time pass until an attempt of this timer has ended, and answers its
-    /// last one; at once if one has.
+    /// Waits until an attempt of this timer has ended, and returns the last one. Returns immediately if one ended before.
     ///
     /// # Panics
-    /// If none does within two days, or the key is not of the topic.
+    /// Panics if no attempt ends within two days, if the key does not match the topic, or if a handler has panicked.
     #[track_caller]
     pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = HandlerRun> {
         let key = inside::key_of(&self.schedule(), topic, &key).unwrap_or_else(|error| panic!("{error}"));
@@ -61,22 +58,21 @@ impl TestBed {
         })
     }
 
-    /// Lets time pass until `done` holds for all runs so far. It is asked now, whenever
-    /// an attempt begins or ends, and more often.
+    /// Waits until `done` returns true for the runs so far. It is called now, when an attempt starts or ends, and more
+    /// often.
     ///
     /// # Panics
-    /// If it does not hold within two days.
+    /// Panics if `done` does not return true within two days, or if a handler has panicked.
     #[track_caller]
     pub fn until(&self, mut done: impl FnMut(&[HandlerRun]) -> bool) -> impl Future<Output = ()> {
         let done = move |runs: &[HandlerRun]| done(runs).then_some(());
         self.until_some("a condition to hold".to_owned(), Location::caller(), done)
     }
 
-    /// Lets time pass until there is no timer any more: each has been acknowledged,
-    /// dropped, cancelled, or has become a dead letter.
+    /// Waits until no timer is left: each was acknowledged, dropped or cancelled, or is a dead letter.
     ///
     /// # Panics
-    /// If one is left after two days, as a recurring one is.
+    /// Panics if a timer is left after two days, as a recurring one is, or if a handler has panicked.
     #[track_caller]
     pub fn until_finished(&self) -> impl Future<Output = ()> {
         let server = self.server.clone();
@@ -90,7 +86,7 @@ impl TestBed {
         caller: &Location<'_>,
         mut done: impl FnMut(&[HandlerRun]) -> Option<T>,
     ) -> T {
-        // A panic is the answer to everything.
+        // A panic of a handler ends every wait.
         let answer = || if self.must_surface() { Some(None) } else { done(&self.run_log.runs()).map(Some) };
         let answer = tokio::time::timeout(WAIT_TIMEOUT, self.activity.wait_for(answer)).await;
         self.activity.run_until_idle().await;
@@ -105,7 +101,7 @@ impl TestBed {
         !self.panics_expected && self.run_log.has_panic()
     }
 
-    /// Fails the test if a handler has panicked, once.
+    /// Panics if a handler has panicked, unless panics are expected. Each panic is reported once.
     pub(super) fn surface_panics(&self, at: &dyn fmt::Display) {
         if !self.must_surface() {
             return;
@@ -115,12 +111,12 @@ impl TestBed {
         let (topic, key, attempt) = (&run.topic, Escaped(&run.key), run.attempt);
         panic!(
             "the handler of {topic} panicked at attempt {attempt} of {key}: {message} (noticed at {at}; \
-             a test about panics says TestBed::expect_panics)"
+             call TestBed::expect_panics if the test is about panics)"
         );
     }
 }
 
-/// How many timers there are, over all topics.
+/// Returns the number of timers of all topics.
 fn timers(server: &TestServer) -> i64 {
     let RedisReply::Array(records) = server.command(["KEYS", "keylapse:{*}:timers"]) else { return 0 };
     let count = |name: RedisReply| match name {

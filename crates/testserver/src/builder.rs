@@ -1,4 +1,4 @@
-//! Settings of a server.
+//! The settings of a server.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,10 @@ use crate::random::Random;
 use crate::server::TestServer;
 use crate::state::State;
 
-/// How late a real server with few keys finds those that nobody reads, about.
+/// A real server with few keys deletes expired keys that nobody reads about this late.
 const EXPIRES_WITHIN: Duration = Duration::from_millis(100);
 
-/// Settings for a [`Server`].
+/// The settings of a [`TestServer`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -28,27 +28,27 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// What time it is at first. The default is the system's.
+    /// Sets the time at which the server's clock starts. Default: the system's time.
     pub fn start(mut self, start: SystemTime) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// Makes the server find expired keys that nobody reads at random times, from at once to as late as
-    /// [`expires_within`](Self::expires_within) allows, the same for each seed.
+    /// Deletes expired keys that nobody reads after a random delay, at most [`expires_within`](Self::expires_within). A seed
+    /// gives the same delays in each run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// How late the server finds an expired key that nobody reads: exactly so late, or with a
-    /// [`seed`](Self::seed) at most. The default is 100 ms. A key that is read has expired at its deadline.
+    /// Sets how late the server deletes an expired key that nobody reads. With a [`seed`](Self::seed) this is the maximum.
+    /// Default: 100 ms. A key that is read expires at its deadline.
     pub fn expires_within(mut self, lateness: Duration) -> Self {
         self.expires_within = lateness;
         self
     }
 
-    /// Makes the server.
+    /// Returns the server.
     #[must_use]
     pub fn build(self) -> TestServer {
         let clock = TestClock::starting_at(self.start.unwrap_or_else(SystemTime::now));

@@ -1,4 +1,4 @@
-//! Requests by name: which were made, and which of them fail.
+//! A log of calls by name, which can also make calls fail.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::{CommandRequest, Intervention, RedisReply, TestServer};
 
-/// Which calls were made, and which are to fail. Clones share it. A [`Server::intercept`](crate::Server::intercept) passes
-/// each request to [`arrived`](Self::arrived).
+/// Records calls by name, and makes calls fail. Clones share the record. The function of
+/// [`TestServer::intercept`](crate::TestServer::intercept) passes each request to [`arrived`](Self::arrived).
 #[derive(Clone, Debug, Default)]
 pub struct CallRecorder {
-    /// The names of scripts, by the hashes that EVALSHA names.
+    /// The names of scripts by their hashes.
     scripts: Arc<HashMap<String, &'static str>>,
-    book: Arc<Mutex<CallRecords>>,
+    records: Arc<Mutex<CallRecords>>,
 }
 
 #[derive(Debug, Default)]
@@ -25,58 +25,61 @@ struct CallRecords {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFault {
-    /// It is refused with this error code, and nothing is done.
+    /// The server refuses the call with this error code, and does not execute it.
     Refused(&'static str),
-    /// It is done, and its answer is lost with the connection.
+    /// The server executes the call, and closes the connection without a reply.
     Unanswered,
 }
 
 impl CallRecorder {
-    /// Loads scripts, each a name and a text, and returns an empty book that knows them by their hashes. So a call that
-    /// is counted or fails is never one that only finds its script missing.
+    /// Loads scripts, each given by name and text, and returns an empty record with their hashes. As the scripts are loaded,
+    /// no recorded call fails only because its script is missing.
+    ///
+    /// # Panics
+    /// Panics if a script does not compile.
     pub fn of_scripts<T: AsRef<[u8]>>(
         server: &TestServer,
         scripts: impl IntoIterator<Item = (&'static str, T)>,
     ) -> Self {
         let load = |(name, text): (_, T)| match server.command([&b"SCRIPT"[..], b"LOAD", text.as_ref()]) {
             RedisReply::Bulk(hash) => (String::from_utf8_lossy(&hash).into_owned(), name),
-            other => panic!("the script {name} is not loaded: {other:?}"),
+            other => panic!("cannot load the script {name}: {other:?}"),
         };
-        Self { scripts: Arc::new(scripts.into_iter().map(load).collect()), book: Arc::default() }
+        Self { scripts: Arc::new(scripts.into_iter().map(load).collect()), records: Arc::default() }
     }
 
-    /// Lets the next `times` calls of this name fail, after those that were to fail before.
+    /// Makes the next `times` calls of this name fail, in addition to earlier orders.
     pub fn fail(&self, name: &'static str, fault: CallFault, times: usize) {
-        self.book().faults.extend(std::iter::repeat_n((name, fault), times));
+        self.records().faults.extend(std::iter::repeat_n((name, fault), times));
     }
 
-    /// Lets no more calls fail.
+    /// Makes no more calls fail.
     pub fn heal(&self) {
-        self.book().faults.clear();
+        self.records().faults.clear();
     }
 
-    /// Returns when calls of this name were made.
+    /// Returns the times of calls of this name.
     #[must_use]
     pub fn made(&self, name: &str) -> Vec<Instant> {
-        self.book().made.iter().filter(|(made, _)| *made == name).map(|(_, at)| *at).collect()
+        self.records().made.iter().filter(|(made, _)| *made == name).map(|(_, at)| *at).collect()
     }
 
-    /// Writes down a request that has arrived, and returns how it fails.
+    /// Records a request, and returns whether and how it fails.
     #[must_use]
     pub fn arrived(&self, request: &CommandRequest<'_>) -> Intervention {
         let name = self.name_of(request);
-        let mut book = self.book();
-        let place = book.faults.iter().position(|(failing, _)| *failing == name);
-        book.made.push((name, Instant::now()));
-        match place.map(|place| book.faults.remove(place).1) {
+        let mut records = self.records();
+        let index = records.faults.iter().position(|(failing, _)| *failing == name);
+        records.made.push((name, Instant::now()));
+        match index.map(|index| records.faults.remove(index).1) {
             None => Intervention::Execute,
-            Some(CallFault::Refused(code)) => Intervention::Refuse(format!("{code} as the test says")),
+            Some(CallFault::Refused(code)) => Intervention::Refuse(format!("{code} refused by the test")),
             Some(CallFault::Unanswered) => Intervention::Unanswered,
         }
     }
 
-    /// A script's name, or that of a command in small letters. Reading trigger keys is called `touch`, so that canaries,
-    /// which are read as well, are not counted.
+    /// Returns the name of a script, or of a command in lower case. EXISTS of a marker key or attached key is called
+    /// `touch`, because listeners read heartbeat keys with EXISTS, too.
     fn name_of(&self, request: &CommandRequest<'_>) -> String {
         let text =
             |at: usize| String::from_utf8_lossy(request.args.get(at).map(|arg| &arg[..]).unwrap_or_default());
@@ -87,7 +90,7 @@ impl CallRecorder {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, CallRecords> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn records(&self) -> MutexGuard<'_, CallRecords> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,52 +1,52 @@
-//! What a test may do to messages on their way to those who have subscribed.
+//! Faults of messages between the server and its subscribers.
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// A message that is on its way to a connection.
+/// A message to a subscribed connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PubSubMessage {
-    /// Which connection: what `CLIENT ID` answers there.
+    /// The ID of the connection, as `CLIENT ID` returns it.
     pub connection: u64,
-    /// Where it was published, also if the connection has subscribed to a pattern.
+    /// The channel, even if the connection has subscribed to a pattern.
     pub channel: Bytes,
-    /// What it says.
+    /// The message itself.
     pub payload: Bytes,
 }
 
-/// How a message gets to a connection.
+/// The delivery of a message to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// How many times it arrives; 0: it is lost.
+    /// The number of times that it arrives. With 0 it is lost.
     pub times: usize,
-    /// How much later than it was published.
+    /// The delay after it was published.
     pub late: Duration,
-    /// Whether it arrives before what was to arrive at the same moment.
+    /// True if it arrives before earlier messages that arrive at the same time.
     pub overtakes: bool,
 }
 
 impl Passage {
-    /// It arrives at once.
+    /// Arrives once, immediately.
     pub const DIRECT: Self = Self { times: 1, late: Duration::ZERO, overtakes: false };
-    /// It never arrives.
+    /// Never arrives.
     pub const NONE: Self = Self { times: 0, ..Self::DIRECT };
 }
 
-/// Decides how messages get to connections. It is asked while the server waits, and so calls no server.
+/// Decides how messages are delivered. The server is locked during its calls, so it must not call the server.
 ///
-/// What is sent after a late message overtakes it. Where a connection has subscribed to patterns it waits behind it,
-/// answers as well, as on a slow line: whoever hears of each change of a key may rely on the order.
+/// Messages and replies overtake a delayed message. On a connection with subscriptions to patterns they wait behind it,
+/// because a subscriber to all changes of keys may rely on the order.
 pub trait MessageCarrier: fmt::Debug + Send + Sync {
-    /// Returns how this message gets to its connection.
+    /// Returns how this message is delivered.
     fn take(&self, message: &PubSubMessage) -> Passage;
 
-    /// A message has arrived, once for each time.
+    /// Receives a notice of each delivery of a message.
     fn arrived(&self, _message: &PubSubMessage) {}
 
-    /// Returns whether connections may subscribe; one that may not is closed without an answer.
+    /// Returns whether connections may subscribe. If not, a connection that subscribes is closed without a reply.
     fn admits(&self) -> bool {
         true
     }

@@ -1,27 +1,27 @@
-//! What the server knows of a connection while it executes its commands.
+//! The state of a connection that commands read and change.
 
 use bytes::Bytes;
 
 use crate::resp::Protocol;
 
-/// Who sends a command.
+/// The client of a connection.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     pub(crate) id: u64,
     pub(crate) name: Bytes,
     pub(crate) protocol: Protocol,
-    /// None: nobody has logged in.
+    /// `None` until the client logs in.
     pub(crate) user: Option<String>,
     pub(crate) transaction: Option<Transaction>,
-    /// The connection ends after this answer.
+    /// True if the connection ends after this reply.
     pub(crate) leaves: bool,
 }
 
-/// Commands between MULTI and EXEC.
+/// The commands between MULTI and EXEC.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(crate) commands: Vec<Vec<Bytes>>,
-    /// One was refused: EXEC executes none.
+    /// True if a command was refused. EXEC then executes none.
     pub(crate) broken: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Time, as tokio's clock tells it.
+//! The server's clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// A wall clock that runs with tokio's, paused or not.
+/// A wall clock that advances with tokio's clock, paused or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestClock {
     start: Duration,
@@ -16,7 +16,6 @@ impl TestClock {
         Self { start: start.duration_since(UNIX_EPOCH).unwrap_or_default(), origin: Instant::now() }
     }
 
-    /// Since 1970.
     fn since_epoch(self) -> Duration {
         self.start + self.origin.elapsed()
     }
@@ -29,7 +28,7 @@ impl TestClock {
         u64::try_from(self.since_epoch().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// When it will be so many µs since 1970, if that is not too far away to be waited for.
+    /// Returns the instant at `micros` µs since 1970. `None` if it is too far away for tokio.
     pub(crate) fn instant(self, micros: u64) -> Option<Instant> {
         self.origin.checked_add(Duration::from_micros(micros).saturating_sub(self.start))
     }

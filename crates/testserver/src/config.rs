@@ -1,17 +1,17 @@
-//! Settings that CONFIG knows.
+//! The settings of CONFIG GET and CONFIG SET.
 
 use crate::events::EventFlags;
 use crate::reply::ErrorReply;
 
-/// The settings that have a meaning here, and others that are only kept.
+/// The settings that have an effect, and others that are only stored.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) events: EventFlags,
     pub(crate) max_memory: u64,
-    kept: Vec<(&'static str, String)>,
+    inert: Vec<(&'static str, String)>,
 }
 
-/// What is kept without a meaning, as a server has it that keeps nothing on disk.
+/// Settings without effect, with the values of a server without persistence.
 const INERT_SETTINGS: [(&str, &str); 12] = [
     ("maxmemory-policy", "noeviction"),
     ("appendonly", "no"),
@@ -40,8 +40,8 @@ const POLICIES: [&str; 8] = [
 
 impl Default for Config {
     fn default() -> Self {
-        let kept = INERT_SETTINGS.map(|(name, value)| (name, value.to_owned())).into();
-        Self { events: EventFlags::default(), max_memory: 0, kept }
+        let inert = INERT_SETTINGS.map(|(name, value)| (name, value.to_owned())).into();
+        Self { events: EventFlags::default(), max_memory: 0, inert }
     }
 }
 
@@ -49,7 +49,7 @@ impl Config {
     pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
         let mut all =
             vec![("notify-keyspace-events", self.events.print()), ("maxmemory", self.max_memory.to_string())];
-        all.extend(self.kept.iter().cloned());
+        all.extend(self.inert.iter().cloned());
         all
     }
 
@@ -74,7 +74,7 @@ impl Config {
             lower => {
                 let unknown =
                     || format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
-                let setting = self.kept.iter_mut().find(|(known, _)| *known == lower);
+                let setting = self.inert.iter_mut().find(|(known, _)| *known == lower);
                 setting.ok_or_else(unknown)?.1 = value.to_owned();
             }
         }
@@ -86,7 +86,7 @@ pub(crate) fn failed(name: &str, why: &str) -> ErrorReply {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}").into()
 }
 
-/// A number of bytes: `100mb`, `1g`, `42`.
+/// Parses a number of bytes: `100mb`, `1g`, `42`.
 fn memory(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

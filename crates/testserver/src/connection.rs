@@ -1,4 +1,4 @@
-//! One connection: reads commands, has them executed, writes what is to be sent.
+//! The tasks of a connection, which read commands, execute them and write replies.
 
 use std::sync::Weak;
 
@@ -12,7 +12,7 @@ use crate::reply::RedisReply;
 use crate::resp::{Invalid, Protocol, RespParser};
 use crate::server::{SharedServer, TestServer};
 
-/// Serves a stream in a task of its own, until it ends or the server does.
+/// Serves a stream in a task, until the stream ends or the server is dropped.
 pub(crate) fn serve(server: &TestServer, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
     server.0.expire_in_background(server);
     let outbox = ConnectionOutbox::default();
@@ -20,21 +20,21 @@ pub(crate) fn serve(server: &TestServer, stream: impl AsyncRead + AsyncWrite + S
     tokio::spawn(converse(std::sync::Arc::downgrade(&server.0), client, outbox, stream));
 }
 
-/// Takes connections until the server is gone.
+/// Accepts connections until the server is dropped.
 pub(crate) async fn accept(
     server: Weak<SharedServer>,
     listener: TcpListener,
-    gone: tokio::sync::watch::Receiver<()>,
+    dropped: tokio::sync::watch::Receiver<()>,
 ) {
-    let mut gone = gone;
+    let mut dropped = dropped;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = gone.changed() => return,
+            _ = dropped.changed() => return,
         };
         let Some(server) = server.upgrade().map(TestServer) else { return };
         if let Ok((stream, _)) = accepted {
-            // Without it small answers wait for one another.
+            // Otherwise the kernel delays small replies.
             let _ = stream.set_nodelay(true);
             serve(&server, stream);
         }
@@ -52,7 +52,7 @@ async fn converse(
     let reading = async {
         read(&server, client, &outbox, &mut reader).await;
         outbox.close();
-        // What was answered before the end is still to be written.
+        // The other branch still writes the last replies.
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -96,7 +96,7 @@ async fn read(
     }
 }
 
-/// Answers the commands that have arrived; nothing once the connection is to end.
+/// Answers the commands that have arrived. Returns `None` if the connection is to end.
 fn answer_all(
     server: &SharedServer,
     client: &mut ClientSession,

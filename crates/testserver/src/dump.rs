@@ -1,7 +1,7 @@
-//! Values as bytes, for DUMP and RESTORE.
+//! The encoding of values for DUMP and RESTORE.
 //!
-//! The form is that of the server's own files in its plainest variants, so a real server can read it.
-//! What a real server dumps is mostly packed, and is not read here.
+//! It uses the plainest encodings of RDB files, which a real server can read. A real server mostly dumps packed encodings,
+//! which this one cannot read.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -13,9 +13,9 @@ const LIST: u8 = 1;
 const SET: u8 = 2;
 const HASH: u8 = 4;
 const ZSET: u8 = 5;
-/// Of no other server's making.
+/// An encoding of this server alone.
 const STREAM: u8 = 240;
-/// Version and checksum.
+/// The number of bytes of version and checksum.
 const FOOTER: usize = 10;
 
 pub(crate) fn write(value: &StoredValue) -> Bytes {
@@ -35,7 +35,9 @@ pub(crate) fn write(value: &StoredValue) -> Bytes {
         }
         StoredValue::Hash(fields) => {
             head(&mut out, HASH, fields.len());
-            fields.iter().for_each(|(field, value)| [field, value].iter().for_each(|one| put(&mut out, one)));
+            fields
+                .iter()
+                .for_each(|(field, value)| [field, value].iter().for_each(|item| put(&mut out, item)));
         }
         StoredValue::Zset(zset) => {
             head(&mut out, ZSET, zset.len());
@@ -68,7 +70,7 @@ fn put(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// Two bits say how many bytes there are.
+/// Writes a length, whose first two bits encode the number of its bytes.
 fn length(out: &mut BytesMut, length: usize) {
     match length {
         0..64 => out.put_u8(length as u8),
@@ -80,14 +82,14 @@ fn length(out: &mut BytesMut, length: usize) {
     }
 }
 
-/// Whether version and checksum are right.
+/// Returns whether version and checksum are valid.
 pub(crate) fn is_whole(dump: &[u8]) -> bool {
     let Some(at) = dump.len().checked_sub(FOOTER) else { return false };
     let mut footer = &dump[at..];
     footer.get_u16_le() <= VERSION && footer.get_u64_le() == checksum(&dump[..at + 2])
 }
 
-/// The value, unless its form is not known here.
+/// Decodes a value. Returns `None` if it is invalid, or packed.
 pub(crate) fn read(dump: &[u8]) -> Option<StoredValue> {
     let mut body = dump.get(..dump.len().checked_sub(FOOTER)?)?;
     let kind = byte(&mut body)?;
@@ -161,7 +163,7 @@ fn take(body: &mut &[u8]) -> Option<Bytes> {
     Some(Bytes::copy_from_slice(bytes))
 }
 
-/// CRC-64 by Jones, reflected, as the server's files have it.
+/// Returns the reflected CRC-64 by Jones, as in RDB files.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u64::from(*byte), |sum, _| {

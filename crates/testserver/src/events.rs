@@ -1,10 +1,9 @@
-//! Which changes of keys are published: `notify-keyspace-events`.
+//! The flags of `notify-keyspace-events`.
 
 /// A class of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventClass(u16);
 
-/// One letter of the setting.
 const FLAG_LETTERS: [(char, u16); 13] = [
     ('g', 1),
     ('$', 1 << 1),
@@ -35,7 +34,7 @@ impl EventClass {
     pub(crate) const NEW: Self = Self(1 << 10);
 }
 
-/// The classes and channels that are on.
+/// The enabled classes and channels of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventFlags(u16);
 
@@ -51,7 +50,7 @@ impl EventFlags {
         })
     }
 
-    /// In the server's own order, in which `A` hides `n`.
+    /// Returns the flags in the order of Redis, in which `A` hides `n`.
     pub(crate) fn print(self) -> String {
         let (classes, channels) = FLAG_LETTERS.split_at(11);
         let on = |letters: &[(char, u16)]| -> String {
@@ -66,12 +65,12 @@ impl EventFlags {
         self.0 & class.0 != 0
     }
 
-    /// Whether `__keyspace@0__:<key>` is on.
+    /// Returns whether `__keyspace@0__:<key>` is on.
     pub(crate) fn by_key(self) -> bool {
         self.0 & (1 << 11) != 0
     }
 
-    /// Whether `__keyevent@0__:<event>` is on.
+    /// Returns whether `__keyevent@0__:<event>` is on.
     pub(crate) fn by_event(self) -> bool {
         self.0 & (1 << 12) != 0
     }

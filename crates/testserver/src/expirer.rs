@@ -1,4 +1,4 @@
-//! Finds keys that have expired and that nobody reads.
+//! The task that deletes expired keys that nobody reads.
 
 use std::sync::{Arc, Weak};
 
@@ -6,24 +6,24 @@ use tokio::sync::Notify;
 
 use crate::server::SharedServer;
 
-/// Runs until the server is gone. Without anything to expire it waits for nothing but news, so that a
-/// paused clock stands still.
+/// Deletes expired keys until the server is dropped. Without volatile keys it sleeps for no deadline, so that a paused clock
+/// does not advance.
 pub(crate) async fn run(server: Weak<SharedServer>, changed: Arc<Notify>) {
     loop {
         let Some(next) = expire(&server) else { return };
-        let news = changed.notified();
+        let change = changed.notified();
         match next {
-            None => news.await,
+            None => change.await,
             Some(at) => tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(at) => {}
-                () = news => {}
+                () = change => {}
             },
         }
     }
 }
 
-/// Expires what is due, and says when there is more; nothing once the server is gone.
+/// Deletes the keys that are due, and returns when the next is due. Returns `None` if the server was dropped.
 fn expire(server: &Weak<SharedServer>) -> Option<Option<tokio::time::Instant>> {
     let server = server.upgrade()?;
     let mut engine = server.engine();

@@ -1,9 +1,9 @@
-//! Patterns: `*`, `?`, `[a-z]`, `[^a]` and `\` before anything that is meant as it is.
+//! Glob patterns: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal character.
 
-/// Whether all of the text matches.
+/// Returns whether the pattern matches the whole text.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (pattern, text);
-    // Where the last star was, and what of the text it has not swallowed yet.
+    // The pattern after the last star, and the text that the star has not matched yet.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = at {
@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What is left of both after one byte of the text.
+/// Matches one byte of the text, and returns the rest of pattern and text.
 fn one<'a>(pattern: &'a [u8], text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (&byte, tail) = text.split_first()?;
     let (matched, rest) = match pattern {
@@ -40,7 +40,7 @@ fn one<'a>(pattern: &'a [u8], text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     matched.then_some((rest, tail))
 }
 
-/// Without its end, a class goes to the end of the pattern.
+/// Matches a byte against a class, and returns the pattern after it. A class without `]` extends to the end.
 fn class(mut at: &[u8], byte: u8) -> (bool, &[u8]) {
     let negated = at.first() == Some(&b'^');
     if negated {

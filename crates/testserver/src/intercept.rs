@@ -1,4 +1,4 @@
-//! What a test may do to commands before they are executed.
+//! Faults of commands.
 
 use bytes::Bytes;
 
@@ -6,34 +6,34 @@ use bytes::Bytes;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CommandRequest<'a> {
-    /// Which connection: what `CLIENT ID` answers there.
+    /// The ID of the connection, as `CLIENT ID` returns it.
     pub connection: u64,
-    /// Its words, the name first.
+    /// The name and the arguments.
     pub args: &'a [Bytes],
 }
 
 impl CommandRequest<'_> {
-    /// Whether it is this command, in any case.
+    /// Returns whether it is the command `name`, in upper or lower case.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.args.first().is_some_and(|arg| arg.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
 
-/// What becomes of a command.
+/// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Intervention {
-    /// It is executed and answered.
+    /// Executes the command and sends the reply.
     Execute,
-    /// It is not executed, and answered by this error: `LOADING Redis is loading the dataset in memory`.
+    /// Sends this error and does not execute the command: `LOADING Redis is loading the dataset in memory`.
     Refuse(String),
-    /// It is executed; then the connection ends without an answer.
+    /// Executes the command, and closes the connection without a reply.
     Unanswered,
-    /// It is executed and never answered. The connection stays, and is silent for ever: nothing that
-    /// follows on it is executed or answered, and no message comes.
+    /// Executes the command and sends no reply. The connection stays open and is silent from then on: it executes no further
+    /// command, and sends no reply and no message.
     Hang,
 }
 
-/// Decides what becomes of each command.
+/// Decides how each command is treated.
 pub(crate) type Hook = dyn Fn(&CommandRequest<'_>) -> Intervention + Send + Sync;

@@ -1,4 +1,4 @@
-//! Keys, their values and when they expire.
+//! The keys, their values and their expiries.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use crate::random::Random;
 use crate::value::{ELEMENT_OVERHEAD_BYTES, ScanMap, StoredValue};
 
-/// A key's value, and when it expires.
+/// The value and the expiry of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: StoredValue,
-    /// In ms since 1970.
+    /// The deadline in ms since 1970.
     expires: Option<u64>,
-    /// When the server finds it by itself, in µs since 1970.
+    /// When the server deletes the key if nobody reads it, in µs since 1970.
     found: u64,
 }
 
@@ -27,11 +27,11 @@ impl Entry {
     }
 }
 
-/// How late the server finds what nobody reads.
+/// How late the server deletes expired keys that nobody reads.
 #[derive(Debug)]
 pub(crate) struct ExpiryLateness {
     pub(crate) most_micros: u64,
-    /// Without it each is as late as it may be.
+    /// `None` always gives the maximum.
     pub(crate) random: Option<Random>,
 }
 
@@ -48,7 +48,7 @@ impl ExpiryLateness {
 #[derive(Debug)]
 pub(crate) struct Keyspace {
     entries: ScanMap<Entry>,
-    /// What the server is to find by itself, by when.
+    /// The keys with an expiry, by the time at which the server deletes them.
     schedule: BTreeSet<(u64, Bytes)>,
     lateness: ExpiryLateness,
 }
@@ -62,12 +62,12 @@ impl Keyspace {
         self.entries.get(key)
     }
 
-    /// The value may be changed; the expiry has a function of its own.
+    /// Returns the value for a change. [`set_expiry`](Self::set_expiry) changes the expiry.
     pub(crate) fn value_mut(&mut self, key: &Bytes) -> Option<&mut StoredValue> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// Puts a value in the place of whatever there was, without an expiry. Whether there was nothing.
+    /// Sets a value without an expiry, and returns whether the key is new.
     pub(crate) fn put(&mut self, key: &Bytes, value: StoredValue) -> bool {
         let old = self.entries.insert(key, Entry::new(value));
         self.unschedule(key, old.as_ref());
@@ -82,7 +82,7 @@ impl Keyspace {
 
     pub(crate) fn set_expiry(&mut self, key: &Bytes, expires: Option<u64>) {
         let found = expires.map(|at| {
-            // In its deadline's own millisecond a key is still there.
+            // A key still exists in the millisecond of its deadline.
             at.saturating_mul(1000).saturating_add(self.lateness.next().max(1000))
         });
         let Some(entry) = self.entries.get_mut(key) else { return };
@@ -102,12 +102,12 @@ impl Keyspace {
         }
     }
 
-    /// When the server finds the next expired key by itself, in µs since 1970.
+    /// Returns when the server deletes the next expired key, in µs since 1970.
     pub(crate) fn next_found(&self) -> Option<u64> {
         self.schedule.first().map(|(found, _)| *found)
     }
 
-    /// A key that the server finds expired by now.
+    /// Returns an expired key that the server deletes by now.
     pub(crate) fn found_by(&self, now_micros: u64) -> Option<Bytes> {
         self.schedule.first().filter(|(found, _)| *found <= now_micros).map(|(_, key)| key.clone())
     }
@@ -121,7 +121,7 @@ impl Keyspace {
         self.entries.len()
     }
 
-    /// How many keys have an expiry.
+    /// Returns the number of keys with an expiry.
     pub(crate) fn volatile(&self) -> usize {
         self.schedule.len()
     }
@@ -139,7 +139,7 @@ impl Keyspace {
         self.entries.near(point).cloned()
     }
 
-    /// About how many bytes all of it takes.
+    /// Returns an estimate of the bytes of all keys and values.
     pub(crate) fn size(&self) -> usize {
         self.iter().map(|(key, entry)| key.len() + entry.value.size() + 2 * ELEMENT_OVERHEAD_BYTES).sum()
     }

@@ -1,29 +1,29 @@
-//! A Redis-compatible server inside a test's own process.
+//! A Redis-compatible server in a test's process.
 //!
-//! It executes Lua scripts, expires keys, publishes keyspace events, and takes its time from tokio's
-//! clock: while that is paused, fifteen minutes pass at once.
+//! It executes Lua scripts, expires keys and publishes keyspace events. Its clock is tokio's clock. A test that pauses the
+//! clock lets 15 minutes pass immediately:
 //!
 //! ```
 //! use std::time::Duration;
-//! use keylapse_testserver::{Reply, Server};
+//! use keylapse_testserver::{RedisReply, TestServer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! let server = Server::new();
+//! let server = TestServer::new();
 //! server.command(["SET", "order:42", "unpaid", "EX", "900"]);
-//! assert_eq!(server.command(["GET", "order:42"]), Reply::Bulk("unpaid".into()));
+//! assert_eq!(server.command(["GET", "order:42"]), RedisReply::Bulk("unpaid".into()));
 //!
 //! tokio::time::sleep(Duration::from_secs(901)).await;
-//! assert_eq!(server.command(["EXISTS", "order:42"]), Reply::Int(0));
+//! assert_eq!(server.command(["EXISTS", "order:42"]), RedisReply::Int(0));
 //! # }
 //! ```
 //!
-//! [`Server::connect`] opens a connection in memory for any client that takes a stream, and
-//! [`Server::listen`] a port of 127.0.0.1. [`Server::intercept`] breaks what a test wants broken, and a [`Carrier`]
-//! loses, delays and repeats messages on their way to subscribers, also those of [another server](relay).
+//! [`TestServer::connect`] opens a connection in memory for any client that accepts a stream. [`TestServer::listen`] opens a
+//! port of 127.0.0.1. [`TestServer::intercept`] refuses or drops commands. A [`MessageCarrier`] loses, delays and repeats
+//! messages to subscribers, also those of [another server](relay).
 //!
-//! It behaves like Redis 7.0.15; the README lists its commands and what is different. It builds Lua from
-//! source, so it needs a C compiler, and its Lua (`links = "lua"`) can clash with another in the program.
+//! The server behaves like Redis 7.0.15. The README lists the commands and the differences. The crate builds Lua from
+//! source, which needs a C compiler. Its Lua (`links = "lua"`) conflicts with another vendored Lua in the same program.
 #![forbid(unsafe_code)]
 
 mod acl;

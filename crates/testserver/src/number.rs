@@ -1,6 +1,6 @@
-//! Numbers as the server reads and prints them.
+//! Numbers in the formats of Redis.
 
-/// A whole number in the one form that the server accepts: no sign but a minus, no leading zero, no space.
+/// Parses an integer in the only form that Redis accepts: without plus sign, leading zeros and spaces.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
@@ -12,7 +12,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A float as C's `strtod` reads it, where all of the text is one: no number, nothing out of range.
+/// Parses a float as C's `strtod` does. The whole text must be a number, not NaN, and within the range.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -22,20 +22,20 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     }
     let value: f64 = text.parse().ok()?;
     let named = unsigned.starts_with(['i', 'I']);
-    // A text without any digit but zeros is a zero; others have only become one.
+    // A text with other digits than zero is no zero, but was rounded to it.
     let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
-    let vanished = value == 0.0 && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let underflown = value == 0.0 && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     let overflown = value.is_infinite() && !named;
-    (!value.is_nan() && !vanished && !overflown).then_some(value)
+    (!value.is_nan() && !underflown && !overflown).then_some(value)
 }
 
-/// The whole part, as the processor makes it: of what does not fit, the lowest number.
+/// Truncates a float as the processor does. A number out of range becomes `i64::MIN`.
 pub(crate) fn truncated(number: f64) -> i64 {
     let limit = -(i64::MIN as f64);
     if (-limit..limit).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// C's `%.17g`, by which every float comes back as it was.
+/// Formats a float as C's `%.17g`, which loses no precision.
 pub(crate) fn print(value: f64) -> String {
     let sign = if value.is_sign_negative() { "-" } else { "" };
     if value.is_nan() {

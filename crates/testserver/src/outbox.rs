@@ -1,4 +1,4 @@
-//! What a connection has still to be sent.
+//! The output queue of a connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use crate::carrier::{MessageCarrier, PubSubMessage};
 use crate::reply::RedisReply;
 use crate::resp::{Protocol, encode};
 
-/// A client that leaves more than this unread is cut off, as the server does.
+/// The server disconnects a client that leaves more bytes unread.
 const MAX_UNREAD_BYTES: usize = 64 * 1024 * 1024;
 
-/// Replies and pushes of one connection, in order.
+/// The replies and pushes to one connection, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionOutbox(Arc<Inner>);
 
@@ -27,22 +27,22 @@ struct Inner {
 #[derive(Debug, Default)]
 struct OutboxQueue {
     bytes: BytesMut,
-    /// What arrives later: by time, then in order.
-    later: BTreeMap<(Instant, i64), Late>,
-    /// How many have ever been late.
+    /// The delayed output, by arrival time and then by order.
+    delayed: BTreeMap<(Instant, i64), Delayed>,
+    /// The number of entries that were ever delayed.
     count: i64,
-    /// Whether what is sent waits behind what arrives later.
+    /// True if output waits behind delayed output.
     keeps_order: bool,
     closed: bool,
-    /// Nothing is ever sent again, and the connection stays.
+    /// True if the connection stays open and sends nothing.
     hung: bool,
 }
 
 #[derive(Debug)]
-struct Late {
+struct Delayed {
     bytes: Bytes,
     times: usize,
-    /// None: an answer.
+    /// `None` for a reply.
     carried: Option<(Arc<dyn MessageCarrier>, PubSubMessage)>,
 }
 
@@ -53,28 +53,28 @@ impl ConnectionOutbox {
             return;
         }
         if queue.must_wait() {
-            queue.put_off(encoded(reply, protocol));
+            queue.delay(encoded(reply, protocol));
         } else {
             encode(reply, protocol, &mut queue.bytes);
         }
         self.sent(queue);
     }
 
-    /// Sends bytes as they are.
+    /// Sends encoded bytes.
     pub(crate) fn send_bytes(&self, bytes: Bytes) {
         let mut queue = self.lock();
         if !queue.is_open() {
             return;
         }
         if queue.must_wait() {
-            queue.put_off(bytes);
+            queue.delay(bytes);
         } else {
             queue.bytes.extend_from_slice(&bytes);
         }
         self.sent(queue);
     }
 
-    /// Sends a message as its carrier says.
+    /// Sends a message through its carrier.
     pub(crate) fn carry(&self, carrier: &Arc<dyn MessageCarrier>, message: PubSubMessage, bytes: Bytes) {
         let passage = carrier.take(&message);
         let mut queue = self.lock();
@@ -82,13 +82,13 @@ impl ConnectionOutbox {
             return;
         }
         let now = Instant::now();
-        // What is later than there is time never arrives.
+        // A delay beyond the range of `Instant` means never.
         let Some(at) = now.checked_add(passage.late) else { return };
-        let late = Late { bytes, times: passage.times, carried: Some((carrier.clone(), message)) };
+        let delayed = Delayed { bytes, times: passage.times, carried: Some((carrier.clone(), message)) };
         if at <= now && !queue.must_wait() {
-            late.arrive(&mut queue.bytes);
+            delayed.arrive(&mut queue.bytes);
         } else {
-            queue.insert(at, passage.overtakes, late);
+            queue.insert(at, passage.overtakes, delayed);
         }
         self.sent(queue);
     }
@@ -99,18 +99,18 @@ impl ConnectionOutbox {
         self.0.changed.notify_one();
     }
 
-    /// From now on nothing overtakes what arrives later.
+    /// Lets nothing overtake delayed output from now on.
     pub(crate) fn keep_order(&self) {
         self.lock().keeps_order = true;
     }
 
-    /// Ends the connection, after what was sent before.
+    /// Closes the connection after the output so far.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.0.changed.notify_one();
     }
 
-    /// From now on the client hears nothing.
+    /// Sends nothing from now on.
     pub(crate) fn hang(&self) {
         self.lock().hung = true;
     }
@@ -123,10 +123,10 @@ impl ConnectionOutbox {
         self.lock().closed
     }
 
-    /// What is to be written next; nothing once the connection is to end.
+    /// Waits for the next bytes to write. Returns `None` when the connection is to end.
     pub(crate) async fn next(&self) -> Option<Bytes> {
         loop {
-            // Before looking, or what comes in between would not wake anybody.
+            // Created before the queue is read, so that no change is missed.
             let changed = self.0.changed.notified();
             let (next, arrives) = self.take();
             if let Some(next) = next {
@@ -142,7 +142,7 @@ impl ConnectionOutbox {
         }
     }
 
-    /// The same as far as it is known, and when more arrives.
+    /// Returns the result of [`next`](Self::next) if it is known, and when delayed output arrives.
     fn take(&self) -> (Option<Option<Bytes>>, Option<Instant>) {
         let mut queue = self.lock();
         let arrives = queue.receive();
@@ -163,24 +163,24 @@ impl OutboxQueue {
     }
 
     fn must_wait(&self) -> bool {
-        self.keeps_order && !self.later.is_empty()
+        self.keeps_order && !self.delayed.is_empty()
     }
 
-    /// Puts an answer behind all that arrives later.
-    fn put_off(&mut self, bytes: Bytes) {
-        self.insert(Instant::now(), false, Late { bytes, times: 1, carried: None });
+    /// Queues a reply behind all delayed output.
+    fn delay(&mut self, bytes: Bytes) {
+        self.insert(Instant::now(), false, Delayed { bytes, times: 1, carried: None });
     }
 
-    fn insert(&mut self, at: Instant, overtakes: bool, late: Late) {
+    fn insert(&mut self, at: Instant, overtakes: bool, delayed: Delayed) {
         self.count += 1;
-        let last = self.later.last_key_value().map(|((last, _), _)| *last);
+        let last = self.delayed.last_key_value().map(|((last, _), _)| *last);
         let at = last.filter(|_| self.keeps_order).map_or(at, |last| at.max(last));
-        self.later.insert((at, if overtakes { -self.count } else { self.count }), late);
+        self.delayed.insert((at, if overtakes { -self.count } else { self.count }), delayed);
     }
 
-    /// Takes what has arrived; when the next does.
+    /// Moves delayed output that is due to the bytes, and returns when the next arrives.
     fn receive(&mut self) -> Option<Instant> {
-        while let Some(first) = self.later.first_entry() {
+        while let Some(first) = self.delayed.first_entry() {
             let at = first.key().0;
             if at > Instant::now() {
                 return Some(at);
@@ -191,7 +191,7 @@ impl OutboxQueue {
     }
 }
 
-impl Late {
+impl Delayed {
     fn arrive(&self, bytes: &mut BytesMut) {
         for _ in 0..self.times {
             bytes.extend_from_slice(&self.bytes);

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in each run.
+//! Pseudorandom numbers, which are the same in each run.
 
-/// A generator (SplitMix64), which any seed suits.
+/// A SplitMix64 generator. Any seed is good.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Any number from 0 to this one.
+    /// Returns a number from 0 to `most`, inclusive.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         match most.checked_add(1) {
             Some(count) => self.next() % count,

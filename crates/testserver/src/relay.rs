@@ -1,4 +1,4 @@
-//! Connections to other servers whose messages are carried as here.
+//! Connections to other servers, with a carrier for their messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,26 +12,27 @@ use crate::outbox::{ConnectionOutbox, encoded};
 use crate::reply::RedisReply;
 use crate::resp::{Protocol, whole};
 
-/// What fits into the stream before it is read.
+/// The capacity of the stream in each direction.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A connection that is relayed.
+/// A connection through a relay. Clones are the same connection.
 #[derive(Clone, Debug, Default)]
 pub struct RelayedConnection(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     outbox: ConnectionOutbox,
-    /// Whether it has subscribed to something, and whether in RESP3.
+    /// True after a subscription.
     subscribed: AtomicBool,
-    rich: AtomicBool,
+    /// True if the subscription was confirmed in RESP3.
+    resp3: AtomicBool,
 }
 
-/// Puts a carrier between a client and a server of any kind, at the other end of `far`. Returns the stream for the client,
-/// in which messages arrive as the carrier says. `connection` is the number that they are given.
+/// Relays a connection to any server through a carrier. `far` is the stream to the server. Returns the stream for the
+/// client, on which messages arrive as the carrier decides. `connection` is the ID of the connection in these messages.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn relay<S>(
     far: S,
     connection: u64,
@@ -42,48 +43,48 @@ where
 {
     let (near, ours) = tokio::io::duplex(STREAM_BUFFER_BYTES);
     let relayed = RelayedConnection::default();
-    let line = relayed.clone();
+    let handle = relayed.clone();
     tokio::spawn(async move {
         let (mut from_server, mut to_server) = tokio::io::split(far);
         let (mut from_client, mut to_client) = tokio::io::split(ours);
         tokio::select! {
             _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
-            () = line.read(&mut from_server, connection, &carrier) => {}
-            _ = write(&line.0.outbox, &mut to_client) => {}
+            () = handle.read(&mut from_server, connection, &carrier) => {}
+            _ = write(&handle.0.outbox, &mut to_client) => {}
         }
-        line.0.outbox.close();
-        let _ = write(&line.0.outbox, &mut to_client).await; // what had arrived before the end
+        handle.0.outbox.close();
+        let _ = write(&handle.0.outbox, &mut to_client).await; // the output before the end
         let _ = (to_server.shutdown().await, to_client.shutdown().await);
     });
     (near, relayed)
 }
 
 impl RelayedConnection {
-    /// Sends a message that the carrier is not asked about, if the connection has subscribed to something.
+    /// Sends a message without the carrier, if the connection has subscriptions.
     pub fn push(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) {
         if self.0.subscribed.load(Ordering::Relaxed) {
             let protocol =
-                if self.0.rich.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 };
+                if self.0.resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 };
             let parts = [b"message", channel.as_ref(), payload.as_ref()];
             let push = RedisReply::Push(parts.iter().map(RedisReply::bulk).collect());
             self.0.outbox.send_bytes(encoded(&push, protocol));
         }
     }
 
-    /// Ends the connection if it has subscribed to something.
+    /// Closes the connection if it has subscriptions.
     pub fn disconnect_subscriber(&self) {
         if self.0.subscribed.load(Ordering::Relaxed) {
             self.0.outbox.close();
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether the connection has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.outbox.is_closed()
     }
 
-    /// Reads what the server sends, to the end.
+    /// Relays the output of the server until the stream ends.
     async fn read(
         &self,
         server: &mut (impl AsyncRead + Unpin),
@@ -108,7 +109,7 @@ impl RelayedConnection {
             }
             [kind, ..] if matches!(&kind[..], b"subscribe" | b"psubscribe" | b"ssubscribe") => {
                 self.0.subscribed.store(true, Ordering::Relaxed);
-                self.0.rich.store(bytes.first() == Some(&b'>'), Ordering::Relaxed);
+                self.0.resp3.store(bytes.first() == Some(&b'>'), Ordering::Relaxed);
                 if kind.starts_with(b"p") {
                     self.0.outbox.keep_order();
                 }

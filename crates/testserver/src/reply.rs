@@ -1,42 +1,41 @@
-//! What a command is answered.
+//! Replies to commands.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
 
-/// An answer. Connections in RESP2 see the kinds that only RESP3 has as those that stand for them there.
+/// A reply. On connections in RESP2, kinds of RESP3 are converted.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RedisReply {
-    /// Nothing.
+    /// No value.
     Nil,
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A word such as `OK`.
+    /// A status such as `OK`.
     Status(Cow<'static, str>),
-    /// Bytes.
+    /// A binary string.
     Bulk(Bytes),
     /// A sequence.
     Array(Vec<RedisReply>),
-    /// Pairs; in RESP2 a flat sequence.
+    /// Pairs. In RESP2 a flat sequence.
     Map(Vec<(RedisReply, RedisReply)>),
-    /// Members without an order; in RESP2 a sequence.
+    /// Members without order. In RESP2 a sequence.
     Set(Vec<RedisReply>),
-    /// A message that answers no command, or confirms a subscription; in RESP2 a sequence.
+    /// A message, or the confirmation of a subscription. In RESP2 a sequence.
     Push(Vec<RedisReply>),
-    /// A float; in RESP2 bytes.
+    /// A float. In RESP2 a binary string.
     Double(f64),
-    /// True or false; in RESP2 1 or 0.
+    /// True or false. In RESP2 1 or 0.
     Boolean(bool),
-    /// Text for people; in RESP2 bytes.
+    /// Text for people. In RESP2 a binary string.
     Verbatim(Bytes),
     /// An error, with its code: `WRONGTYPE Operation against …`.
     Error(String),
 }
 
 impl RedisReply {
-    /// `OK`.
     pub(crate) const OK: Self = Self::Status(Cow::Borrowed("OK"));
 
     pub(crate) fn bulk(bytes: impl AsRef<[u8]>) -> Self {
@@ -51,12 +50,12 @@ impl RedisReply {
         Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// 1 or 0.
+    /// Returns 1 or 0.
     pub(crate) fn flag(flag: bool) -> Self {
         Self::Int(i64::from(flag))
     }
 
-    /// Whether this is an error.
+    /// Returns whether the reply is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
@@ -64,7 +63,7 @@ impl RedisReply {
 }
 
 impl fmt::Display for RedisReply {
-    /// As `redis-cli` shows it, in one line.
+    /// Writes the reply in one line, similar to `redis-cli`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nil => f.write_str("(nil)"),
@@ -94,11 +93,11 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[RedisReply]) -> fmt::Result {
     f.write_str("]")
 }
 
-/// An error on its way to become a [`Reply::Error`].
+/// The text of a [`RedisReply::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorReply(pub(crate) Cow<'static, str>);
 
-/// What a command's function returns.
+/// The result of a command's function.
 pub(crate) type CommandResult = Result<RedisReply, ErrorReply>;
 
 impl ErrorReply {

@@ -1,4 +1,4 @@
-//! The server.
+//! The server and its public methods.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,10 +22,10 @@ use crate::intercept::{CommandRequest, Hook, Intervention};
 use crate::outbox::ConnectionOutbox;
 use crate::reply::RedisReply;
 
-/// What fits into a connection before it is read.
+/// The capacity of a connection in each direction.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A server in this process. Each clone is the same server; it ends with the last.
+/// A Redis-compatible server in this process. Clones are the same server, which ends when the last one is dropped.
 #[derive(Clone)]
 pub struct TestServer(pub(crate) Arc<SharedServer>);
 
@@ -33,11 +33,11 @@ pub(crate) struct SharedServer {
     engine: Mutex<Engine>,
     clock: TestClock,
     hook: RwLock<Option<Arc<Hook>>>,
-    /// Tells the task that expires keys that there is an earlier one, or no server any more.
+    /// Wakes the expirer when the next deadline changes, or the server is dropped.
     pub(crate) changed: Arc<Notify>,
-    /// Whether that task was started.
+    /// True after the expirer was started.
     expiring: AtomicBool,
-    /// Dropped with the server, which ends the tasks that wait for it.
+    /// Ends waiting tasks when it is dropped with the server.
     alive: watch::Sender<()>,
     next_id: AtomicU64,
 }
@@ -50,18 +50,18 @@ impl Default for TestServer {
 
 impl fmt::Debug for TestServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("now", &self.now()).finish_non_exhaustive()
+        f.debug_struct("TestServer").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
 impl TestServer {
-    /// An empty server, whose time is now.
+    /// Returns an empty server whose clock starts at the current time.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Settings for a server that differs from that.
+    /// Returns settings for another server.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -78,16 +78,16 @@ impl TestServer {
         }))
     }
 
-    /// What time it is for the server. It runs with tokio's clock: while that is paused, so is this.
+    /// Returns the server's time. It advances with tokio's clock, which a test may pause.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         self.0.clock.now()
     }
 
-    /// Opens a connection.
+    /// Opens a connection in memory, in RESP2 until the client sends `HELLO 3`.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     #[must_use]
     pub fn connect(&self) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(STREAM_BUFFER_BYTES);
@@ -95,10 +95,10 @@ impl TestServer {
         theirs
     }
 
-    /// Takes connections on a free port of 127.0.0.1, until the last clone of this server is dropped.
+    /// Accepts connections on a free port of 127.0.0.1, until the last clone of this server is dropped. Returns the address.
     ///
     /// # Errors
-    /// When the system gives no port.
+    /// Returns an error if no port is free.
     pub async fn listen(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -106,11 +106,11 @@ impl TestServer {
         Ok(address)
     }
 
-    /// Executes a command at once, as a client of its own that may do everything.
+    /// Executes a command immediately, with all permissions, and returns the reply in RESP3.
     pub fn command(&self, args: impl IntoIterator<Item = impl AsRef<[u8]>>) -> RedisReply {
         let args: Vec<Bytes> = args.into_iter().map(|arg| Bytes::copy_from_slice(arg.as_ref())).collect();
         if args.is_empty() {
-            return RedisReply::Error("ERR a command has at least a name".to_owned());
+            return RedisReply::Error("ERR empty command".to_owned());
         }
         let mut client = ClientSession::new(0, Some(crate::acl::INTERNAL.to_owned()));
         client.protocol = crate::resp::Protocol::Resp3;
@@ -118,33 +118,33 @@ impl TestServer {
         self.0.execute(&mut client, &args, None)
     }
 
-    /// From now on asks this before each command that arrives on a connection; commands of
-    /// [`command`](Self::command) are not asked about. There is one such function at a time.
+    /// Calls `hook` before each command on a connection from now on. It replaces an earlier hook, and is not called for
+    /// [`command`](Self::command).
     pub fn intercept(&self, hook: impl Fn(&CommandRequest<'_>) -> Intervention + Send + Sync + 'static) {
         *self.0.hook.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
-    /// Ends [`intercept`](Self::intercept).
+    /// Removes the hook of [`intercept`](Self::intercept).
     pub fn stop_intercepting(&self) {
         *self.0.hook.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// From now on has messages carried so to the connections that have subscribed. There is one carrier at a time.
+    /// Delivers messages to subscribers through this carrier from now on. It replaces an earlier carrier.
     pub fn carry_by(&self, carrier: Arc<dyn MessageCarrier>) {
         self.0.engine().state().pubsub.carrier = Some(carrier);
     }
 
-    /// Publishes a message that no carrier is asked about: to how many connections.
+    /// Publishes a message without the carrier, and returns the number of receivers.
     pub fn push(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> usize {
         self.0.engine().state().pubsub.push(channel.as_ref(), payload.as_ref())
     }
 
-    /// Ends all connections, as a network does that breaks. Whoever connects again may.
+    /// Closes all connections, as a network failure does. Clients may connect again.
     pub fn disconnect_all(&self) {
         self.disconnect(|_| true);
     }
 
-    /// Ends the connections that have subscribed to something.
+    /// Closes the connections that have subscriptions.
     pub fn disconnect_subscribers(&self) {
         self.disconnect(|subscribed| subscribed);
     }
@@ -152,8 +152,9 @@ impl TestServer {
     fn disconnect(&self, chosen: impl Fn(bool) -> bool) {
         let engine = self.0.engine();
         let state = engine.state();
-        let lines = state.pubsub.connections().filter(|(_, line)| chosen(line.is_subscriber()));
-        lines.for_each(|(_, line)| line.outbox.close());
+        let connections =
+            state.pubsub.connections().filter(|(_, connection)| chosen(connection.is_subscriber()));
+        connections.for_each(|(_, connection)| connection.outbox.close());
     }
 }
 
@@ -170,7 +171,7 @@ impl SharedServer {
         self.hook.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts the task that expires keys, once there is a runtime.
+    /// Starts the expirer once, if this is called in a runtime.
     pub(crate) fn expire_in_background(&self, server: &TestServer) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if !self.expiring.swap(true, Ordering::Relaxed) {
@@ -178,7 +179,7 @@ impl SharedServer {
         }
     }
 
-    /// A client for a new connection.
+    /// Registers a new connection, and returns its client.
     pub(crate) fn open(&self, outbox: ConnectionOutbox) -> ClientSession {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let engine = self.engine();
@@ -188,8 +189,8 @@ impl SharedServer {
         ClientSession::new(id, user)
     }
 
-    /// The answer to a command. With an outbox it goes there before anybody else's command is executed,
-    /// so that an answer stands before all that is published later.
+    /// Executes a command and returns the reply. The reply is queued in the outbox, if one is given, before another command
+    /// is executed. A reply therefore precedes all messages that are published later.
     pub(crate) fn execute(
         &self,
         client: &mut ClientSession,
@@ -215,6 +216,6 @@ impl Drop for SharedServer {
     fn drop(&mut self) {
         self.changed.notify_one();
         let state = self.engine.get_mut().unwrap_or_else(PoisonError::into_inner).state();
-        state.pubsub.connections().for_each(|(_, line)| line.outbox.close());
+        state.pubsub.connections().for_each(|(_, connection)| connection.outbox.close());
     }
 }

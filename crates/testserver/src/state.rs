@@ -1,4 +1,4 @@
-//! Everything that commands read and change.
+//! The state of the server, which commands read and change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::reply::ErrorReply;
 use crate::value::{StoredValue, Typed};
 
-/// What an empty server takes.
+/// The memory of an empty server, in bytes.
 const BASE_MEMORY: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct State {
     pub(crate) acl: Acl,
     pub(crate) random: Random,
     pub(crate) watches: Watches,
-    /// In µs since 1970: the same throughout a command, a script or a transaction.
+    /// The time in µs since 1970. It does not change during a command, a script or a transaction.
     pub(crate) now_micros: u64,
     pub(crate) started_micros: u64,
     pub(crate) expired: u64,
@@ -51,7 +51,7 @@ impl State {
         self.now_micros / 1000
     }
 
-    /// Publishes a change of a key, as far as that is switched on.
+    /// Marks a key as changed for WATCH, and publishes the event if its class is on.
     pub(crate) fn notify(&mut self, class: EventClass, event: &str, key: &Bytes) {
         self.watches.changed(key);
         let flags = self.config.events;
@@ -66,12 +66,12 @@ impl State {
         }
     }
 
-    /// Whether the key's time has passed. In its deadline's own millisecond it is still there.
+    /// Returns whether the deadline of the key has passed. A key still exists in the millisecond of its deadline.
     pub(crate) fn is_expired(&self, entry: &Entry) -> bool {
         entry.expires().is_some_and(|at| self.now_ms() > at)
     }
 
-    /// Whether the key is there. Whoever asks makes the server notice that it has expired.
+    /// Returns whether the key exists. If it has expired, it is deleted.
     pub(crate) fn has(&mut self, key: &Bytes) -> bool {
         match self.keys.get(key) {
             Some(entry) if self.is_expired(entry) => {
@@ -88,7 +88,7 @@ impl State {
         self.notify(EventClass::EXPIRED, "expired", key);
     }
 
-    /// Expires what the server finds by itself at this time.
+    /// Deletes the expired keys that are due for deletion.
     pub(crate) fn expire_found(&mut self) {
         while let Some(key) = self.keys.found_by(self.now_micros) {
             self.expire(&key);
@@ -103,12 +103,12 @@ impl State {
         if self.has(key) { self.keys.value_mut(key) } else { None }
     }
 
-    /// The value, if there is one; it must be of this type.
+    /// Returns the value of the key, or an error if it has another type.
     pub(crate) fn get<T: Typed>(&mut self, key: &Bytes) -> Result<Option<&mut T>, ErrorReply> {
         self.value(key).map(|value| T::of(value).ok_or(ErrorReply::WRONG_TYPE)).transpose()
     }
 
-    /// The value; an empty one is created where there is none.
+    /// Returns the value of the key, or an error if it has another type. Creates an empty value if the key does not exist.
     pub(crate) fn get_or_create<T: Typed>(&mut self, key: &Bytes) -> Result<&mut T, ErrorReply> {
         if !self.has(key) {
             self.put(key, T::empty());
@@ -116,24 +116,24 @@ impl State {
         self.keys.value_mut(key).and_then(T::of).ok_or(ErrorReply::WRONG_TYPE)
     }
 
-    /// Puts a value in place of whatever there was, without an expiry.
+    /// Sets a value without an expiry.
     pub(crate) fn put(&mut self, key: &Bytes, value: StoredValue) {
         if self.keys.put(key, value) {
             self.notify(EventClass::NEW, "new", key);
         }
     }
 
-    /// Deletes a key; whether there was one.
+    /// Deletes a key, and returns whether it existed.
     pub(crate) fn delete(&mut self, key: &Bytes) -> bool {
-        let there = self.has(key);
-        if there {
+        let existed = self.has(key);
+        if existed {
             self.keys.remove(key);
             self.notify(EventClass::GENERIC, "del", key);
         }
-        there
+        existed
     }
 
-    /// After elements were taken out: without any there is no key.
+    /// Deletes a key whose value has no elements.
     pub(crate) fn delete_if_empty(&mut self, key: &Bytes) {
         if self.keys.get(key).is_some_and(|entry| entry.value.is_empty()) {
             self.delete(key);
@@ -144,13 +144,13 @@ impl State {
         BASE_MEMORY + self.keys.size()
     }
 
-    /// Whether commands that take memory are refused. The server never evicts.
+    /// Returns whether commands that need memory are refused. The server never evicts keys.
     pub(crate) fn is_full(&self) -> bool {
         self.config.max_memory > 0 && self.memory() as u64 > self.config.max_memory
     }
 }
 
-/// Who is to be told, by a refused EXEC, that keys have changed.
+/// The watched keys of clients, and the clients whose EXEC fails because one has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     keys: BTreeMap<Bytes, BTreeSet<u64>>,
@@ -172,7 +172,7 @@ impl Watches {
         self.changed.extend(self.keys.values().flatten());
     }
 
-    /// Ends all watches of this client; whether any of its keys has changed.
+    /// Removes the watches of a client, and returns whether one of its keys has changed.
     pub(crate) fn end(&mut self, client: u64) -> bool {
         if !self.keys.is_empty() {
             self.keys.retain(|_, clients| {

@@ -37,7 +37,8 @@ const BOUNDS: [u64; 21] = [
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
+    /// The sum of all durations, in µs.
+    sum_micros: AtomicU64,
 }
 
 impl DurationHistogram {
@@ -46,13 +47,13 @@ impl DurationHistogram {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < micros);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.sum_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// Returns the counts so far.
     pub fn snapshot(&self) -> Distribution {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        Distribution { counts, sum: Duration::from_micros(self.micros.load(Ordering::Relaxed)) }
+        Distribution { counts, sum: Duration::from_micros(self.sum_micros.load(Ordering::Relaxed)) }
     }
 }
 
@@ -233,7 +234,7 @@ impl DestinationState {
 /// The maximum length of a reported name, in bytes.
 pub const MAX_DESTINATION: usize = 255;
 /// The maximum number of destinations of a topic in a report.
-const REPORTED: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 impl Destination {
     /// Creates a destination with this name and state.
@@ -245,7 +246,7 @@ impl Destination {
     #[doc(hidden)]
     pub fn reported(mut all: Vec<Self>) -> Vec<Self> {
         all.sort_by(|one, other| (other.state, &one.name).cmp(&(one.state, &other.name)));
-        all.truncate(REPORTED);
+        all.truncate(MAX_REPORTED);
         for one in &mut all {
             one.name = cut(&one.name, MAX_DESTINATION).to_owned();
             one.last_answer.iter_mut().for_each(|text| *text = cut(text, 100).to_owned());
@@ -318,7 +319,7 @@ mod tests {
         let states = [DestinationState::Ok, DestinationState::Open, DestinationState::Busy];
         let all = (0..60).map(|n| one(states[n % 3], n)).collect();
         let reported = Destination::reported(all);
-        assert_eq!(reported.len(), REPORTED);
+        assert_eq!(reported.len(), MAX_REPORTED);
         assert!(reported.iter().all(|one| one.state == DestinationState::Open));
         let long = |one: &Destination| one.name.len() > 255 || one.last_error.as_ref().unwrap().len() > 200;
         assert!(!reported.iter().any(long));

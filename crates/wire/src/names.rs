@@ -65,7 +65,7 @@ pub struct Names {
     pub partitions: u32,
     /// True if other programs write the topic's keys.
     pub attached: bool,
-    /// The channel of wake-ups and fences.
+    /// The channel of messages: wake-ups and fences for listeners, and the tail for programs that watch.
     pub wake: String,
     /// The slot of all names in a Redis Cluster.
     pub slot: u16,
@@ -103,9 +103,9 @@ impl Names {
         if self.attached { "attached" } else { "managed" }
     }
 
-    /// Returns an error if the topic is of the other kind in Redis.
-    pub(super) fn check_kind(&self, there: &[u8]) -> Result<()> {
-        if there == self.kind().as_bytes() {
+    /// Returns an error if the topic is of the other kind in Redis, where `stored` is its kind.
+    pub(super) fn check_kind(&self, stored: &[u8]) -> Result<()> {
+        if stored == self.kind().as_bytes() {
             return Ok(());
         }
         let message = if self.attached {
@@ -192,7 +192,7 @@ pub fn forwarded(namespace: &str, into: &[u8], id: &str) -> Vec<u8> {
     words.concat()
 }
 
-/// Returns the name of the string that holds the number of a primary's last heartbeat key.
+/// Returns the name of the string that names a primary's last heartbeat key.
 ///
 /// The heartbeat key itself has this name, a colon, and the value of the string: its number, a colon and the number before
 /// it. The tag of a single server is 0. In a Redis Cluster the tag is in a slot of the primary, see [`tag_of`].
@@ -237,10 +237,10 @@ pub fn keyspace_channel(db: i64) -> String {
     format!("__keyspace@{db}__:")
 }
 
-/// Returns an error for a namespace or topic name that would end the hash tag early, or is too long.
+/// Returns an error unless a namespace or topic name has 1 to 128 allowed characters. Others could end the hash tag early.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if name.is_empty() || name.len() > 128 || !name.chars().all(fine) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || name.len() > 128 || !name.chars().all(is_allowed) {
         return Err(Error::invalid(format!(
             "{what} {} must have 1 to 128 characters out of A-Z a-z 0-9 _ . -",
             Escaped(name.as_bytes())

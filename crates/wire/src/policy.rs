@@ -13,13 +13,13 @@ use crate::time::ms_ceil;
 use crate::{MAX_KEY, MAX_PAYLOAD, fit};
 
 /// A key whose value is kept is read again this long before its deadline.
-const REREAD: Duration = Duration::from_millis(250);
+const REREAD_BEFORE: Duration = Duration::from_millis(250);
 
 /// Limits of a call that reads keys: their number, and roughly the bytes of their values.
-const TOUCH_KEYS: usize = 500;
-const TOUCH_BYTES: usize = 1 << 20;
+const MAX_KEYS_PER_READ: usize = 500;
+const MAX_BYTES_PER_READ: usize = 1 << 20;
 /// The limit of hash fields in a call that reads keys. Each field costs a command, and no script may take long.
-const TOUCH_FIELDS: usize = 1000;
+const MAX_FIELDS_PER_READ: usize = 1000;
 
 /// Which parts of values are copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub struct CopySpec {
 impl CopySpec {
     /// Returns how many keys one call reads.
     pub fn keys_in_touch(&self) -> usize {
-        let keys = fit(TOUCH_FIELDS, TOUCH_KEYS, Some(self.fields.count()));
-        fit(TOUCH_BYTES, keys, Some(self.cap))
+        let keys = fit(MAX_FIELDS_PER_READ, MAX_KEYS_PER_READ, Some(self.fields.count()));
+        fit(MAX_BYTES_PER_READ, keys, Some(self.cap))
     }
 }
 
@@ -271,11 +271,11 @@ impl TopicPolicy {
 }
 
 /// The maximum number of keys that a step of a scan examines.
-const SCAN_STEP: u32 = 500;
+const MAX_KEYS_PER_SCAN_STEP: u32 = 500;
 
 /// Returns how many keys a step of a scan examines, and the time between the starts of two steps, for `rate` keys a second.
 pub fn scan_pace(rate: u32) -> (u32, Duration) {
-    let step = (rate / 20).clamp(1, SCAN_STEP);
+    let step = (rate / 20).clamp(1, MAX_KEYS_PER_SCAN_STEP);
     (step, Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate)))
 }
 
@@ -298,7 +298,7 @@ impl Policy {
 
     /// Returns how long before its deadline a key is read again, in ms; 0 if it is not.
     pub(crate) fn reread_ms(&self) -> u64 {
-        if self.topic.values > 0 { ms_ceil(REREAD) } else { 0 }
+        if self.topic.values > 0 { ms_ceil(REREAD_BEFORE) } else { 0 }
     }
 
     /// Returns an error for settings that cannot work, and for a pattern that would make scans read the whole database.
@@ -313,7 +313,7 @@ impl Policy {
         let keeps_values = *values > 0;
         // Except for a bare count, the written-back value derives from the value that the key had.
         let restores_values = self.restores() && self.topic.write_back != WriteBackValue::AttemptOnly;
-        let counts_in_more =
+        let field_is_too_long =
             matches!(&self.topic.write_back, WriteBackValue::AttemptInField(field) if field.len() > MAX_KEY);
         let rules = [
             (*values <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
@@ -330,7 +330,7 @@ impl Policy {
                 *fields == FieldSelection::None || !self.restores(),
                 "write_back cannot restore a hash from its fields: call keep_dumps in place of keep_fields",
             ),
-            (!counts_in_more, "the name of the field in which write_back counts must have at most 4 KiB"),
+            (!field_is_too_long, "the name of the field in which write_back counts must have at most 4 KiB"),
             (keeps_values || !restores_values, "write_back needs the value: call keep_values, too"),
             (self.revision > 0, "revision must be at least 1"),
             (self.cap > 0, "cap must be at least 1"),

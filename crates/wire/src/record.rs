@@ -17,7 +17,7 @@ const TRACED: u8 = 128;
 /// The length of a state's head: version, claimed, token, attempt, lost leases, snoozes, deadline.
 const STATE_HEAD: usize = 25;
 /// The length of a dead letter's head: version, reason, time of death, length of the state.
-pub(super) const LETTER_HEAD: usize = 14;
+pub(super) const DEAD_LETTER_HEAD: usize = 14;
 
 /// The data of an arming. It is written once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,27 +35,27 @@ pub struct Record {
 pub struct Unreadable;
 
 /// Returns the bytes after the version. Fails if the version is unknown, or if there are fewer than `head` bytes.
-fn behind_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
+fn without_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
     if bytes.len() < head || bytes.get_u8() != VERSION {
         return Err(Unreadable);
     }
     Ok(bytes)
 }
 
-/// Takes the eight bytes of an ID.
-fn id(bytes: &mut Bytes) -> [u8; 8] {
+/// Reads the eight bytes of an ID, and advances.
+fn read_id(bytes: &mut Bytes) -> [u8; 8] {
     bytes.get_u64().to_be_bytes()
 }
 
 impl Record {
-    /// Returns the head that arm.lua takes: the bytes before the deadline.
+    /// Returns the bytes before the deadline, which callers of arm.lua send.
     pub(crate) fn head(arming: ArmingId) -> [u8; 9] {
         let mut head = [VERSION; 9];
         head[1..].copy_from_slice(arming.as_bytes());
         head
     }
 
-    /// Returns the head of a record that has a trace context before its payload.
+    /// Returns these bytes for a record that has a trace context before its payload.
     pub(crate) fn traced_head(arming: ArmingId) -> [u8; 9] {
         let mut head = Self::head(arming);
         head[0] += TRACED;
@@ -67,9 +67,9 @@ impl Record {
         let traced = Self::traceparent(&bytes).is_some();
         let mut rest = match traced {
             true => bytes.slice(1..),
-            false => behind_version(bytes, RECORD_HEAD)?,
+            false => without_version(bytes, RECORD_HEAD)?,
         };
-        let (arming, deadline) = (ArmingId(id(&mut rest)), rest.get_u64());
+        let (arming, deadline) = (ArmingId(read_id(&mut rest)), rest.get_u64());
         if traced {
             rest.advance(Traceparent::LENGTH);
         }
@@ -115,7 +115,7 @@ const CYCLES_HEAD: usize = 5;
 pub struct State {
     /// True if a claim holds the timer. It stays set when the lease runs out.
     pub claimed: bool,
-    /// The token of the present or last claim.
+    /// The token of the present claim, or of the last one if its lease was lost; else zeros.
     pub token: Token,
     /// The running or next attempt, from 1.
     pub attempt: u32,
@@ -147,10 +147,10 @@ impl State {
 
     /// Decodes a state without copying its history.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        let mut rest = behind_version(bytes, STATE_HEAD)?;
+        let mut rest = without_version(bytes, STATE_HEAD)?;
         Ok(Self {
             claimed: rest.get_u8() == 1,
-            token: Token(id(&mut rest)),
+            token: Token(read_id(&mut rest)),
             attempt: rest.get_u32(),
             lost: rest.get_u8(),
             snoozes: rest.get_u16(),
@@ -195,7 +195,7 @@ impl StoredDeadLetter {
 
     /// Decodes a dead letter without copying.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        let mut rest = behind_version(bytes, LETTER_HEAD)?;
+        let mut rest = without_version(bytes, DEAD_LETTER_HEAD)?;
         let (reason, died) = (DeadReason::from_code(rest.get_u8()), rest.get_u64());
         let length = rest.get_u32() as usize;
         if length > rest.len() {
@@ -206,7 +206,7 @@ impl StoredDeadLetter {
 
     /// Encodes the dead letter.
     pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(LETTER_HEAD + self.state.len() + self.record.len());
+        let mut out = BytesMut::with_capacity(DEAD_LETTER_HEAD + self.state.len() + self.record.len());
         out.put_u8(VERSION);
         out.put_u8(self.reason.code());
         out.put_u64(self.died);
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable));
         let letter = StoredDeadLetter::unreadable(Bytes::new()).encode();
         assert!(StoredDeadLetter::decode(letter.clone()).is_ok());
-        assert_eq!(StoredDeadLetter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable));
+        assert_eq!(StoredDeadLetter::decode(letter.slice(..DEAD_LETTER_HEAD - 1)), Err(Unreadable));
     }
 
     #[test]

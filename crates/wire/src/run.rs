@@ -18,7 +18,7 @@ use crate::{PartitionNames, Store};
 pub(super) struct ScriptCall<'a> {
     store: &'a Store,
     script: &'static Script,
-    /// The partition that the script belongs to, if it belongs to one.
+    /// The partition that the call belongs to, if it belongs to one.
     at: Option<&'a PartitionNames>,
     /// The slot of the keys.
     slot: u16,
@@ -79,20 +79,20 @@ impl Store {
         commands: &Pipeline,
     ) -> Result<Reply> {
         let answers = self.send_all(doing, at, commands).await;
-        Reply::new(doing, Value::Array(self.named(at, answers).await?))
+        Reply::new(doing, Value::Array(self.explain_wrong_type(at, answers).await?))
     }
 
     /// Passes on an answer about a partition. To a WRONGTYPE error it adds the name of the key, which the server leaves out.
-    pub(crate) async fn named<T>(&self, at: &PartitionNames, answer: Result<T>) -> Result<T> {
+    pub(crate) async fn explain_wrong_type<T>(&self, at: &PartitionNames, answer: Result<T>) -> Result<T> {
         match answer {
             Err(error) if error.kind() == ErrorKind::WrongType => {
-                Err(self.name_at_fault(at).await.unwrap_or(error))
+                Err(self.find_wrong_type(at).await.unwrap_or(error))
             }
             other => other,
         }
     }
 
-    async fn name_at_fault(&self, at: &PartitionNames) -> Option<Error> {
+    async fn find_wrong_type(&self, at: &PartitionNames) -> Option<Error> {
         let mut types = pipe();
         at.all().iter().for_each(|name| {
             types.cmd("TYPE").arg(name);
@@ -127,7 +127,7 @@ impl ScriptCall<'_> {
             self.store.restore_journal_limits(at).await;
             answer = self.run_once().await;
         }
-        self.store.named(at, answer).await
+        self.store.explain_wrong_type(at, answer).await
     }
 
     /// Runs several scripts of one store, in one request for each server. A call that lacks its script or its partition, or
@@ -160,7 +160,7 @@ impl ScriptCall<'_> {
             return Ok(None);
         }
         let answer = match self.at {
-            Some(at) => self.store.named(at, answer).await?,
+            Some(at) => self.store.explain_wrong_type(at, answer).await?,
             None => answer?,
         };
         Reply::new(self.script.name, answer)?.stamped().map(Some)
@@ -265,7 +265,7 @@ impl Reply {
         Ok(all)
     }
 
-    /// Reads a code, which is a position in `all`.
+    /// Reads a code, and returns the value at this position of `all`.
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T> {
         let place = usize::try_from(self.int()?).unwrap_or(usize::MAX);
         all.get(place).copied().ok_or_else(|| self.unexpected())

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(constant(&ARM, "MAX_DEADLINE"), MAX_DEADLINE_MS);
         assert_eq!(constant(&APPLY_CHECKS, "CYCLES"), u64::from(CYCLES));
         assert_eq!(constant(&CLAIM, "OWN"), u64::from(OWN));
-        assert_eq!(constant(&TAKE_CHECKS, "SIZE"), constant(&TRACK_KEYS, "HEAD"));
+        assert_eq!(constant(&TAKE_CHECKS, "ENTRY_HEAD"), constant(&TRACK_KEYS, "ENTRY_HEAD"));
     }
 
     #[test]

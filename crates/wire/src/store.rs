@@ -1,7 +1,8 @@
 //! The [`Store`], whose methods run scripts and commands on the servers.
 //!
-//! A call that names a partition can be repeated after its reply was lost. The caller marks it as a repeat, and receives the
-//! result of the first execution, or of this one if there was none. First calls cost nothing extra.
+//! A call that names a partition can be repeated after its reply was lost. The caller marks it as a repeat, and mostly
+//! receives the result of the first execution, or of this one if there was none. docs/wire.md lists the calls whose repeats
+//! differ.
 //!
 //! This module also reads the keys of other programs and the settings of the servers. The settings are checked at the start
 //! and once a minute, because an operator or a failover may change them. Most managed services forbid CONFIG. Then nothing
@@ -37,11 +38,11 @@ pub(super) struct Inner {
     pub(super) topology: Topology,
     target: Target,
     /// Limits the warning that wake-ups are refused.
-    pub(super) untold: LogThrottle,
+    pub(super) refused_wake_ups: LogThrottle,
     /// The registered topics, to list them again when another program has destroyed them.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
-    /// The partitions of served topics that are known to exist.
-    pub(super) made: Mutex<HashMap<String, KnownPartitions>>,
+    /// The partitions of served topics that were seen to exist.
+    pub(super) seen_partitions: Mutex<HashMap<String, KnownPartitions>>,
     /// The journal limits of topics.
     pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
     /// The settings of the servers at the last check.
@@ -50,12 +51,12 @@ pub(super) struct Inner {
     pub(super) clocked: HashMap<&'static str, Script>,
 }
 
-/// The partitions of a topic that are known to exist.
+/// The partitions of a topic that were seen to exist.
 #[derive(Default)]
 pub(super) struct KnownPartitions {
     partitions: HashSet<u32>,
-    /// Limits the warning that a partition was missing.
-    gone: LogThrottle,
+    /// Limits the warning that a partition has vanished.
+    vanished: LogThrottle,
 }
 
 impl Inner {
@@ -63,9 +64,9 @@ impl Inner {
         Self {
             topology: Topology::new(&target, answer_within),
             target,
-            untold: LogThrottle::default(),
+            refused_wake_ups: LogThrottle::default(),
             registered: Mutex::default(),
-            made: Mutex::default(),
+            seen_partitions: Mutex::default(),
             journals: Mutex::default(),
             settings: Mutex::default(),
             clocked: HashMap::new(),
@@ -119,7 +120,7 @@ impl Store {
             "listeners received no wake-up, and notice the call up to five seconds late: {reason}; {advice}"
         );
         let error = Error::new(kind, message);
-        if self.0.untold.should_log(&error) {
+        if self.0.refused_wake_ups.should_log(&error) {
             warn!(topic = %at.topic, %error, "wake-ups are refused");
         }
         error
@@ -127,25 +128,26 @@ impl Store {
 
     /// Marks a topic as served. From now on a warning is logged if a partition of it vanishes.
     pub fn serve(&self, topic: &str) {
-        lock(&self.0.made).entry(topic.to_owned()).or_default();
+        lock(&self.0.seen_partitions).entry(topic.to_owned()).or_default();
     }
 
     /// Records that a partition of a served topic exists.
     pub(super) fn mark_partition_seen(&self, at: &PartitionNames) {
-        if let Some(made) = lock(&self.0.made).get_mut(&at.topic) {
-            made.partitions.insert(at.index);
+        if let Some(known) = lock(&self.0.seen_partitions).get_mut(&at.topic) {
+            known.partitions.insert(at.index);
         }
     }
 
-    /// Returns whether a partition of a served topic is known to have existed.
+    /// Returns whether a partition of a served topic was seen to exist.
     pub(super) fn was_partition_seen(&self, at: &PartitionNames) -> bool {
-        lock(&self.0.made).get(&at.topic).is_some_and(|made| made.partitions.contains(&at.index))
+        lock(&self.0.seen_partitions).get(&at.topic).is_some_and(|known| known.partitions.contains(&at.index))
     }
 
     /// Logs that a partition had vanished and was created again.
     pub(super) fn warn_partition_recreated(&self, at: &PartitionNames, error: &Error) {
-        let is_news = lock(&self.0.made).get(&at.topic).is_some_and(|made| made.gone.is_new(error));
-        if is_news {
+        let should_log =
+            lock(&self.0.seen_partitions).get(&at.topic).is_some_and(|known| known.vanished.is_new(error));
+        if should_log {
             warn!(
                 topic = %at.topic, partition = at.index, name = at.key("meta"),
                 "a partition had vanished from Redis, and was created again: was something deleted, or the database emptied \

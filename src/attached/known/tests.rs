@@ -17,13 +17,13 @@ fn at(seconds: u64) -> u64 {
 
 /// Adds an entry and confirms it.
 fn known(deadlines: &KnownDeadlines, key: &[u8], deadline: u64) {
-    deadlines.confirm(deadlines.pend(key, deadline, stamp(NOW)).expect("there is room"));
+    deadlines.confirm(deadlines.add_pending(key, deadline, stamp(NOW)).expect("there is room"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_counts_from_its_writing_until_shortly_before_it() {
     let deadlines = KnownDeadlines::new();
-    let pending = deadlines.pend(b"a", at(10), stamp(NOW)).expect("there is room");
+    let pending = deadlines.add_pending(b"a", at(10), stamp(NOW)).expect("there is room");
     assert!(!deadlines.is_new(b"a") && deadlines.is_new(b"b"));
     assert!(!deadlines.covers(b"a", at(10), stamp(NOW)), "it is not written");
     deadlines.confirm(pending);
@@ -48,9 +48,9 @@ async fn an_enrolment_is_made_again_after_a_minute() {
     let deadlines = KnownDeadlines::new();
     known(&deadlines, b"a", at(3600));
     tokio::time::advance(CONFIRMATION_LIFETIME - Duration::from_secs(1)).await;
-    assert!(deadlines.covers(b"a", at(3601), stamp(NOW)) && deadlines.is_certain(b"a"));
+    assert!(deadlines.covers(b"a", at(3601), stamp(NOW)) && deadlines.is_covered_if_extended(b"a"));
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert!(!deadlines.covers(b"a", at(3601), stamp(NOW)) && !deadlines.is_certain(b"a"));
+    assert!(!deadlines.covers(b"a", at(3601), stamp(NOW)) && !deadlines.is_covered_if_extended(b"a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,14 +58,14 @@ async fn a_full_table_is_rid_of_what_has_passed_and_takes_no_key_for_a_new_one()
     let deadlines = KnownDeadlines::new();
     for number in 0..MAX_KNOWN_KEYS {
         let deadline = if number % 2 == 0 { at(1) } else { at(100) };
-        assert!(deadlines.pend(&number.to_be_bytes(), deadline, stamp(NOW)).is_some());
+        assert!(deadlines.add_pending(&number.to_be_bytes(), deadline, stamp(NOW)).is_some());
     }
-    assert!(deadlines.pend(b"one more", at(100), stamp(NOW)).is_none());
+    assert!(deadlines.add_pending(b"one more", at(100), stamp(NOW)).is_none());
     assert!(
         !deadlines.is_new(b"one more"),
         "the key may be tracked: its value is read if the index has none"
     );
-    assert!(deadlines.pend(b"one more", at(100), stamp(at(11))).is_some(), "half of them have passed");
+    assert!(deadlines.add_pending(b"one more", at(100), stamp(at(11))).is_some(), "half of them have passed");
     assert_eq!(lock(&deadlines.table).entries.len(), MAX_KNOWN_KEYS / 2 + 1);
 }
 
@@ -131,7 +131,7 @@ proptest! {
             match step {
                 Step::Remember(_, _) if index.queue.len() >= 6 => {}
                 Step::Remember(key, deadline) => {
-                    let pending = deadlines.pend(KEYS[key], at(deadline), stamp(NOW));
+                    let pending = deadlines.add_pending(KEYS[key], at(deadline), stamp(NOW));
                     index.queue.push_back((key, Some(at(deadline)), pending));
                 }
                 Step::End(key) => {
@@ -147,7 +147,7 @@ proptest! {
                     }
                     match pending {
                         Some(pending) if matches!(step, Step::Written) => deadlines.confirm(pending),
-                        Some(pending) => deadlines.refuse(pending),
+                        Some(pending) => deadlines.remove_pending(pending),
                         None => {}
                     }
                 }

@@ -12,7 +12,7 @@ fn key(key: u8) -> Bytes {
 }
 
 fn note(of: u8) -> Write {
-    Write::Note(AnnouncedExpiry {
+    Write::RecordExpiry(AnnouncedExpiry {
         key: key(of),
         identity: ExpiryIdentity::Unknown(NodeId::NONE),
         arming: ArmingId([0; 8]),
@@ -21,7 +21,7 @@ fn note(of: u8) -> Write {
 
 fn enrolment(of: u8, copy: usize) -> Write {
     let (at, stamp, copy) = (Position::default(), ServerTime::from_ms(1), vec![0; copy].into());
-    Write::Enrol(
+    Write::Track(
         DeadlineReading { key: key(of), deadline: 1, at, stamp, requested_at: ServerTime::default(), copy },
         None,
     )
@@ -29,9 +29,9 @@ fn enrolment(of: u8, copy: usize) -> Write {
 
 fn waiting(writes: impl IntoIterator<Item = Write>) -> WriteQueue {
     let mut waiting = WriteQueue::default();
-    for what in writes {
+    for write in writes {
         waiting.push(QueuedWrite {
-            what,
+            write,
             _waits: (None, ByteGauge::default().add(0)),
             _read: ReadReservation::default(),
         });
@@ -43,15 +43,15 @@ fn waiting(writes: impl IntoIterator<Item = Write>) -> WriteQueue {
 fn calls(mut waiting: WriteQueue) -> Vec<Vec<(char, u8)>> {
     let mut calls = Vec::new();
     loop {
-        let call = waiting.next();
+        let call = waiting.next_call();
         if call.is_empty() {
             return calls;
         }
-        let one = |writing: &QueuedWrite| match &writing.what {
-            Write::Note(note) => ('n', note.key[0]),
-            Write::Enrol(one, _) => ('e', one.key[0]),
-            Write::Judge(one) => ('j', one.watch.key[0]),
-            Write::Done(_) => ('d', 0),
+        let one = |queued: &QueuedWrite| match &queued.write {
+            Write::RecordExpiry(note) => ('n', note.key[0]),
+            Write::Track(one, _) => ('e', one.key[0]),
+            Write::ApplyCheck(one) => ('j', one.watch.key[0]),
+            Write::Notify(_) => ('d', 0),
         };
         calls.push(call.iter().map(one).collect());
     }
@@ -75,9 +75,9 @@ fn a_call_takes_few_keys_and_few_bytes() {
         of((0..=2 * MAX_WRITES_PER_CALL as u8).map(|n| enrolment(n, 0)).collect()),
         [MAX_WRITES_PER_CALL, MAX_WRITES_PER_CALL, 1]
     );
-    assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2)).collect()), [1, 1, 1]);
-    assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
-    assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "a single write always fits");
+    assert_eq!(of((0..3).map(|n| enrolment(n, MAX_CALL_BYTES / 2)).collect()), [1, 1, 1]);
+    assert_eq!(of((0..3).map(|n| enrolment(n, MAX_CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
+    assert_eq!(of(vec![enrolment(0, 2 * MAX_CALL_BYTES)]), [1], "a single write always fits");
     assert_eq!(
         of((0..=2 * MAX_WRITES_PER_CALL as u8).map(note).collect()),
         [MAX_WRITES_PER_CALL, MAX_WRITES_PER_CALL, 1]
@@ -88,13 +88,13 @@ fn a_call_takes_few_keys_and_few_bytes() {
 /// Keys that change are often read one by one, and each requester waits until its key is written.
 #[test]
 fn readings_of_a_key_each_go_in_one_call() {
-    let done = || Write::Done(tokio::sync::oneshot::channel().0);
+    let done = || Write::Notify(tokio::sync::oneshot::channel().0);
     let readings = |keys: u8| (0..keys).flat_map(move |key| [enrolment(key, 0), done()]);
     let of = |writes: Vec<Write>| calls(waiting(writes));
     assert_eq!(of(readings(2).collect()), [[('e', 0), ('d', 0), ('e', 1), ('d', 0)]]);
     let lengths: Vec<_> =
         of(readings(MAX_WRITES_PER_CALL as u8 + 1).collect()).iter().map(Vec::len).collect();
-    assert_eq!(lengths, [2 * MAX_WRITES_PER_CALL, 2], "each `Done` goes with its deadline");
+    assert_eq!(lengths, [2 * MAX_WRITES_PER_CALL, 2], "each `Notify` goes with its deadline");
     assert_eq!(of([done()].into_iter().chain(readings(1)).collect()), [[('d', 0), ('e', 0), ('d', 0)]]);
 }
 
@@ -103,12 +103,12 @@ fn a_call_takes_more_where_the_last_was_long() {
     let of = |notes: bool, took| {
         let write = |n| if notes { note(n) } else { enrolment(n, 0) };
         let mut waiting = waiting((0..=MAX_WRITES_PER_SLOW_CALL as u8).map(write));
-        let other = 2 * LONG_FOR_NOTES;
-        waiting.noting = if notes { took } else { other };
-        waiting.writing = if notes { other } else { took };
+        let other = 2 * SLOW_EXPIRY_CALL;
+        waiting.last_expiry_call = if notes { took } else { other };
+        waiting.last_other_call = if notes { other } else { took };
         calls(waiting)[0].len()
     };
-    for (notes, long) in [(false, SLOW_CALL), (true, LONG_FOR_NOTES)] {
+    for (notes, long) in [(false, SLOW_CALL), (true, SLOW_EXPIRY_CALL)] {
         assert_eq!(of(notes, long - Duration::from_millis(1)), MAX_WRITES_PER_CALL);
         assert_eq!(of(notes, long), MAX_WRITES_PER_SLOW_CALL);
     }

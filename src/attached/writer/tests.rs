@@ -24,7 +24,7 @@ const LARGE: CopySpec = CopySpec { cap: (1 << 20) - 500, dumps: false, fields: F
 struct Scene {
     bed: Rig,
     context: PartitionContext,
-    writes: Writes,
+    writes: WriteSender,
     _running: JoinSet<()>,
     _requests: mpsc::Receiver<ReaderRequest>,
     listener: Listener,
@@ -47,9 +47,9 @@ impl Scene {
             readers,
             prompts: Arc::default(),
             deadlines: Arc::new(KnownDeadlines::new()),
-            room: ReadBudget::new(runtime.waiting.reads.clone()),
+            budget: ReadBudget::new(runtime.backlog.reads.clone()),
         };
-        let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
+        let (writer, writes, waiting) = Writer::new(context.clone(), runtime.backlog.writes.clone());
         let mut running = JoinSet::new();
         running.spawn(writer.run(waiting));
         Self { bed, context, writes, _running: running, _requests: requests, listener }
@@ -59,7 +59,7 @@ impl Scene {
         let at = Position { canary: 1_700_000_000_000, count: 1, ..Position::default() };
         let identity = ExpiryIdentity::Anchored { at, since: at.canary };
         let note = AnnouncedExpiry { key: key.into(), identity, arming: ArmingId::random() };
-        self.writes.send(Write::Note(note), ReadReservation::default()).await;
+        self.writes.send(Write::RecordExpiry(note), ReadReservation::default()).await;
     }
 
     async fn enrol(&self, key: &'static str, room: ReadReservation) -> Option<PendingDeadline> {
@@ -73,14 +73,14 @@ impl Scene {
             requested_at: ServerTime::default(),
             copy: "\x02x".into(),
         };
-        let pending = self.context.deadlines.pend(key.as_bytes(), deadline, stamp);
-        self.writes.send(Write::Enrol(read, pending), room).await;
+        let pending = self.context.deadlines.add_pending(key.as_bytes(), deadline, stamp);
+        self.writes.send(Write::Track(read, pending), room).await;
         pending
     }
 
     async fn written(&self) -> bool {
         let (done, written) = oneshot::channel();
-        self.writes.send(Write::Done(done), ReadReservation::default()).await;
+        self.writes.send(Write::Notify(done), ReadReservation::default()).await;
         written.await.is_ok()
     }
 
@@ -123,7 +123,7 @@ async fn room_is_taken_until_what_was_read_is_written() {
     let scene = Scene::start();
     assert_eq!(scene.waits(), (0, 0));
     for _ in 0..20 {
-        let room = scene.context.room.take(1, 100, &LARGE).await;
+        let room = scene.context.budget.reserve(1, 100, &LARGE).await;
         let (reads, _) = scene.waits();
         assert!((LARGE.cap..=8 << 20).contains(&reads), "{reads} bytes");
         scene.enrol("a", room).await;
@@ -139,7 +139,7 @@ async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
     scene.bed.calls().fail("record_expiries", CallFault::Refused("WRONGTYPE"), 1_000_000);
     scene.note("a").await;
     for _ in 0..20 {
-        let room = timeout(2 * PARK_AFTER, scene.context.room.take(1, 100, &LARGE)).await.expect("room");
+        let room = timeout(2 * PARK_AFTER, scene.context.budget.reserve(1, 100, &LARGE)).await.expect("room");
         scene.enrol("b", room).await;
     }
     let (_, writes) = scene.waits();
@@ -159,13 +159,13 @@ async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_n
     let at = Position { canary: 1_700_000_000_009, count: 1, ..Position::default() };
     let identity = ExpiryIdentity::Anchored { at, since: at.canary };
     let note = AnnouncedExpiry { key: "a".into(), identity, arming: ArmingId::random() };
-    scene.writes.send(Write::Note(note), ReadReservation::default()).await;
+    scene.writes.send(Write::RecordExpiry(note), ReadReservation::default()).await;
     scene.enrol("a", ReadReservation::default()).await;
     assert!(scene.written().await && !scene.is_covered("a"), "it is refused");
     let prompts = &scene.context.prompts;
-    assert!(prompts.take().keys.is_empty(), "not at once");
-    timeout(2 * REREAD_DELAY, prompts.news()).await.expect("after a while");
-    assert_eq!(prompts.take().keys, [("a".into(), PromptReason::Wanted)].into());
+    assert!(prompts.take_all().keys.is_empty(), "not at once");
+    timeout(2 * REREAD_DELAY, prompts.wait_for_news()).await.expect("after a while");
+    assert_eq!(prompts.take_all().keys, [("a".into(), PromptReason::Wanted)].into());
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,29 +176,29 @@ async fn four_mebibytes_of_keys_wait_to_be_read_again_and_the_others_are_left_to
     let again = |number: usize| writer.read_again(vec![format!("{number:04096}").into()], REREAD_DELAY);
     let fitting = (4 << 20) / (4096 + WRITE_OVERHEAD);
     (0..fitting + 3).for_each(again);
-    let prompted = prompts.take();
+    let prompted = prompts.take_all();
     assert_eq!((prompted.keys.len(), prompted.dropped), (0, 3));
     tokio::time::sleep(2 * REREAD_DELAY).await;
-    assert_eq!(prompts.take().keys.len(), fitting);
+    assert_eq!(prompts.take_all().keys.len(), fitting);
     again(0);
     tokio::time::sleep(2 * REREAD_DELAY).await;
-    let prompted = prompts.take();
+    let prompted = prompts.take_all();
     assert_eq!((prompted.keys.len(), prompted.dropped), (1, 0), "there is room again");
 }
 
-/// A `Done` makes no call, so its duration does not show how fast the connection is.
+/// A `Notify` makes no call, so its duration does not show how fast the connection is.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
     let scene = Scene::start();
     let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), ByteGauge::default());
-    let mut waiting = WriteQueue { writing: Duration::from_secs(1), ..WriteQueue::default() };
-    let writing = |what| QueuedWrite {
-        what,
+    let mut waiting = WriteQueue { last_other_call: Duration::from_secs(1), ..WriteQueue::default() };
+    let queued = |write| QueuedWrite {
+        write,
         _waits: (None, ByteGauge::default().add(0)),
         _read: ReadReservation::default(),
     };
-    waiting.push(writing(Write::Done(oneshot::channel().0)));
-    let call = waiting.next();
+    waiting.push(queued(Write::Notify(oneshot::channel().0)));
+    let call = waiting.next_call();
     writer.write(call, &mut waiting, &mut writes).await;
     for number in 0..100_u32 {
         let (key, at, stamp) = (number.to_string().into(), Position::default(), ServerTime::from_ms(1));
@@ -210,14 +210,14 @@ async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
             requested_at: ServerTime::default(),
             copy: Bytes::new(),
         };
-        waiting.push(writing(Write::Enrol(read, None)));
+        waiting.push(queued(Write::Track(read, None)));
     }
-    assert_eq!(waiting.next().len(), 100, "all in one call");
+    assert_eq!(waiting.next_call().len(), 100, "all in one call");
 }
 
 #[test]
 fn notes_and_all_else_each_have_their_bytes_and_beyond_the_reader_waits() {
-    let (writes, mut waiting) = Writes::new(ByteGauge::default());
+    let (writes, mut waiting) = WriteSender::new(ByteGauge::default());
     let key = Bytes::from(vec![b'a'; 4096]);
     let note = || {
         let note = AnnouncedExpiry {
@@ -225,7 +225,7 @@ fn notes_and_all_else_each_have_their_bytes_and_beyond_the_reader_waits() {
             identity: ExpiryIdentity::Unknown(NodeId::NONE),
             arming: ArmingId::random(),
         };
-        writes.send(Write::Note(note), ReadReservation::default()).now_or_never()
+        writes.send(Write::RecordExpiry(note), ReadReservation::default()).now_or_never()
     };
     let enrol = || {
         let (at, stamp, asked) = (Position::default(), ServerTime::default(), ServerTime::default());
@@ -237,11 +237,17 @@ fn notes_and_all_else_each_have_their_bytes_and_beyond_the_reader_waits() {
             requested_at: asked,
             copy: Bytes::new(),
         };
-        writes.send(Write::Enrol(read, None), ReadReservation::default()).now_or_never()
+        writes.send(Write::Track(read, None), ReadReservation::default()).now_or_never()
     };
     let fitting = |bytes: usize| bytes / (4096 + WRITE_OVERHEAD);
-    assert_eq!((0..fitting(NOTES) + 10).filter_map(|_| note()).count(), fitting(NOTES));
-    assert_eq!((0..fitting(OTHERS) + 10).filter_map(|_| enrol()).count(), fitting(OTHERS));
+    assert_eq!(
+        (0..fitting(MAX_WAITING_EXPIRY_BYTES) + 10).filter_map(|_| note()).count(),
+        fitting(MAX_WAITING_EXPIRY_BYTES)
+    );
+    assert_eq!(
+        (0..fitting(MAX_OTHER_WAITING_BYTES) + 10).filter_map(|_| enrol()).count(),
+        fitting(MAX_OTHER_WAITING_BYTES)
+    );
     drop(waiting.try_recv());
     assert!(note().is_some() && note().is_none() && enrol().is_none(), "the first write was an expiry");
 }

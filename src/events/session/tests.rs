@@ -15,14 +15,14 @@ fn supervisor(bed: &Rig, attached: &[String]) -> (Supervisor, mpsc::Receiver<Eve
     let (events, passed) = mpsc::channel(10);
     let server = bed.client().store.topology().only().expect("one server").clone();
     let decoder = Decoder::new("keylapse", 0, &[], attached, false);
-    let (_share, share) = watch::channel(NodeAssignment::default());
+    let (_sender, assignment) = watch::channel(NodeAssignment::default());
     let (prompts, rounds) = (Arc::default(), PollTimer::default());
     let source = SubscriptionSource {
         server,
-        among: Deployment::Alone,
+        deployment: Deployment::Alone,
         slots_move: false,
         decoder,
-        share,
+        assignment,
         prompts,
         rounds,
     };
@@ -35,13 +35,13 @@ async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later
     let bed = Rig::new();
     let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
     let mut session = Session::open(&supervisor).await.expect("a subscription");
-    session.share.canaries = Some("keylapse:{heartbeat/0}".into());
-    session.make_canary(true);
-    session.share.canaries = None;
+    session.assignment.canaries = Some("keylapse:{heartbeat/0}".into());
+    session.request_canary(true);
+    session.assignment.canaries = None;
     for _ in 0..20 {
         tokio::time::advance(Duration::from_secs(1)).await;
-        session.make_canary(true);
-        assert!(session.next_canary > Instant::now());
+        session.request_canary(true);
+        assert!(session.next_canary_at > Instant::now());
     }
 }
 
@@ -54,7 +54,7 @@ async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
         [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]
     {
         tokio::time::advance(Duration::from_millis(after)).await;
-        session.dropped += dropped;
+        session.unreported_drops += dropped;
         session.report_dropped().await;
         let overflow = passed.try_recv() == Ok(Event::Gap(Gap::Overflow));
         assert_eq!(overflow, reported, "{dropped} more, {after} ms later");
@@ -67,9 +67,9 @@ async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answer
     let bed = Rig::new();
     let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
     for is_subscribed in [true, false] {
-        let (asking, mut asked) = mpsc::channel(2 * TOUCHES);
-        let touch = KeyRead { id: 1, keys: vec!["a:1".into()], question: KeyReadKind::Glance };
-        while asking.try_send(touch.clone()).is_ok() {}
+        let (asking, mut asked) = mpsc::channel(2 * MAX_KEY_READS);
+        let read = KeyRead { id: 1, keys: vec!["a:1".into()], kind: KeyReadKind::Deadlines };
+        while asking.try_send(read.clone()).is_ok() {}
         let running = async {
             if is_subscribed {
                 let session = Session::open(&supervisor).await.expect("a subscription");
@@ -84,14 +84,14 @@ async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answer
             assert!((&mut running).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
-        assert_eq!(asking.capacity(), TOUCHES, "the limit is reached, and none is answered");
+        assert_eq!(asking.capacity(), MAX_KEY_READS, "the limit is reached, and none is answered");
         let mut answered = 0;
-        while answered < 2 * TOUCHES {
+        while answered < 2 * MAX_KEY_READS {
             tokio::select! {
                 () = &mut running => panic!("it has ended"),
-                Some(event) = passed.recv() => answered += usize::from(matches!(event, Event::Touched(_))),
+                Some(event) = passed.recv() => answered += usize::from(matches!(event, Event::KeysRead(_))),
             }
         }
-        assert_eq!(asking.capacity(), 2 * TOUCHES);
+        assert_eq!(asking.capacity(), 2 * MAX_KEY_READS);
     }
 }

@@ -45,7 +45,7 @@ impl World {
     }
 
     fn begin(&mut self, topic: usize, want: usize) -> usize {
-        let taken = self.limiter.take(topic, want);
+        let taken = self.limiter.take_slots(topic, want);
         self.running.extend(std::iter::repeat_n(topic, taken));
         self.begun[topic] += taken;
         taken
@@ -80,12 +80,12 @@ impl World {
 #[test]
 fn a_slow_topic_leaves_a_slot_to_each_other_topic() {
     let limiter = normal(10, &[100, 100, 100]);
-    assert_eq!(limiter.take(0, 50), 8);
-    assert_eq!(limiter.take(0, 50), 0);
-    assert_eq!(limiter.take(1, 50), 1);
-    assert_eq!(limiter.take(2, 50), 1);
+    assert_eq!(limiter.take_slots(0, 50), 8);
+    assert_eq!(limiter.take_slots(0, 50), 0);
+    assert_eq!(limiter.take_slots(1, 50), 1);
+    assert_eq!(limiter.take_slots(2, 50), 1);
     limiter.release_slots(0, 3);
-    assert_eq!(limiter.take(1, 50), 3);
+    assert_eq!(limiter.take_slots(1, 50), 3);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_topic_whose_share_is_a_slot_keeps_it_while_it_waits_for_its_turn() {
 #[test]
 fn a_topic_keeps_to_its_own_limit() {
     let limiter = normal(10, &[3]);
-    assert_eq!(limiter.take(0, 50), 3);
-    assert_eq!(limiter.take(0, 1), 0);
+    assert_eq!(limiter.take_slots(0, 50), 3);
+    assert_eq!(limiter.take_slots(0, 1), 0);
 }
 
 #[test]
@@ -160,14 +160,18 @@ fn unused_slots_cost_no_turns() {
     let mut world = World::of(limiter(60, &[Normal, Normal], false), 2);
     world.play((0..600).map(|number| (0, number)));
     (0..10).for_each(|_| world.end(0));
-    assert_eq!(world.limiter.take(1, usize::MAX), 5);
-    world.limiter.give_back_unused(1, 4);
-    assert_eq!(world.limiter.take(0, usize::MAX), 5, "of nine, as if the other topic had requested one");
+    assert_eq!(world.limiter.take_slots(1, usize::MAX), 5);
+    world.limiter.release_unused_slots(1, 4);
+    assert_eq!(
+        world.limiter.take_slots(0, usize::MAX),
+        5,
+        "of nine, as if the other topic had requested one"
+    );
 }
 
 /// Returns whether a topic is woken for a slot within 1 ms.
 async fn is_woken_for_one(demand: &Demand) -> bool {
-    tokio::time::timeout(Duration::from_millis(1), demand.free()).await.is_ok()
+    tokio::time::timeout(Duration::from_millis(1), demand.wait_for_slot()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,11 +179,11 @@ async fn waiting_for_a_slot_does_not_take_it() {
     let limiter = normal(10, &[2]);
     let demand = limiter.demand(0);
     assert!(is_woken_for_one(&demand).await);
-    assert_eq!(limiter.take(0, 2), 2);
+    assert_eq!(limiter.take_slots(0, 2), 2);
     assert!(!is_woken_for_one(&demand).await);
     let back = async { limiter.release_slots(0, 1) };
     assert!(tokio::join!(is_woken_for_one(&demand), back).0);
-    assert_eq!(limiter.take(0, 2), 1);
+    assert_eq!(limiter.take_slots(0, 2), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +195,7 @@ async fn a_released_slot_may_go_to_another_topic() {
     {
         let limiter = normal(limit, &vec![100; taken.len()]);
         for (topic, count) in taken.iter().enumerate() {
-            assert_eq!(limiter.take(topic, *count), *count);
+            assert_eq!(limiter.take_slots(topic, *count), *count);
         }
         let demand = limiter.demand(1);
         assert!(!is_woken_for_one(&demand).await);
@@ -204,14 +208,14 @@ async fn a_released_slot_may_go_to_another_topic() {
 async fn a_slot_of_another_topic_is_free_once_that_topic_is_idle() {
     for strict in [false, true] {
         let limiter = limiter(1, &[High, Low], strict);
-        assert_eq!(limiter.take(1, 1), 1);
+        assert_eq!(limiter.take_slots(1, 1), 1);
         let (high, low) = (limiter.demand(0), limiter.demand(1));
         limiter.release_slots(1, 1);
         assert!(!is_woken_for_one(&low).await && is_woken_for_one(&high).await);
-        assert_eq!(limiter.take(1, 1), 0);
+        assert_eq!(limiter.take_slots(1, 1), 0);
         let gone = async { drop(high) };
         assert!(tokio::join!(is_woken_for_one(&low), gone).0);
-        assert_eq!(limiter.take(1, 1), 1);
+        assert_eq!(limiter.take_slots(1, 1), 1);
     }
 }
 
@@ -219,7 +223,7 @@ async fn a_slot_of_another_topic_is_free_once_that_topic_is_idle() {
 async fn a_reserved_slot_is_free_once_its_topic_waits_for_its_turn() {
     let limiter = limiter(2, &[High, Low], true);
     let high = limiter.demand(0);
-    assert_eq!(limiter.take(0, 2), 1);
+    assert_eq!(limiter.take_slots(0, 2), 1);
     assert!(!is_woken_for_one(&high).await);
     let (woken, low) = tokio::join!(is_woken_for_one(&high), async { limiter.demand(1) });
     assert!(woken);
@@ -243,14 +247,14 @@ proptest! {
                 0 => {
                     let idle = used[topic] == 0;
                     let free = limit - used.iter().sum::<usize>();
-                    let taken = limiter.take(topic, count);
+                    let taken = limiter.take_slots(topic, count);
                     prop_assert!(taken <= count);
                     let kept = limit >= limits.len();
                     prop_assert!(!(idle && count > 0 && taken == 0 && kept), "starved with {free} free");
                     used[topic] += taken;
                 }
                 1 => limiter.release_slots(topic, back),
-                2 => limiter.give_back_unused(topic, back),
+                2 => limiter.release_unused_slots(topic, back),
                 _ => demands[topic] = demands[topic].take().xor(Some(limiter.demand(topic))),
             }
             used[topic] -= if matches!(step, 1 | 2) { back } else { 0 };
@@ -354,10 +358,10 @@ fn topic() -> impl Strategy<Value = TopicShare> {
         |(used, room, waits, priority, turn)| TopicShare {
             limit: used + room - 1,
             used,
-            waiting: waits.into(),
+            demands: waits.into(),
             rank: priority as usize,
             stride: priority.stride(),
-            keeps: true,
+            reserves: true,
             turn,
         },
     )
@@ -369,7 +373,7 @@ proptest! {
         free in 0usize..60, mut topics in vec(topic(), 1..6), me in 0usize..6, want in 0usize..60, strict: bool,
     ) {
         let me = me % topics.len();
-        topics[me].waiting = 1;
+        topics[me].demands = 1;
         if !strict {
             topics.iter_mut().for_each(|topic| topic.rank = 0);
         }
@@ -385,7 +389,7 @@ fn the_largest_numbers_do_not_overflow() {
     for strict in [false, true] {
         let mut topics = TopicShare::all(usize::MAX, &all, strict);
         assert!(allotment(usize::MAX, &topics, 0, usize::MAX).0 >= usize::MAX - 1);
-        topics[0] = TopicShare { waiting: 1, turn: u64::MAX, ..topics[0] };
+        topics[0] = TopicShare { demands: 1, turn: u64::MAX, ..topics[0] };
         assert!(allotment(usize::MAX, &topics, 1, usize::MAX).0 > 0);
     }
 }

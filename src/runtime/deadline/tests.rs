@@ -10,7 +10,7 @@ const fn ms(ms: u64) -> Duration {
 
 /// Returns a timer that has claimed before.
 fn settled_in() -> DeadlineTimer {
-    DeadlineTimer { looked: true, ..DeadlineTimer::new(ms(10)) }
+    DeadlineTimer { has_result: true, ..DeadlineTimer::new(ms(10)) }
 }
 
 fn reading() -> ClockReading {
@@ -18,8 +18,8 @@ fn reading() -> ClockReading {
 }
 
 /// Returns the result of a claim with this next deadline, which found something or nothing.
-fn seen(head: Option<u64>, empty: bool) -> LookResult {
-    LookResult {
+fn seen(head: Option<u64>, empty: bool) -> WakeResult {
+    WakeResult {
         reading: reading(),
         stamp: ServerTime::from_ms(NOW),
         head,
@@ -29,27 +29,28 @@ fn seen(head: Option<u64>, empty: bool) -> LookResult {
     }
 }
 
-fn from_rival(head: Option<u64>) -> LookResult {
-    LookResult { rival: Some(NOW), ..seen(head, true) }
+fn from_rival(head: Option<u64>) -> WakeResult {
+    WakeResult { rival: Some(NOW), ..seen(head, true) }
 }
 
 fn head(ms: u64) -> Option<EarliestDeadline> {
-    Some(EarliestDeadline { ms, at: reading().when(ms), known: NOW, exactly: false })
+    Some(EarliestDeadline { ms, at: reading().when(ms), last_seen: NOW, exactly: false })
 }
 
 /// Returns the wake-up and the clock of a partition whose server has answered, or has not yet.
 fn partition(answered: bool) -> (Wakeup, ServerClock) {
     let clock = ServerClock::default();
     if answered {
-        clock.read(Instant::now(), reading());
+        clock.update(Instant::now(), reading());
     }
     (Wakeup::default(), clock)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claimer_follows_only_if_a_rival_took_the_timer_for_which_it_woke() {
-    let after =
-        |seen: LookResult, woke_for, source| DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source);
+    let after = |seen: WakeResult, woke_for, source| {
+        DeadlineTimer { woke_for, ..settled_in() }.plan_next(seen, source)
+    };
     assert!(after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Timer));
     assert!(after(from_rival(None), head(NOW), LapseSource::Timer));
 
@@ -64,25 +65,25 @@ async fn a_claimer_follows_only_if_a_rival_took_the_timer_for_which_it_woke() {
 async fn a_listener_that_claimed_only_before_this_deadline_was_known_is_no_rival() {
     for (took, beaten) in [(NOW - 60_000, false), (NOW - 1, false), (NOW, true), (NOW + 1, true)] {
         let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
-        let seen = LookResult { rival: Some(took), ..seen(None, true) };
-        assert_eq!(timer.learn(seen, LapseSource::Timer), beaten, "{took}");
+        let seen = WakeResult { rival: Some(took), ..seen(None, true) };
+        assert_eq!(timer.plan_next(seen, LapseSource::Timer), beaten, "{took}");
     }
     // An announced deadline is known from the time of its announcement.
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     tokio::time::advance(ms(100)).await;
-    wakeup.head(NOW + 200);
-    timer.read_pending(&wakeup, &clock);
-    assert_eq!(timer.head.unwrap().known, NOW + 100);
+    wakeup.announce_deadline(NOW + 200);
+    timer.plan_pending(&wakeup, &clock);
+    assert_eq!(timer.head.unwrap().last_seen, NOW + 100);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_claims_only_unclaimed_timers_until_it_leads() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     assert_eq!(timer.reach(), 10);
-    timer.learn(from_rival(None), LapseSource::Timer);
+    timer.plan_next(from_rival(None), LapseSource::Timer);
     assert_eq!(timer.reach(), -13);
-    timer.learn(seen(None, false), LapseSource::Timer);
+    timer.plan_next(seen(None, false), LapseSource::Timer);
     assert_eq!(timer.reach(), 10);
 }
 
@@ -91,9 +92,9 @@ async fn a_called_follower_claims_when_timers_count_as_unclaimed() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     let called = async |timer: &mut DeadlineTimer, ms| {
-        wakeup.left(ms);
-        wakeup.woken().await;
-        timer.read_pending(&wakeup, &clock);
+        wakeup.announce_unclaimed(ms);
+        wakeup.wait().await;
+        timer.plan_pending(&wakeup, &clock);
         timer.planned.take()
     };
     assert_eq!(called(&mut timer, NOW).await, None, "a leader claims anyway");
@@ -101,8 +102,8 @@ async fn a_called_follower_claims_when_timers_count_as_unclaimed() {
     for (left, at) in [(NOW - 60_000, 13), (NOW, 13), (NOW + 3, 16)] {
         assert_eq!(called(&mut timer, left).await, Some((Instant::now() + ms(at), LapseSource::Timer)));
     }
-    timer.rested = Instant::now() + ms(50);
-    assert_eq!(called(&mut timer, NOW).await.unwrap().0, timer.rested, "the pause limits forged calls");
+    timer.paused_until = Instant::now() + ms(50);
+    assert_eq!(called(&mut timer, NOW).await.unwrap().0, timer.paused_until, "the pause limits forged calls");
     timer.planned = Some((Instant::now(), LapseSource::Sweep));
     assert_eq!(called(&mut timer, NOW).await, Some((Instant::now(), LapseSource::Sweep)));
 }
@@ -111,13 +112,13 @@ async fn a_called_follower_claims_when_timers_count_as_unclaimed() {
 async fn a_follower_rests_while_another_is_the_standby() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     let (wakeup, clock) = partition(true);
-    timer.learn(LookResult { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
+    timer.plan_next(WakeResult { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
     let waits = tokio::time::timeout(ms(5000), timer.due(&wakeup, &clock)).await;
     assert!(waits.is_err(), "another is the standby");
-    timer.learn(from_rival(Some(NOW + 10)), LapseSource::Sweep);
+    timer.plan_next(from_rival(Some(NOW + 10)), LapseSource::Sweep);
     let waits = tokio::time::timeout(ms(261), timer.due(&wakeup, &clock)).await;
     assert_eq!(waits, Ok(LapseSource::Timer), "without another standby, this one is the standby");
-    timer.learn(seen(None, true), LapseSource::Timer);
+    timer.plan_next(seen(None, true), LapseSource::Timer);
     assert_eq!(timer.leadership, Leadership::default(), "no other listener claims");
 }
 
@@ -126,28 +127,28 @@ async fn a_server_clock_that_is_set_forward_advances_the_claim() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     timer.head = head(NOW + 60_000);
-    clock.read(Instant::now(), ClockReading::now(ServerTime::from_ms(NOW + 59_000)));
-    wakeup.head(NOW + 60_000);
-    timer.read_pending(&wakeup, &clock);
+    clock.update(Instant::now(), ClockReading::now(ServerTime::from_ms(NOW + 59_000)));
+    wakeup.announce_deadline(NOW + 60_000);
+    timer.plan_pending(&wakeup, &clock);
     assert_eq!(timer.head.unwrap().at, Instant::now() + ms(1000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_successful_claim_leads_and_does_not_pause() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
-    assert!(timer.learn(from_rival(None), LapseSource::Timer));
+    assert!(timer.plan_next(from_rival(None), LapseSource::Timer));
     assert_ne!(timer.leadership, Leadership::default());
-    let rested = timer.rested;
+    let paused_until = timer.paused_until;
     tokio::time::advance(ms(100)).await;
-    timer.learn(seen(None, false), LapseSource::Timer);
-    assert_eq!((timer.leadership, timer.rested), (Leadership::default(), rested));
+    timer.plan_next(seen(None, false), LapseSource::Timer);
+    assert_eq!((timer.leadership, timer.paused_until), (Leadership::default(), paused_until));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_claim_delays_due_timers_but_not_later_ones() {
     for (due, at) in [(NOW - 9, 5), (NOW, 5), (NOW + 1, 1), (NOW + 9, 9)] {
         let mut timer = settled_in();
-        timer.learn(seen(Some(due), true), LapseSource::Sweep);
+        timer.plan_next(seen(Some(due), true), LapseSource::Sweep);
         let head = timer.head.unwrap();
         assert_eq!((head.ms, head.at), (due, Instant::now() + ms(at)));
         assert!(head.exactly, "an early claim has just found nothing");
@@ -156,17 +157,17 @@ async fn an_empty_claim_delays_due_timers_but_not_later_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_claim_delays_nothing() {
-    let mut timer = DeadlineTimer::looking_now(ms(10));
-    timer.learn(seen(Some(NOW), true), LapseSource::Sweep);
+    let mut timer = DeadlineTimer::due_now(ms(10));
+    timer.plan_next(seen(Some(NOW), true), LapseSource::Sweep);
     assert_eq!(timer.head.unwrap().at, Instant::now());
-    timer.learn(seen(Some(NOW), true), LapseSource::Sweep);
+    timer.plan_next(seen(Some(NOW), true), LapseSource::Sweep);
     assert_eq!(timer.head.unwrap().at, Instant::now() + EMPTY_PAUSE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_successful_claim_the_next_one_is_early() {
     let mut timer = settled_in();
-    timer.learn(seen(Some(NOW + 9), false), LapseSource::Timer);
+    timer.plan_next(seen(Some(NOW + 9), false), LapseSource::Timer);
     assert!(!timer.head.unwrap().exactly);
 }
 
@@ -175,8 +176,8 @@ async fn only_an_earlier_announced_deadline_changes_the_plan() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     let announce = |timer: &mut DeadlineTimer, ms| {
-        wakeup.head(ms);
-        timer.read_pending(&wakeup, &clock);
+        wakeup.announce_deadline(ms);
+        timer.plan_pending(&wakeup, &clock);
         let head = timer.head.unwrap();
         assert_eq!(head.at, reading().when(head.ms));
         (head.ms, head.exactly)
@@ -192,11 +193,11 @@ async fn only_an_earlier_announced_deadline_changes_the_plan() {
 async fn a_deadline_announced_during_a_pause_is_claimed_when_it_ends() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
-    timer.rested = Instant::now() + ms(5);
+    timer.paused_until = Instant::now() + ms(5);
     let announce = |timer: &mut DeadlineTimer, ms| {
         timer.head = None;
-        wakeup.head(ms);
-        timer.read_pending(&wakeup, &clock);
+        wakeup.announce_deadline(ms);
+        timer.plan_pending(&wakeup, &clock);
         let head = timer.head.unwrap();
         (head.at - Instant::now(), head.exactly)
     };
@@ -211,8 +212,8 @@ async fn the_earliest_planned_claim_keeps_its_first_reason() {
     let mut timer = settled_in();
     let now = Instant::now();
     let announce = |timer: &mut DeadlineTimer, (at, source)| {
-        wakeup.look(at, source);
-        timer.read_pending(&wakeup, &clock);
+        wakeup.request(at, source);
+        timer.plan_pending(&wakeup, &clock);
         timer.planned
     };
     let first = (now + ms(9), LapseSource::Notification);
@@ -227,8 +228,8 @@ async fn the_earliest_planned_claim_keeps_its_first_reason() {
 async fn a_deadline_without_a_reading_of_the_clock_is_claimed_immediately() {
     let (wakeup, clock) = partition(false);
     let mut timer = settled_in();
-    wakeup.head(NOW + 50);
-    timer.read_pending(&wakeup, &clock);
+    wakeup.announce_deadline(NOW + 50);
+    timer.plan_pending(&wakeup, &clock);
     assert_eq!(timer.planned, Some((Instant::now(), LapseSource::Timer)));
     assert!(timer.head.is_none());
 }
@@ -237,17 +238,17 @@ async fn a_deadline_without_a_reading_of_the_clock_is_claimed_immediately() {
 async fn the_earliest_deadline_and_claim_are_kept_until_they_are_taken() {
     let (wakeup, now) = (Wakeup::default(), Instant::now());
     let at = |ms| now + Duration::from_millis(ms);
-    [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
-    wakeup.look(at(7), LapseSource::Sweep);
-    wakeup.look(at(5), LapseSource::Timer);
-    wakeup.look(at(5), LapseSource::Sweep); // the first reason is kept
-    wakeup.look(at(6), LapseSource::Sweep);
-    wakeup.woken().await;
-    let pending = wakeup.take();
-    assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Timer))));
-    wakeup.look(at(5), LapseSource::Notification);
-    wakeup.look(at(6), LapseSource::Sweep); // followers ignore a notification
-    assert_eq!(wakeup.take().look, Some((at(6), LapseSource::Sweep)));
-    let nothing = wakeup.take();
-    assert_eq!((nothing.head, nothing.look), (None, None));
+    [7, 5, 6].into_iter().for_each(|ms| wakeup.announce_deadline(ms));
+    wakeup.request(at(7), LapseSource::Sweep);
+    wakeup.request(at(5), LapseSource::Timer);
+    wakeup.request(at(5), LapseSource::Sweep); // the first reason is kept
+    wakeup.request(at(6), LapseSource::Sweep);
+    wakeup.wait().await;
+    let pending = wakeup.take_pending();
+    assert_eq!((pending.head, pending.requested), (Some(5), Some((at(5), LapseSource::Timer))));
+    wakeup.request(at(5), LapseSource::Notification);
+    wakeup.request(at(6), LapseSource::Sweep); // followers ignore a notification
+    assert_eq!(wakeup.take_pending().requested, Some((at(6), LapseSource::Sweep)));
+    let nothing = wakeup.take_pending();
+    assert_eq!((nothing.head, nothing.requested), (None, None));
 }

@@ -31,14 +31,14 @@ impl Wake for Asking {
 async fn seen_while_waiting(key: &'static str) -> Vec<bool> {
     let leases = Arc::new(Leases::new(TRUST, TRUST));
     let both = ["lost", "kept"].map(held);
-    let mut owners = leases.take(both.clone(), now());
+    let mut owners = leases.add(both.clone(), now());
     tokio::time::advance(TRUST * 2).await;
     let waiting = owners.remove(usize::from(key == "kept"));
     let asking = Arc::new(Asking { state: waiting.state.clone(), seen: Mutex::default() });
-    let mut waits = std::pin::pin!(waiting.confirmed());
+    let mut waits = std::pin::pin!(waiting.confirm());
     let waker = Waker::from(asking.clone());
     assert_eq!(waits.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
-    assert_eq!(leases.renewed(&both, &[&both[0]], now()), 1);
+    assert_eq!(leases.apply_renewal(&both, &[&both[0]], now()), 1);
     let seen = asking.seen.lock().expect("no thread has panicked").clone();
     assert_eq!(waits.await, key == "kept");
     seen
@@ -58,7 +58,7 @@ async fn what_a_renewal_extends_is_ours_at_once() {
 async fn a_renewal_counts_only_what_was_ours() {
     let leases = Arc::new(Leases::new(TRUST, TRUST));
     let [ours, others] = ["ours", "others"].map(held);
-    let lease = leases.take([ours.clone()], now()).remove(0);
-    assert_eq!(leases.renewed(&[ours.clone(), others.clone()], &[&ours, &others], now()), 1);
+    let lease = leases.add([ours.clone()], now()).remove(0);
+    assert_eq!(leases.apply_renewal(&[ours.clone(), others.clone()], &[&ours, &others], now()), 1);
     assert!(!lease.is_held());
 }

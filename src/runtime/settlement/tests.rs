@@ -69,9 +69,9 @@ fn failures_are_retried_by_policy_until_they_are_exhausted() {
 fn a_policy_that_panics_fails_the_attempt() {
     let topic =
         Topic::<u32>::new("a:{id}").unwrap().retry(Backoff::custom(|_| panic!("no idea"))).max_attempts(2);
-    let by_policy = |ended: AttemptResult, attempt| ended.by_policy(&topic.config, attempt);
+    let with_delay = |ended: AttemptResult, attempt| ended.with_backoff_delay(&topic.config, attempt);
     let AttemptResult::Failed(Ending::Panic, Failure { then: RetryDecision::After(delay), error: text }) =
-        by_policy(error(RetryDecision::ByPolicy), 1)
+        with_delay(error(RetryDecision::ByPolicy), 1)
     else {
         panic!("not a failure that is retried")
     };
@@ -79,9 +79,9 @@ fn a_policy_that_panics_fails_the_attempt() {
     assert!(delay <= Duration::from_secs(1), "{delay:?}");
     let unasked =
         [error(RetryDecision::Dead), error(RetryDecision::After(Duration::ZERO)), AttemptResult::Stopped];
-    unasked.into_iter().for_each(|ended| drop(by_policy(ended, 1)));
+    unasked.into_iter().for_each(|ended| drop(with_delay(ended, 1)));
     assert!(
-        matches!(by_policy(error(RetryDecision::ByPolicy), 2), AttemptResult::Failed(Ending::Error, _)),
+        matches!(with_delay(error(RetryDecision::ByPolicy), 2), AttemptResult::Failed(Ending::Error, _)),
         "no attempt follows the last one"
     );
 }
@@ -97,7 +97,7 @@ fn a_delay_of_the_handler_does_not_outlive_the_policy() {
 fn the_longer_of_backoff_and_requested_delay_applies() {
     for (least, delay) in [(0, 15), (14, 15), (16, 16), (7 * 86_400, 7 * 86_400)] {
         let asked = || error(RetryDecision::NoSooner(Duration::from_secs(least)));
-        for ended in [asked(), asked().by_policy(&config(), 1)] {
+        for ended in [asked(), asked().with_backoff_delay(&config(), 1)] {
             let Some(AttemptEnd::Retry { delay: waits, .. }) = decide(ended, &before(1)) else {
                 panic!("{least}")
             };
@@ -212,11 +212,11 @@ fn endless_delays_are_capped() {
 fn ended(number: usize) -> Settlement {
     let held = LeaseRef { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
     let leases = Arc::new(Leases::new(Duration::from_secs(1), Duration::from_secs(1)));
-    Settlement { lease: leases.take([held], now()).remove(0), end: None, restore: None }
+    Settlement { lease: leases.add([held], now()).remove(0), end: None, restore: None }
 }
 
 fn put(outbox: &SettlementQueue, numbers: std::ops::Range<usize>) {
-    numbers.for_each(|number| outbox.put(ended(number)));
+    numbers.for_each(|number| outbox.push(ended(number)));
 }
 
 /// Returns how long the next batch took to arrive, and its size.
@@ -282,11 +282,11 @@ fn the_end_of_an_ended_attempt_is_in_the_queue() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 start.wait();
-                outbox.put(ended);
+                outbox.push(ended);
             });
             start.wait();
             while lease.phase() != Phase::Ended {}
-            assert_eq!(outbox.take().len(), 1, "in round {number}");
+            assert_eq!(outbox.take_batch().len(), 1, "in round {number}");
         });
     }
 }
@@ -295,8 +295,8 @@ fn the_end_of_an_ended_attempt_is_in_the_queue() {
 async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
     let outbox = SettlementQueue::new(Duration::ZERO);
     let soon = Duration::from_millis(1);
-    let has_room = async || tokio::time::timeout(soon, outbox.room()).await.is_ok();
-    let is_empty = async || tokio::time::timeout(soon, outbox.empty()).await.is_ok();
+    let has_room = async || tokio::time::timeout(soon, outbox.wait_for_room()).await.is_ok();
+    let is_empty = async || tokio::time::timeout(soon, outbox.wait_until_empty()).await.is_ok();
     assert!(has_room().await && is_empty().await);
     put(&outbox, 0..MAX_UNSETTLED / 2);
     let sent = outbox.next_batch().await;
@@ -305,11 +305,11 @@ async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
     assert!(has_room().await && !is_empty().await);
     put(&outbox, MAX_UNSETTLED - 1..MAX_UNSETTLED);
     assert!(!has_room().await, "4,000 ends are sent or queued");
-    outbox.settled(1);
+    outbox.note_settled(1);
     assert!(has_room().await && !is_empty().await);
-    outbox.settled(sent.len() - 1);
+    outbox.note_settled(sent.len() - 1);
     let rest = outbox.next_batch().await;
-    let settle = async { outbox.settled(rest.len()) };
+    let settle = async { outbox.note_settled(rest.len()) };
     assert!(tokio::join!(is_empty(), settle).0);
     assert_eq!(MAX_UNSETTLED, 4000);
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, timeout};
 
-use super::{Answers, BATCH, HALF, OpRequest, QueuedRequest, SharedLane};
+use super::{Answers, BATCH, MIN_SECOND_CALL, OpRequest, QueuedRequest, SharedLane};
 use crate::connection::{RetryDelays, is_retryable, unknown_outcome};
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
@@ -22,30 +22,30 @@ const MAX_CALLS_IN_FLIGHT: usize = 4;
 const REPLY_DELIVERY_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Sends batches until the queue is empty.
-pub(super) async fn drive(mut driving: LaneDriver) {
-    let lane = driving.lane.clone();
-    let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
-    // The callers that receive answers at present. Their next calls are sent together.
-    let (mut turns, mut in_turn) = (FuturesUnordered::new(), 0);
+pub(super) async fn drive(mut driver: LaneDriver) {
+    let lane = driver.lane.clone();
+    let (mut in_flight, mut keys_in_flight) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
+    // The callers that are being woken with their answers. Their next calls are sent together.
+    let (mut turns, mut callers_in_turn) = (FuturesUnordered::new(), 0);
     loop {
-        while let Some(batch) = next(&lane, going.len(), in_turn, &mut on_their_way) {
-            going.push(batch.carry(&lane));
+        while let Some(batch) = next_batch(&lane, in_flight.len(), callers_in_turn, &mut keys_in_flight) {
+            in_flight.push(batch.send_until_answered(&lane));
         }
-        if going.is_empty() && turns.is_empty() && driving.rest() {
+        if in_flight.is_empty() && turns.is_empty() && driver.stop_if_idle() {
             return;
         }
-        let look = lock(&lane.queue).next_look(Instant::now());
+        let wake_at = lock(&lane.queue).next_wake(Instant::now());
         tokio::select! {
-            Some((keys, answered)) = going.next() => {
+            Some((keys, answered)) = in_flight.next() => {
                 keys.iter().for_each(|key| {
-                    on_their_way.remove(key);
+                    keys_in_flight.remove(key);
                 });
-                in_turn += answered.len();
+                callers_in_turn += answered.len();
                 turns.push(answered.deliver_replies());
             }
-            Some(answered) = turns.next() => in_turn -= answered,
+            Some(answered) = turns.next() => callers_in_turn -= answered,
             () = lane.enough.notified() => {}
-            () = sleep_until(look) => {}
+            () = sleep_until(wake_at) => {}
         }
     }
 }
@@ -57,13 +57,13 @@ async fn sleep_until(until: Option<Instant>) {
     }
 }
 
-/// Returns the next batch if it is worth sending now. `going` batches are unanswered, and `in_turn` callers were just
-/// answered and may call again.
-fn next(
+/// Returns the next batch if it is worth sending now. `in_flight` batches are unanswered. `callers_in_turn` callers were
+/// just answered, and may call again.
+fn next_batch(
     lane: &SharedLane,
-    going: usize,
-    in_turn: usize,
-    on_their_way: &mut HashSet<Bytes>,
+    in_flight: usize,
+    callers_in_turn: usize,
+    keys_in_flight: &mut HashSet<Bytes>,
 ) -> Option<LaneBatch> {
     let mut queue = lock(&lane.queue);
     let now = Instant::now();
@@ -73,39 +73,40 @@ fn next(
         expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
     }
     // A second call needs as many timers as the first, so that one is encoded while the other is executed.
-    queue.worth = if going > 1 { BATCH } else { on_their_way.len().max(in_turn).max(HALF) };
-    if going + in_turn > 0 && (going >= MAX_CALLS_IN_FLIGHT || !queue.is_worth_a_call()) {
+    queue.worth_a_call =
+        if in_flight > 1 { BATCH } else { keys_in_flight.len().max(callers_in_turn).max(MIN_SECOND_CALL) };
+    if in_flight + callers_in_turn > 0 && (in_flight >= MAX_CALLS_IN_FLIGHT || !queue.is_worth_a_call()) {
         return None;
     }
-    let share = queue.share(going == 0);
-    let batch = queue.take(share, now, on_their_way);
+    let limit = queue.send_limit(in_flight == 0);
+    let batch = queue.take_batch(limit, now, keys_in_flight);
     (!batch.is_empty()).then_some(batch)
 }
 
-/// Marks a driver as running. If it is dropped early, with a runtime of virtual time, all queued requests fail.
+/// A running driver. If it is dropped before it has stopped, by a panic or with its runtime, all queued requests fail.
 pub(super) struct LaneDriver {
     lane: Arc<SharedLane>,
-    rested: bool,
+    has_stopped: bool,
 }
 
 impl LaneDriver {
     pub(super) fn of(lane: Arc<SharedLane>) -> Self {
-        Self { lane, rested: false }
+        Self { lane, has_stopped: false }
     }
 
     /// Stops the driver if the queue is empty, and returns whether it was.
-    fn rest(&mut self) -> bool {
+    fn stop_if_idle(&mut self) -> bool {
         let mut queue = lock(&self.lane.queue);
-        self.rested = queue.is_empty();
-        queue.driven = !self.rested;
-        self.rested
+        self.has_stopped = queue.is_empty();
+        queue.driven = !self.has_stopped;
+        self.has_stopped
     }
 }
 
 impl Drop for LaneDriver {
     fn drop(&mut self) {
-        if !self.rested {
-            let left = lock(&self.lane.queue).abandon();
+        if !self.has_stopped {
+            let left = lock(&self.lane.queue).stop_driving();
             drop(left);
         }
     }
@@ -122,7 +123,7 @@ pub(super) struct LaneBatch {
 struct LaneCall {
     /// Includes whether the call may have been executed before.
     flags: OpFlags,
-    asks: Vec<QueuedRequest>,
+    requests: Vec<QueuedRequest>,
 }
 
 impl LaneBatch {
@@ -131,17 +132,17 @@ impl LaneBatch {
     }
 
     pub(super) fn add(&mut self, waiting: QueuedRequest) {
-        match self.calls.iter_mut().find(|call| call.takes(&waiting.ask)) {
-            Some(call) => call.asks.push(waiting),
-            None => self.calls.push(LaneCall { flags: waiting.ask.flags, asks: vec![waiting] }),
+        match self.calls.iter_mut().find(|call| call.accepts(&waiting.request)) {
+            Some(call) => call.requests.push(waiting),
+            None => self.calls.push(LaneCall { flags: waiting.request.flags, requests: vec![waiting] }),
         }
     }
 
-    /// Sends the calls until each request is answered or its `retry_for` has passed. Returns the keys, and the
-    /// answers of the last round.
-    async fn carry(mut self, lane: &SharedLane) -> (Vec<Bytes>, ReplyBatch) {
-        let asks = self.calls.iter().flat_map(|call| &call.asks);
-        let keys = asks.flat_map(|waiting| waiting.ask.keys().cloned()).collect();
+    /// Sends the calls until each request is answered or its `retry_for` has passed. Returns the keys of all requests, and
+    /// the answers of the last try. Earlier answers were delivered.
+    async fn send_until_answered(mut self, lane: &SharedLane) -> (Vec<Bytes>, ReplyBatch) {
+        let requests = self.calls.iter().flat_map(|call| &call.requests);
+        let keys = requests.flat_map(|waiting| waiting.request.keys().cloned()).collect();
         let mut delays = RetryDelays::default();
         loop {
             let answers = {
@@ -163,22 +164,22 @@ impl LaneBatch {
 }
 
 impl LaneCall {
-    fn takes(&self, ask: &OpRequest) -> bool {
-        self.asks.first().is_some_and(|first| first.ask.goes_with(ask))
+    fn accepts(&self, request: &OpRequest) -> bool {
+        self.requests.first().is_some_and(|first| first.request.fits_one_call_with(request))
     }
 
     fn as_sent(&self) -> OpCall<'_> {
-        let ops = self.asks.iter().flat_map(|waiting| &waiting.ask.ops).collect();
+        let ops = self.requests.iter().flat_map(|waiting| &waiting.request.ops).collect();
         OpCall { flags: self.flags, ops }
     }
 
-    /// Adds the answers to `answered`. Returns the requests to send again after `wait`.
+    /// Adds the answered requests to `answered`. Returns those that are to be sent again after `wait`.
     fn apply_reply(mut self, answer: Answers, wait: Duration, answered: &mut ReplyBatch) -> Option<Self> {
         let error = match answer {
             Ok(each) => {
                 let mut each = each.into_iter();
-                for waiting in self.asks {
-                    let count = waiting.ask.ops.len();
+                for waiting in self.requests {
+                    let count = waiting.request.ops.len();
                     answered.add(waiting, Ok(each.by_ref().take(count).collect()));
                 }
                 return None;
@@ -187,13 +188,13 @@ impl LaneCall {
         };
         self.flags.repeat |= error.maybe_done();
         let again = Instant::now() + wait;
-        let (patient, given_up): (Vec<_>, Vec<_>) =
-            self.asks.into_iter().partition(|waiting| is_retryable(&error) && waiting.until > again);
+        let (retried, given_up): (Vec<_>, Vec<_>) =
+            self.requests.into_iter().partition(|waiting| is_retryable(&error) && waiting.until > again);
         for waiting in given_up {
             answered.add(waiting, Err(unknown_outcome(error.clone(), self.flags.repeat)));
         }
-        self.asks = patient;
-        (!self.asks.is_empty()).then_some(self)
+        self.requests = retried;
+        (!self.requests.is_empty()).then_some(self)
     }
 }
 
@@ -221,14 +222,14 @@ impl ReplyBatch {
         let answered = Arc::new(Mutex::new(self.0));
         let there = answered.clone();
         let turn = async move {
-            send(&there);
+            deliver_all(&there);
             tokio::task::yield_now().await;
         };
         let turn = runtime.map(|runtime| runtime.spawn(turn));
         async move {
             if let Some(turn) = turn {
                 let _ = timeout(REPLY_DELIVERY_TIMEOUT, turn).await;
-                send(&answered);
+                deliver_all(&answered);
             }
             count
         }
@@ -236,7 +237,7 @@ impl ReplyBatch {
 }
 
 /// Delivers the answers that were not delivered yet.
-fn send(answered: &Mutex<Vec<(QueuedRequest, Answers)>>) {
+fn deliver_all(answered: &Mutex<Vec<(QueuedRequest, Answers)>>) {
     let answered = mem::take(&mut *lock(answered));
     for (waiting, answers) in answered {
         waiting.answer(answers);
@@ -259,8 +260,8 @@ mod tests {
         let _guard = waiting_at.enter();
         let mut answered = ReplyBatch::default();
         let receivers = [1, 2].map(|_| {
-            let ask = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
-            let (waiting, receiver) = QueuedRequest::new(ask, Instant::now());
+            let request = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
+            let (waiting, receiver) = QueuedRequest::new(request, Instant::now());
             answered.add(waiting, Err(Error::invalid("this one")));
             receiver
         });

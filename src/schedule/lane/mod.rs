@@ -31,8 +31,8 @@ const CLEANUP_THRESHOLD: usize = 1000;
 /// How long a single call delays later calls for its key, to keep their order. The caller polls the call and may have
 /// stopped doing so, hence the limit.
 const SINGLE_CALL_HOLD: Duration = Duration::from_secs(1);
-/// The minimum number of timers for a second call while one is in flight.
-const HALF: usize = 8;
+/// The minimum number of queued timers that are worth a second call while one is in flight.
+const MIN_SECOND_CALL: usize = 8;
 
 /// The calls of producers for one partition. Clones share a queue.
 #[derive(Clone, Debug)]
@@ -57,40 +57,46 @@ impl Lane {
     }
 
     /// Makes one call, alone or in a batch with others.
-    pub(super) async fn call(&self, retry_for: Duration, ask: OpRequest) -> Result<OpReply> {
+    pub(super) async fn call(&self, retry_for: Duration, request: OpRequest) -> Result<OpReply> {
         let until = Instant::now() + retry_for;
-        match self.enter(ask, until) {
-            Entered::Alone(going, ask) => {
-                let answer = self.send_alone(retry_for, &ask).await;
-                drop(going);
-                answer.and_then(only)
+        match self.enter(request, until) {
+            Entry::Single(guard, request) => {
+                let answer = self.send_single(retry_for, &request).await;
+                drop(guard);
+                answer.and_then(single_answer)
             }
-            Entered::Together(answer) => wait(answer).await.and_then(only),
+            Entry::Queued(answer) => wait_for_answers(answer).await.and_then(single_answer),
         }
     }
 
-    /// Queues a call for a batch. It is made even if the returned future is not polled.
-    pub(super) fn put(&self, retry_for: Duration, ask: OpRequest) -> impl Future<Output = Answers> + use<> {
+    /// Queues a request. It is sent even if the returned future is not polled.
+    pub(super) fn enqueue(
+        &self,
+        retry_for: Duration,
+        request: OpRequest,
+    ) -> impl Future<Output = Answers> + use<> {
         let until = Instant::now() + retry_for;
-        wait(self.queue(lock(&self.0.queue), ask, until))
+        wait_for_answers(self.push(lock(&self.0.queue), request, until))
     }
 
-    fn enter(&self, ask: OpRequest, until: Instant) -> Entered {
+    /// Lets the caller make a single call, if no call is in flight. Otherwise, queues the request.
+    fn enter(&self, request: OpRequest, until: Instant) -> Entry {
         let mut queue = lock(&self.0.queue);
-        if queue.alone.is_none() && !queue.driven {
-            queue.alone = SingleCall::with(&ask);
-            return Entered::Alone(SingleCallGuard(self.0.clone()), ask);
+        if queue.single_call.is_none() && !queue.driven {
+            queue.single_call = SingleCall::with(&request);
+            return Entry::Single(SingleCallGuard(self.0.clone()), request);
         }
-        Entered::Together(self.queue(queue, ask, until))
+        Entry::Queued(self.push(queue, request, until))
     }
 
-    fn queue(
+    /// Adds a request to the locked queue, and starts a driver if none runs.
+    fn push(
         &self,
         mut queue: MutexGuard<'_, LaneQueue>,
-        ask: OpRequest,
+        request: OpRequest,
         until: Instant,
     ) -> oneshot::Receiver<Answers> {
-        let (waiting, receiver) = QueuedRequest::new(ask, until);
+        let (waiting, receiver) = QueuedRequest::new(request, until);
         let was_empty = queue.is_empty();
         queue.push(waiting);
         if queue.driven {
@@ -107,19 +113,20 @@ impl Lane {
         receiver
     }
 
-    async fn send_alone(&self, retry_for: Duration, ask: &OpRequest) -> Answers {
+    /// Makes a single call from the caller's own task.
+    async fn send_single(&self, retry_for: Duration, request: &OpRequest) -> Answers {
         let SharedLane { at, store, .. } = &*self.0;
         let call = async |repeat| {
-            let flags = OpFlags { repeat, ..ask.flags };
-            let mut answers = store.produce(at, &[OpCall { flags, ops: ask.ops.iter().collect() }]).await;
+            let flags = OpFlags { repeat, ..request.flags };
+            let mut answers = store.produce(at, &[OpCall { flags, ops: request.ops.iter().collect() }]).await;
             answers.pop().unwrap_or_else(|| Ok(Vec::new()))
         };
-        retry_until_answered(retry_for, call).await.map_err(|error| ask.failed(error))
+        retry_until_answered(retry_for, call).await.map_err(|error| request.error_with_key(error))
     }
 }
 
 /// Waits for the answers to a queued request.
-async fn wait(answer: oneshot::Receiver<Answers>) -> Answers {
+async fn wait_for_answers(answer: oneshot::Receiver<Answers>) -> Answers {
     answer.await.unwrap_or_else(|_| Err(no_answer()))
 }
 
@@ -129,9 +136,12 @@ fn no_answer() -> Error {
     Error::new(ErrorKind::Internal, message).unanswered()
 }
 
-enum Entered {
-    Alone(SingleCallGuard, OpRequest),
-    Together(oneshot::Receiver<Answers>),
+/// The way in which a request is sent.
+enum Entry {
+    /// By the caller itself. The guard marks the call as in flight.
+    Single(SingleCallGuard, OpRequest),
+    /// By the driver, in a batch.
+    Queued(oneshot::Receiver<Answers>),
 }
 
 /// Marks a single call as in flight until it is answered or dropped.
@@ -140,7 +150,7 @@ struct SingleCallGuard(Arc<SharedLane>);
 impl Drop for SingleCallGuard {
     fn drop(&mut self) {
         let mut queue = lock(&self.0.queue);
-        queue.alone = None;
+        queue.single_call = None;
         if !queue.is_empty() {
             self.0.enough.notify_one();
         }
@@ -148,7 +158,7 @@ impl Drop for SingleCallGuard {
 }
 
 /// Returns the answer to a call for one timer.
-fn only(answers: Vec<Result<OpReply>>) -> Result<OpReply> {
+fn single_answer(answers: Vec<Result<OpReply>>) -> Result<OpReply> {
     answers.into_iter().next().unwrap_or_else(|| Err(no_answer()))
 }
 
@@ -164,8 +174,8 @@ type Answers = Result<Vec<Result<OpReply>>>;
 
 impl OpRequest {
     /// Returns whether both requests fit in one script call.
-    fn goes_with(&self, other: &Self) -> bool {
-        let kind = |ask: &Self| ask.ops.first().map(discriminant);
+    fn fits_one_call_with(&self, other: &Self) -> bool {
+        let kind = |request: &Self| request.ops.first().map(discriminant);
         self.flags == other.flags && kind(self) == kind(other)
     }
 
@@ -179,7 +189,7 @@ impl OpRequest {
     }
 
     /// Adds the key of a request with one op to the error of a whole call.
-    fn failed(&self, error: Error) -> Error {
+    fn error_with_key(&self, error: Error) -> Error {
         if let [only] = &self.ops[..] { only.failed(error) } else { error }
     }
 }
@@ -187,7 +197,7 @@ impl OpRequest {
 /// A request that waits to be sent, or for its answer.
 #[derive(Debug)]
 struct QueuedRequest {
-    ask: OpRequest,
+    request: OpRequest,
     answer: oneshot::Sender<Answers>,
     /// When the caller's `retry_for` ends.
     until: Instant,
@@ -196,9 +206,9 @@ struct QueuedRequest {
 }
 
 impl QueuedRequest {
-    fn new(ask: OpRequest, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
+    fn new(request: OpRequest, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { ask, answer, until, runtime: Handle::current() }, receiver)
+        (Self { request, answer, until, runtime: Handle::current() }, receiver)
     }
 
     /// Returns whether the caller was dropped.
@@ -206,9 +216,10 @@ impl QueuedRequest {
         self.answer.is_closed()
     }
 
+    /// Passes the answers to the caller.
     fn answer(self, answers: Answers) {
-        // The caller may have been dropped.
-        let _ = self.answer.send(answers.map_err(|error| self.ask.failed(error)));
+        // This fails if the caller was dropped.
+        let _ = self.answer.send(answers.map_err(|error| self.request.error_with_key(error)));
     }
 }
 
@@ -216,17 +227,18 @@ impl QueuedRequest {
 #[derive(Debug, Default)]
 struct LaneQueue {
     /// The single call in flight, if any.
-    alone: Option<SingleCall>,
+    single_call: Option<SingleCall>,
     /// True while a driver runs.
     driven: bool,
     waiting: VecDeque<QueuedRequest>,
-    /// The number of queued timers, and below the bytes of their keys and payloads.
+    /// The number of queued timers.
     count: usize,
+    /// The bytes of the queued timers' keys and payloads.
     bytes: usize,
     /// How many requests were left after the last removal of abandoned ones.
     left: usize,
-    /// How many timers are worth another call while others are in flight.
-    worth: usize,
+    /// How many queued timers are worth another call while others are in flight. The driver updates this.
+    worth_a_call: usize,
 }
 
 /// A call that its caller sends without the driver.
@@ -238,8 +250,8 @@ struct SingleCall {
 }
 
 impl SingleCall {
-    fn with(ask: &OpRequest) -> Option<Self> {
-        Some(Self { key: ask.keys().next()?.clone(), until: Instant::now() + SINGLE_CALL_HOLD })
+    fn with(request: &OpRequest) -> Option<Self> {
+        Some(Self { key: request.keys().next()?.clone(), until: Instant::now() + SINGLE_CALL_HOLD })
     }
 }
 
@@ -248,20 +260,24 @@ impl LaneQueue {
         if self.waiting.len() >= CLEANUP_THRESHOLD.max(2 * self.left) || self.bytes > 64 * BATCH_BYTES {
             self.remove_abandoned();
         }
-        self.count += waiting.ask.ops.len();
-        self.bytes += waiting.ask.bytes();
+        self.count += waiting.request.ops.len();
+        self.bytes += waiting.request.bytes();
         self.waiting.push_back(waiting);
     }
 
     /// Returns whether the queue is worth another call while others are in flight.
     fn is_worth_a_call(&self) -> bool {
-        self.count >= self.worth.min(BATCH) || self.bytes >= BATCH_BYTES
+        self.count >= self.worth_a_call.min(BATCH) || self.bytes >= BATCH_BYTES
     }
 
-    /// Returns how many of the queued timers to send now.
-    fn share(&self, alone: bool) -> usize {
+    /// Returns how many of the queued timers to send now. `none_in_flight` is true if the driver has no batch in flight.
+    fn send_limit(&self, none_in_flight: bool) -> usize {
         // Two halves overlap: the second is encoded and sent while the server executes the first.
-        if alone && self.count >= 2 * HALF { self.count.div_ceil(2).min(BATCH) } else { BATCH }
+        if none_in_flight && self.count >= 2 * MIN_SECOND_CALL {
+            self.count.div_ceil(2).min(BATCH)
+        } else {
+            BATCH
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -270,9 +286,9 @@ impl LaneQueue {
 
     /// Returns when the driver must wake without an event: when the oldest request times out, or when the single call
     /// stops delaying others. All requests have the same `retry_for`, so the oldest times out first.
-    fn next_look(&self, now: Instant) -> Option<Instant> {
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
         let first = self.waiting.front()?.until;
-        let alone = self.alone.as_ref().map(|alone| alone.until).filter(|until| *until > now);
+        let alone = self.single_call.as_ref().map(|alone| alone.until).filter(|until| *until > now);
         Some(alone.map_or(first, |alone| alone.min(first)))
     }
 
@@ -283,35 +299,37 @@ impl LaneQueue {
     }
 
     /// Takes requests from the front, up to `most` timers and the limits of a call, and adds their keys to
-    /// `on_their_way`.
+    /// `keys_in_flight`.
     ///
     /// A request stays in the queue if one of its keys is in flight, or in a request that stays. This keeps the order
     /// of the calls for each key.
-    fn take(&mut self, most: usize, now: Instant, on_their_way: &mut HashSet<Bytes>) -> LaneBatch {
+    fn take_batch(&mut self, most: usize, now: Instant, keys_in_flight: &mut HashSet<Bytes>) -> LaneBatch {
         let (mut batch, mut stays, mut kept) = (LaneBatch::default(), VecDeque::new(), HashSet::new());
-        kept.extend(self.alone.as_ref().filter(|alone| alone.until > now).map(|alone| alone.key.clone()));
+        kept.extend(
+            self.single_call.as_ref().filter(|alone| alone.until > now).map(|alone| alone.key.clone()),
+        );
         let (mut count, mut bytes) = (0, 0);
         while let Some(first) = self.waiting.front() {
             if first.is_abandoned() {
                 self.pop();
                 continue;
             }
-            let ask = &first.ask;
-            count += ask.ops.len();
-            bytes += ask.bytes();
-            if count > most.max(ask.ops.len()) || bytes > BATCH_BYTES.max(ask.bytes()) {
+            let request = &first.request;
+            count += request.ops.len();
+            bytes += request.bytes();
+            if count > most.max(request.ops.len()) || bytes > BATCH_BYTES.max(request.bytes()) {
                 break;
             }
-            let waits = ask.keys().any(|key| on_their_way.contains(key) || kept.contains(key));
+            let waits = request.keys().any(|key| keys_in_flight.contains(key) || kept.contains(key));
             if waits {
-                kept.extend(ask.keys().cloned());
+                kept.extend(request.keys().cloned());
             } else {
-                on_their_way.extend(ask.keys().cloned());
+                keys_in_flight.extend(request.keys().cloned());
             }
             match self.waiting.pop_front() {
                 Some(first) if waits => stays.push_back(first),
                 Some(first) => {
-                    self.leave(&first.ask);
+                    self.uncount(&first.request);
                     batch.add(first);
                 }
                 None => break,
@@ -323,27 +341,28 @@ impl LaneQueue {
         batch
     }
 
-    /// Empties the queue when the driver ends.
-    fn abandon(&mut self) -> VecDeque<QueuedRequest> {
+    /// Marks the driver as ended, and removes all requests.
+    fn stop_driving(&mut self) -> VecDeque<QueuedRequest> {
         (self.driven, self.count, self.bytes) = (false, 0, 0);
         mem::take(&mut self.waiting)
     }
 
     fn pop(&mut self) -> Option<QueuedRequest> {
         let waiting = self.waiting.pop_front()?;
-        self.leave(&waiting.ask);
+        self.uncount(&waiting.request);
         Some(waiting)
     }
 
-    fn leave(&mut self, ask: &OpRequest) {
-        self.count -= ask.ops.len();
-        self.bytes -= ask.bytes();
+    /// Subtracts a request that leaves the queue from the counts.
+    fn uncount(&mut self, request: &OpRequest) {
+        self.count -= request.ops.len();
+        self.bytes -= request.bytes();
     }
 
     fn remove_abandoned(&mut self) {
         self.waiting.retain(|waiting| !waiting.is_abandoned());
-        self.count = self.waiting.iter().map(|waiting| waiting.ask.ops.len()).sum();
-        self.bytes = self.waiting.iter().map(|waiting| waiting.ask.bytes()).sum();
+        self.count = self.waiting.iter().map(|waiting| waiting.request.ops.len()).sum();
+        self.bytes = self.waiting.iter().map(|waiting| waiting.request.bytes()).sum();
         self.left = self.waiting.len();
     }
 }
@@ -355,10 +374,10 @@ mod tests {
     /// The error must not read as a refusal: a program would then do something else, and both would happen.
     #[tokio::test]
     async fn a_call_whose_driver_has_ended_may_have_been_done() {
-        let ask = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
-        let (waiting, answer) = QueuedRequest::new(ask, Instant::now());
+        let request = OpRequest { flags: OpFlags::default(), ops: Vec::new() };
+        let (waiting, answer) = QueuedRequest::new(request, Instant::now());
         drop(waiting);
-        let error = wait(answer).await.unwrap_err();
+        let error = wait_for_answers(answer).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Internal && error.maybe_done(), "{error:?}");
     }
 }

@@ -96,37 +96,43 @@ pub(super) const CASES: &[Case] = &[
             }
         });
     }),
-    (&["console::TopicHandle::page", "console::TopicHandle::filtered", "console::TopicHandle::journal"], || {
-        with_topic(async |_, topic| {
-            let cursors: Vec<Cursor> = texts().iter().filter_map(|text| or_refused(text.parse())).collect();
-            let behind: Vec<JournalCursor> =
-                texts().iter().filter_map(|text| or_refused(text.parse())).collect();
-            let extreme = [
-                "0@0/",
-                "18446744073709551615@0/x",
-                "18446744073709551615@4294967295/x",
-                "99999999999999999999@0/x",
-            ];
-            let more: Vec<Cursor> = extreme.iter().filter_map(|text| or_refused(text.parse())).collect();
-            let later: Vec<JournalCursor> =
-                extreme.iter().filter_map(|text| or_refused(text.parse())).collect();
-            for count in SIZES {
-                for state in EntryState::ALL {
-                    for after in cursors.iter().chain(&more).map(Some).chain([None]) {
-                        or_refused(topic.page(state, after, count).await);
-                        for payload in SIZES {
-                            or_refused(
-                                topic.filtered(state, &Filter::default(), after, count, Some(payload)).await,
-                            );
+    (
+        &["console::TopicHandle::page", "console::TopicHandle::filtered", "console::TopicHandle::journal"],
+        || {
+            with_topic(async |_, topic| {
+                let cursors: Vec<Cursor> =
+                    texts().iter().filter_map(|text| or_refused(text.parse())).collect();
+                let behind: Vec<JournalCursor> =
+                    texts().iter().filter_map(|text| or_refused(text.parse())).collect();
+                let extreme = [
+                    "0@0/",
+                    "18446744073709551615@0/x",
+                    "18446744073709551615@4294967295/x",
+                    "99999999999999999999@0/x",
+                ];
+                let more: Vec<Cursor> = extreme.iter().filter_map(|text| or_refused(text.parse())).collect();
+                let later: Vec<JournalCursor> =
+                    extreme.iter().filter_map(|text| or_refused(text.parse())).collect();
+                for count in SIZES {
+                    for state in EntryState::ALL {
+                        for after in cursors.iter().chain(&more).map(Some).chain([None]) {
+                            or_refused(topic.page(state, after, count).await);
+                            for payload in SIZES {
+                                or_refused(
+                                    topic
+                                        .filtered(state, &Filter::default(), after, count, Some(payload))
+                                        .await,
+                                );
+                            }
                         }
                     }
+                    for behind in behind.iter().chain(&later).map(Some).chain([None]) {
+                        or_refused(topic.journal(behind, count).await);
+                    }
                 }
-                for behind in behind.iter().chain(&later).map(Some).chain([None]) {
-                    or_refused(topic.journal(behind, count).await);
-                }
-            }
-        });
-    }),
+            });
+        },
+    ),
     (&["console::Filter::parse", "console::Filter::passes"], || {
         with_topic(async |_, topic| {
             let entry = topic.page(EntryState::Waiting, None, 1).await.unwrap().entries.remove(0);

@@ -60,18 +60,21 @@ pub(super) const CASES: &[Case] = &[
             });
         }
     }),
-    (&["testing::LocalClusterBuilder::primaries", "testing::LocalClusterBuilder::replicas_per_primary"], || {
-        paused(async {
-            for builder in [
-                LocalCluster::builder().primaries(0),
-                LocalCluster::builder().primaries(usize::MAX),
-                LocalCluster::builder().replicas_per_primary(usize::MAX),
-                LocalCluster::builder().primaries(usize::MAX).replicas_per_primary(usize::MAX),
-            ] {
-                assert!(builder.start().await.unwrap_err().to_string().contains("1 to 1,000"));
-            }
-        });
-    }),
+    (
+        &["testing::LocalClusterBuilder::primaries", "testing::LocalClusterBuilder::replicas_per_primary"],
+        || {
+            paused(async {
+                for builder in [
+                    LocalCluster::builder().primaries(0),
+                    LocalCluster::builder().primaries(usize::MAX),
+                    LocalCluster::builder().replicas_per_primary(usize::MAX),
+                    LocalCluster::builder().primaries(usize::MAX).replicas_per_primary(usize::MAX),
+                ] {
+                    assert!(builder.start().await.unwrap_err().to_string().contains("1 to 1,000"));
+                }
+            });
+        },
+    ),
     (&["testing::SentinelGroupBuilder::replicas", "testing::SentinelGroupBuilder::sentinels"], || {
         paused(async {
             for builder in [

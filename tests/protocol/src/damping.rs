@@ -87,7 +87,7 @@ fn pace(beaten: u8) -> Leadership {
 /// How long after a deadline it wakes for it; nothing if before.
 fn delay(beaten: u8) -> Duration {
     let deadline = Instant::now() + Duration::from_secs(1);
-    pace(beaten).wake(deadline, Duration::from_millis(10), false).saturating_duration_since(deadline)
+    pace(beaten).wake_at(deadline, Duration::from_millis(10), false).saturating_duration_since(deadline)
 }
 
 impl Crowd {

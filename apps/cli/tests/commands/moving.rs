@@ -47,7 +47,7 @@ async fn what_is_exported_comes_back_as_it_was_and_once() {
     // What was withdrawn since stays so.
     scene.run(&["cancel", "order:unpaid:later"]);
     let third = scene.run_with(&["import"], &lines);
-    assert!(third.out.contains("has ended lately: 1"), "{third:?}");
+    assert!(third.out.contains("was cancelled or replaced lately: 1"), "{third:?}");
     let fourth = scene.schedule.look_up(&scene.orders, "later").await.expect("a look");
     assert!(fourth.is_none());
 }

@@ -111,8 +111,14 @@ fn what_can_never_work_is_refused() {
         (url("http://127.0.0.1/"), "private to this machine"),
         (url("http://127.0.0.1/{id}\"\nhosts = [\"127.0.0.1\"]\n#"), "private to this machine"),
         (url("{payload.url}\"\nhosts = [\"shop.example\", \"0x7f.1:8080\"]\n#"), "private to this machine"),
-        (url("{payload.url}\"\nhosts = [\"168.63.129.16\"]\nallow-addresses = [\"168.0.0.0/8\"]\n#"), "168.63.129.16"),
-        (url("{payload.url}\"\nhosts = [\"[::1]\"]\nallow-addresses = [\"127.0.0.1\"]\n#"), "private to this machine"),
+        (
+            url("{payload.url}\"\nhosts = [\"168.63.129.16\"]\nallow-addresses = [\"168.0.0.0/8\"]\n#"),
+            "168.63.129.16",
+        ),
+        (
+            url("{payload.url}\"\nhosts = [\"[::1]\"]\nallow-addresses = [\"127.0.0.1\"]\n#"),
+            "private to this machine",
+        ),
         (url("http://[::ffff:169.254.169.254]/"), "list the address by itself in `allow-addresses`"),
         (webhook(attach, "hosts = [\"shop.example\"]"), "with {…} in it"),
         (webhook(attach, "allow-addresses = [\"localhost\"]"), "invalid address"),

@@ -79,15 +79,14 @@ impl TailSubscriber {
 
     /// Returns the indexes of the partitions that have a subscription.
     fn subscribed(&self) -> impl Iterator<Item = usize> {
-        self.connections.iter().flat_map(|(_, connection)| connection.heard.iter().copied())
+        self.connections.iter().flat_map(|(_, connection)| connection.subscribed.iter().copied())
     }
 
     /// Waits until a partition is held by another server than the one with its subscription.
     async fn moved(&self) {
-        let subscribed = self
-            .connections
-            .iter()
-            .flat_map(|(at, connection)| connection.heard.iter().map(move |place| (at.endpoint(), *place)));
+        let subscribed = self.connections.iter().flat_map(|(at, connection)| {
+            connection.subscribed.iter().map(move |place| (at.endpoint(), *place))
+        });
         let held: Vec<_> = subscribed.map(|(at, place)| (at, self.partitions[place].slot)).collect();
         self.store.topology().wait_until_moved(&held).await;
     }
@@ -136,7 +135,7 @@ impl TailSubscriber {
         for opened in join_all(opening).await {
             match opened {
                 // While a slot moves, neither server accepts its subscription for a moment.
-                Ok((_, connection)) if connection.heard.is_empty() => {}
+                Ok((_, connection)) if connection.subscribed.is_empty() => {}
                 Ok(opened) => self.connections.push(opened),
                 Err(error) => refused = Some(error),
             }

@@ -1,4 +1,4 @@
-//! The faults of a stream, and what they do to a message.
+//! The faults of notifications, and their effect on each message.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,33 +11,32 @@ use tokio::time::Instant;
 use crate::activity::ActivitySignal;
 use keylapse_connection::lock::lock;
 
-/// What is wrong with the stream at the moment.
+/// The faults that apply now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     pub(super) flow: Flow,
-    /// How much later everything arrives.
     pub(super) delay: Duration,
-    /// How many more times.
+    /// The extra deliveries of each notification.
     pub(super) duplicates: usize,
-    /// For how long notifications are gathered, to be turned around.
+    /// Notifications are gathered for this long and then reversed.
     pub(super) window: Duration,
-    losing: LossOrder,
+    loss: LossOrder,
 }
 
-/// What gets through.
+/// The messages that are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Flow {
     #[default]
     Everything,
-    /// Canaries alone.
+    /// Notifications are lost, other messages arrive.
     CanariesOnly,
-    /// Nothing.
+    /// All messages are lost.
     Silent,
-    /// Nothing, and it shows.
+    /// Connections that subscribe are closed.
     Disconnected,
 }
 
-/// An order to lose a few. Each connection obeys it once, so it has a number.
+/// An order to lose some notifications. The number lets each connection follow an order once.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossOrder {
     number: u64,
@@ -45,7 +44,7 @@ struct LossOrder {
 }
 
 impl LossOrder {
-    /// Whether to lose one more, by the latest order.
+    /// Returns whether to lose one more notification under the latest order.
     fn take_one(&mut self, order: Self) -> bool {
         if self.number != order.number {
             *self = order;
@@ -58,38 +57,38 @@ impl LossOrder {
 
 impl Faults {
     pub(super) fn lose_next(&mut self, count: usize) {
-        self.losing = LossOrder { number: self.losing.number + 1, left: count };
+        self.loss = LossOrder { number: self.loss.number + 1, left: count };
     }
 
     pub(super) fn heal(&mut self) {
-        *self = Self { losing: self.losing, ..Self::default() };
+        *self = Self { loss: self.loss, ..Self::default() };
         self.lose_next(0);
     }
 }
 
-/// Carries messages as the faults of the moment say.
+/// Carries messages under the current faults.
 #[derive(Debug, Default)]
 pub(super) struct FaultyCarrier {
     faults: Mutex<Faults>,
-    /// By connection: of the order to lose some what is left, and when those arrive that are being gathered.
+    /// For each connection, the rest of its loss order, and when the notifications that are being gathered arrive.
     subscribers: Mutex<HashMap<u64, (LossOrder, Option<Instant>)>>,
-    pulse: Arc<ActivitySignal>,
+    activity: Arc<ActivitySignal>,
     pub(super) delivered: AtomicU64,
     pub(super) lost: AtomicU64,
 }
 
 impl FaultyCarrier {
-    pub(super) fn new(pulse: Arc<ActivitySignal>) -> Self {
-        Self { pulse, ..Self::default() }
+    pub(super) fn new(activity: Arc<ActivitySignal>) -> Self {
+        Self { activity, ..Self::default() }
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults());
-        self.pulse.record_activity();
+        self.activity.record_activity();
     }
 
     pub(super) fn record_activity(&self) {
-        self.pulse.record_activity();
+        self.activity.record_activity();
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -98,8 +97,8 @@ impl FaultyCarrier {
 
     fn passage(&self, connection: u64, faults: &Faults) -> Passage {
         let mut subscribers = lock(&self.subscribers);
-        let (losing, gathered) = subscribers.entry(connection).or_default();
-        if faults.flow != Flow::Everything || losing.take_one(faults.losing) {
+        let (loss, gathered) = subscribers.entry(connection).or_default();
+        if faults.flow != Flow::Everything || loss.take_one(faults.loss) {
             return Passage::NONE;
         }
         let (times, overtakes, mut late) = (1 + faults.duplicates, !faults.window.is_zero(), faults.delay);
@@ -123,7 +122,7 @@ impl MessageCarrier for FaultyCarrier {
         };
         if passage.times == 0 {
             self.lost.fetch_add(u64::from(is_notification), Ordering::Relaxed);
-            self.pulse.record_activity();
+            self.activity.record_activity();
         }
         passage
     }
@@ -131,9 +130,9 @@ impl MessageCarrier for FaultyCarrier {
     fn arrived(&self, message: &PubSubMessage) {
         if is_notification(message) {
             self.delivered.fetch_add(1, Ordering::Relaxed);
-            self.pulse.record_activity();
+            self.activity.record_activity();
         } else {
-            self.pulse.record_poll();
+            self.activity.record_poll();
         }
     }
 
@@ -142,8 +141,8 @@ impl MessageCarrier for FaultyCarrier {
     }
 }
 
-/// Whether listeners act on it: not what proves that events flow, nor what only those hear who look on. That a key has
-/// expired is told twice where each change of a key is heard, and counts once.
+/// Returns whether listeners act on the message. They do not act on heartbeats, nor on messages for those who tail the
+/// journal. Under a subscription to all changes of a key its expiry arrives twice, and counts once.
 fn is_notification(message: &PubSubMessage) -> bool {
     let PubSubMessage { channel, payload, .. } = message;
     if channel.ends_with(b":wake") {

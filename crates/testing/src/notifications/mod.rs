@@ -1,4 +1,4 @@
-//! The stream of notifications, and what a test does to it.
+//! The notifications between a server and its listeners, and the faults that a test causes in them.
 
 mod faults;
 
@@ -18,15 +18,14 @@ use keylapse::limits::MAX_DELAY;
 use keylapse_connection::lock::lock;
 use keylapse_connection::{Endpoint, Endpoints};
 
-/// The most times that a notification is repeated.
 const MAX_DUPLICATES: usize = 8192;
 
-/// What happens to notifications between a server and its listeners: nothing, at
-/// first. Clones are one and the same.
+/// Breaks and counts the notifications between a server and its listeners. At first there is no fault. Clones share
+/// the faults and the counts.
 ///
-/// Notifications are wake-ups (a new timer is the next to be due), fences (a
-/// running attempt was cancelled), expired keys and, of attached topics, changed ones. Faults add up until
-/// [`heal`](Self::heal), and hit every listener alike, where the server hands messages to connections:
+/// Notifications are wake-ups (a new timer is due next), fences (a running attempt was cancelled), expired keys, and
+/// changed keys of attached topics. Faults apply where the server sends messages to connections, so they
+/// affect all listeners. They add up until [`heal`](Self::heal):
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
@@ -37,25 +36,23 @@ const MAX_DUPLICATES: usize = 8192;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Notifications {
-    line: Arc<FaultyCarrier>,
-    to: NotificationSource,
+    carrier: Arc<FaultyCarrier>,
+    source: NotificationSource,
 }
 
-/// Who sends them.
+/// The server that sends the notifications.
 #[derive(Clone, Debug)]
 enum NotificationSource {
-    /// The server in this process.
     InProcess(keylapse_testserver::TestServer),
-    /// Another.
     Remote(Arc<Relays>),
 }
 
-/// Connections to another server.
+/// The relayed connections to a server outside this process.
 #[derive(Debug)]
 struct Relays {
-    line: Arc<FaultyCarrier>,
+    carrier: Arc<FaultyCarrier>,
     db: i64,
-    /// Those that have not ended, and how many there ever were.
+    /// The number of connections so far, and those that are open.
     open: Mutex<(u64, Vec<RelayedConnection>)>,
 }
 
@@ -64,7 +61,7 @@ impl Relays {
         let mut open = lock(&self.open);
         let (count, all) = &mut *open;
         *count += 1;
-        let (near, relayed) = relay(far, *count, self.line.clone());
+        let (near, relayed) = relay(far, *count, self.carrier.clone());
         all.retain(|relayed| !relayed.is_closed());
         all.push(relayed);
         near
@@ -76,8 +73,8 @@ impl Relays {
 }
 
 impl Notifications {
-    /// The same client, with notifications that can be broken between the server and the listeners that use
-    /// it: of any single server, in real time. A [`TestBed`](super::TestBed) has its own.
+    /// Returns a client of the same server, and the notifications of the listeners that use it. The server may be any
+    /// single server, in real time. A [`TestBed`](super::TestBed) has its own notifications.
     ///
     /// ```no_run
     /// use keylapse_testing::Notifications;
@@ -91,7 +88,7 @@ impl Notifications {
     /// ```
     ///
     /// # Panics
-    /// If the client speaks TLS, has [streams](Client::streams) of its own, or leads to a cluster or to sentinels.
+    /// Panics if the client uses TLS or [`connect_with`](Client::connect_with), or connects to a cluster or to sentinels.
     #[track_caller]
     pub fn of(client: Client) -> (Client, Self) {
         let store = client.store().clone();
@@ -99,13 +96,13 @@ impl Notifications {
         let is_plain = target.options.tls.is_none() && target.options.streams.is_none();
         let (Endpoints::One(endpoint), true) = (&target.endpoints, is_plain) else {
             panic!(
-                "notifications can be broken between a client and one server, over TCP or a Unix socket, without TLS"
+                "Notifications::of needs a client of one server, over TCP or a Unix socket, without TLS or connect_with"
             )
         };
-        let (endpoint, line) = (endpoint.clone(), Arc::<FaultyCarrier>::default());
-        let relays = Relays { line: line.clone(), db: target.options.db, open: Mutex::default() };
+        let (endpoint, carrier) = (endpoint.clone(), Arc::<FaultyCarrier>::default());
+        let relays = Relays { carrier: carrier.clone(), db: target.options.db, open: Mutex::default() };
         let relays = Arc::new(relays);
-        let notifications = Self { line, to: NotificationSource::Remote(relays.clone()) };
+        let notifications = Self { carrier, source: NotificationSource::Remote(relays.clone()) };
         let open = move || {
             let (endpoint, relays) = (endpoint.clone(), relays.clone());
             async move {
@@ -118,89 +115,88 @@ impl Notifications {
         (client.connect_with(open), notifications)
     }
 
-    /// Those of this server.
-    pub(super) fn new(server: keylapse_testserver::TestServer, pulse: Arc<ActivitySignal>) -> Self {
-        let line = Arc::new(FaultyCarrier::new(pulse));
-        server.carry_by(line.clone());
-        Self { line, to: NotificationSource::InProcess(server) }
+    pub(super) fn new(server: keylapse_testserver::TestServer, activity: Arc<ActivitySignal>) -> Self {
+        let carrier = Arc::new(FaultyCarrier::new(activity));
+        server.carry_by(carrier.clone());
+        Self { carrier, source: NotificationSource::InProcess(server) }
     }
 
-    /// From now on every notification is lost, and nobody notices: canaries are
-    /// heard. What was armed meanwhile is found by a sweep, within 5 s.
+    /// Loses every notification from now on. Listeners do not detect it, because heartbeats still arrive. A sweep finds
+    /// the timers that are armed without a wake-up, within 5 s.
     pub fn lose(&self) -> &Self {
         self.change(|faults| faults.flow = Flow::CanariesOnly)
     }
 
-    /// The next `count` notifications are lost, to each listener.
+    /// Loses the next `count` notifications of each listener.
     pub fn lose_next(&self, count: usize) -> &Self {
         self.change(|faults| faults.lose_next(count))
     }
 
-    /// Nothing is heard, canaries neither, as with cleared flags: listeners notice
-    /// within 1.5 s, and sweep every second. After some seconds they subscribe once more, in vain.
+    /// Loses all messages, heartbeats too, as when `notify-keyspace-events` is cleared. Listeners detect it within 1.5 s,
+    /// and then sweep every second. After some seconds they subscribe again, without effect.
     pub fn silence(&self) -> &Self {
         self.change(|faults| faults.flow = Flow::Silent)
     }
 
-    /// The subscription is gone, and listeners know it at once. The server ends each connection that subscribes, and no
-    /// other.
+    /// Closes all connections with subscriptions, now and whenever one subscribes. Other connections stay open. Listeners
+    /// detect it immediately.
     pub fn disconnect(&self) -> &Self {
         self.change(|faults| faults.flow = Flow::Disconnected);
-        match &self.to {
+        match &self.source {
             NotificationSource::InProcess(server) => server.disconnect_subscribers(),
             NotificationSource::Remote(relays) => relays.each(RelayedConnection::disconnect_subscriber),
         }
         self
     }
 
-    /// Notifications arrive this much later. Canaries overtake them, so that nobody notices; but to a listener of
-    /// attached topics, which relies on the order, whatever follows comes behind them.
+    /// Delays each notification by `by`, at most 100 years. Heartbeats are not delayed, so listeners do not detect it. A
+    /// listener of attached topics relies on the order: its heartbeats and replies wait behind the notifications.
     pub fn delay(&self, by: Duration) -> &Self {
         self.change(|faults| faults.delay = by.min(MAX_DELAY))
     }
 
-    /// Notifications arrive this many more times, at most 8,192.
+    /// Delivers each notification `more` extra times, at most 8,192.
     pub fn duplicate(&self, more: usize) -> &Self {
         self.change(|faults| faults.duplicates = more.min(MAX_DUPLICATES))
     }
 
-    /// Notifications are gathered for this long, then arrive in reverse order.
+    /// Gathers notifications for `window`, at most 100 years, and then delivers them in reverse order.
     pub fn reorder(&self, window: Duration) -> &Self {
         self.change(|faults| faults.window = window.min(MAX_DELAY))
     }
 
-    /// No more faults. Listeners hear a canary within about a second, or subscribe again within five; what was lost stays
-    /// lost, and what was put off is still on its way.
+    /// Ends all faults. Listeners receive a heartbeat within about 1 s, or subscribe again within 5 s. Lost notifications
+    /// stay lost, and delayed ones still arrive later.
     pub fn heal(&self) -> &Self {
         self.change(Faults::heal)
     }
 
-    /// Announces this key as expired, whether it is or not: anybody can PUBLISH.
-    /// Faults do not apply.
+    /// Publishes that this key has expired, even if it has not, as any client with the right to PUBLISH can. Faults do
+    /// not apply.
     pub fn forge(&self, key: impl AsRef<[u8]>) -> &Self {
-        match &self.to {
+        match &self.source {
             NotificationSource::InProcess(server) => _ = server.push("__keyevent@0__:expired", key),
             NotificationSource::Remote(relays) => {
                 let channel = format!("__keyevent@{}__:expired", relays.db);
                 relays.each(|relayed| relayed.push(&channel, &key));
             }
         }
-        self.line.record_activity();
+        self.carrier.record_activity();
         self
     }
 
-    /// How many notifications were delivered, over all listeners; duplicates count.
+    /// Returns the number of notifications that were delivered to all listeners. Duplicates count.
     pub fn delivered(&self) -> u64 {
-        self.line.delivered.load(Ordering::Relaxed)
+        self.carrier.delivered.load(Ordering::Relaxed)
     }
 
-    /// How many were lost, over all listeners.
+    /// Returns the number of notifications that were lost to all listeners.
     pub fn lost(&self) -> u64 {
-        self.line.lost.load(Ordering::Relaxed)
+        self.carrier.lost.load(Ordering::Relaxed)
     }
 
     fn change(&self, change: impl FnOnce(&mut Faults)) -> &Self {
-        self.line.change(change);
+        self.carrier.change(change);
         self
     }
 }

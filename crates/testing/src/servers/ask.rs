@@ -1,4 +1,4 @@
-//! What the harness itself has to say to a server, and its answers as the test kit shows them.
+//! Commands that the test kit sends to real servers, and the conversion of their replies.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::RedisReply;
 use crate::servers::failed;
 use keylapse::Result;
 
-/// Generous, since machines are busy; yet one that hangs must not hold up those that wait for others.
+/// Long enough for a busy machine. A server that hangs must not delay waits for other servers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks one question on a connection of its own.
+/// Sends a command on a new connection, and converts the reply.
 pub(super) async fn ask<T: FromRedisValue>(url: &str, words: &[impl AsRef<[u8]>]) -> Result<T> {
     let answer = raw(url, words).await;
     let answer = answer.and_then(|answer| Ok(redis::from_redis_value(answer)?));
     answer.map_err(|error| refused(words, &error))
 }
 
-/// The answer as it is; an error of the server is an error.
+/// Sends a command on a new connection. An error reply becomes an error.
 pub(super) async fn raw(url: &str, words: &[impl AsRef<[u8]>]) -> RedisResult<Value> {
     let mut connection = connect(url).await?;
     command(words).query_async(&mut connection).await
 }
 
-/// The answer in the words of the test kit; an error of the server is an answer.
+/// Sends a command on a new connection. An error reply is a [`RedisReply::Error`].
 pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<RedisReply> {
     match raw(url, words).await {
         Ok(answer) => Ok(reply_of(answer)),
@@ -34,17 +34,17 @@ pub(super) async fn reply(url: &str, words: &[impl AsRef<[u8]>]) -> Result<Redis
     }
 }
 
-/// Sends all of these at once, and is content if none is refused.
+/// Sends all commands in one pipeline. Returns an error if the server refuses one.
 pub(super) async fn execute_all(url: &str, commands: &[String]) -> Result<()> {
     let mut pipeline = redis::pipe();
     for line in commands {
         pipeline.add_command(command(&words(line)));
     }
-    let told = async { pipeline.exec_async(&mut connect(url).await?).await };
-    told.await.map_err(|error: RedisError| refused(commands, &error))
+    let sent = async { pipeline.exec_async(&mut connect(url).await?).await };
+    sent.await.map_err(|error: RedisError| refused(commands, &error))
 }
 
-/// Of a command that has no spaces in its words.
+/// Splits a command at its spaces. No argument may have a space.
 pub(super) fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
@@ -66,7 +66,7 @@ fn command(words: &[impl AsRef<[u8]>]) -> redis::Cmd {
 
 fn refused(words: &[impl AsRef<[u8]>], error: &RedisError) -> keylapse::Error {
     let words: Vec<_> = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect();
-    failed(format!("{} is not done: {error}", words.join(" "))).with_code(error.code())
+    failed(format!("the command {} failed: {error}", words.join(" "))).with_code(error.code())
 }
 
 fn reply_of(value: Value) -> RedisReply {
@@ -86,14 +86,14 @@ fn reply_of(value: Value) -> RedisReply {
         Value::Double(number) => RedisReply::Double(number),
         Value::Boolean(flag) => RedisReply::Boolean(flag),
         Value::VerbatimString { text, .. } => RedisReply::Verbatim(text.into()),
-        // Bytes, or a number where another crate has turned on `num-bigint` of `redis`.
+        // The type is bytes, or a number if another crate enables the feature `num-bigint` of `redis`.
         Value::BigNumber(number) => RedisReply::Bulk(number.to_redis_args().concat().into()),
         Value::ServerError(error) => error_of(&error.into()),
-        other => RedisReply::Error(format!("ERR an answer of a kind that is not known here: {other:?}")),
+        other => RedisReply::Error(format!("ERR unknown kind of reply: {other:?}")),
     }
 }
 
-/// The server's own error, with its code.
+/// Converts an error reply, with its code.
 fn error_of(error: &RedisError) -> RedisReply {
     let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
     RedisReply::Error(words.join(" ").trim_end().to_owned())

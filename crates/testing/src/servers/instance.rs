@@ -1,4 +1,4 @@
-//! One server: its process, which comes and goes, and what stays.
+//! A server that can end and start again, with its ports, configuration and directory.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -11,16 +11,15 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::servers::process::{Port, Process, ServerDirectory};
 use crate::servers::{ask, failed, server};
 
-/// How long a server may take to start.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const MAX_LAUNCH_TRIES: usize = 20;
 
-/// What a server shall be like.
+/// The settings of a server that is started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerSpec {
     pub(super) binary: PathBuf,
-    /// Lines of its configuration.
+    /// The lines of its configuration file.
     pub(super) config: Vec<String>,
     /// The password of the default user, if it has one.
     pub(super) password: Option<String>,
@@ -28,8 +27,8 @@ pub(super) struct ServerSpec {
 }
 
 impl ServerSpec {
-    /// Whether it has a certificate: then it is called over TLS, by its like too.
-    fn speaks_tls(&self) -> bool {
+    /// Returns whether the server has a certificate. Clients and other servers then connect over TLS.
+    fn has_tls(&self) -> bool {
         self.config.iter().any(|line| line.starts_with("tls-cert-file "))
     }
 }
@@ -39,9 +38,9 @@ impl ServerSpec {
 pub(super) struct Settings {
     /// The flags of `notify-keyspace-events`.
     pub(super) notifications: String,
-    /// More lines of the configuration; they override others.
+    /// Further lines of the configuration, which override the others.
     pub(super) config: Vec<String>,
-    /// The server to run; none for the one of [`Server`](crate::Server).
+    /// The binary. `None` searches as [`LocalServer`](crate::LocalServer) does.
     pub(super) binary: Option<PathBuf>,
     /// The password of the default user, if it has one.
     pub(super) password: Option<String>,
@@ -54,7 +53,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the plan of a server that keeps nothing on disk, with these further lines of configuration.
+    /// Returns the settings of a server that stores nothing on disk. `own` has further lines of its configuration.
     pub(super) fn server_spec(&self, kind: Kind, own: Vec<String>) -> Result<ServerSpec> {
         let fixed = ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
         let mut config: Vec<String> = fixed.map(str::to_owned).into();
@@ -76,7 +75,6 @@ impl Settings {
     }
 }
 
-/// What a server is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
@@ -85,22 +83,22 @@ pub(super) enum Kind {
     Sentinel,
 }
 
-/// A server that can end and start again: with its ports, its configuration and its directory.
+/// A server that keeps its ports, configuration and directory over restarts.
 #[derive(Debug)]
 pub(super) struct Instance {
-    plan: ServerSpec,
+    spec: ServerSpec,
     ports: Mutex<Ports>,
-    // Before `home`, so that the process has ended when its directory is removed.
+    // Declared before `directory`, so that the process has ended when its directory is removed.
     state: Mutex<State>,
-    home: ServerDirectory,
+    directory: ServerDirectory,
 }
 
 #[derive(Debug)]
 struct Ports {
     data: Port,
-    /// Where nodes of a cluster talk to each other.
+    /// The port of the cluster bus.
     bus: Option<Port>,
-    /// Beside that of `data`, where the harness has its say.
+    /// The test kit itself connects to `data`, without TLS.
     tls: Option<Port>,
 }
 
@@ -108,16 +106,16 @@ struct Ports {
 enum State {
     Ended,
     Running(Process),
-    /// By SIGSTOP.
+    /// Stopped by SIGSTOP.
     Suspended(Process),
 }
 
 impl Instance {
-    /// Starts it on ports that are free, and waits until it answers.
-    pub(super) async fn start(plan: ServerSpec) -> Result<Self> {
-        let home = ServerDirectory::new(&plan.config).map_err(failed)?;
-        let ports = Mutex::new(Ports::free(&plan)?);
-        let instance = Self { plan, ports, state: Mutex::new(State::Ended), home };
+    /// Starts a server on free ports, and waits until it replies.
+    pub(super) async fn start(spec: ServerSpec) -> Result<Self> {
+        let directory = ServerDirectory::new(&spec.config).map_err(failed)?;
+        let ports = Mutex::new(Ports::free(&spec)?);
+        let instance = Self { spec, ports, state: Mutex::new(State::Ended), directory };
         instance.launch_on_any_ports().await?;
         Ok(instance)
     }
@@ -126,28 +124,28 @@ impl Instance {
         lock(&self.ports).data.number()
     }
 
-    /// None unless it is a node of a cluster.
+    /// Returns the port of the cluster bus. `None` unless the server is a cluster node.
     pub(super) fn bus_port(&self) -> Option<u16> {
         lock(&self.ports).bus.as_ref().map(Port::number)
     }
 
-    /// None unless it speaks TLS.
+    /// Returns the port for TLS. `None` unless the server has a certificate.
     pub(super) fn tls_port(&self) -> Option<u16> {
         lock(&self.ports).tls.as_ref().map(Port::number)
     }
 
     pub(super) fn password(&self) -> Option<&str> {
-        self.plan.password.as_deref()
+        self.spec.password.as_deref()
     }
 
-    /// Where its default user connects.
+    /// Returns the URL for the default user, with its password.
     pub(super) fn url(&self) -> String {
         let encoded = self.password().map(|password| utf8_percent_encode(password, NON_ALPHANUMERIC));
         let password = encoded.map(|password| format!(":{password}@")).unwrap_or_default();
         format!("redis://{password}127.0.0.1:{}/", self.port())
     }
 
-    /// The process's id; none if it has been ended.
+    /// Returns the ID of the process. `None` after [`kill`](Self::kill).
     pub(super) fn pid(&self) -> Option<u32> {
         match &*lock(&self.state) {
             State::Ended => None,
@@ -155,12 +153,12 @@ impl Instance {
         }
     }
 
-    /// Whether it can answer: it was not ended, and is not stopped.
+    /// Returns whether the server was neither killed nor suspended.
     pub(super) fn is_running(&self) -> bool {
         matches!(*lock(&self.state), State::Running(_))
     }
 
-    /// Ends it at once (SIGKILL), also if it is stopped.
+    /// Ends the process with SIGKILL, even if it is suspended.
     pub(super) fn kill(&self) {
         let state = std::mem::replace(&mut *lock(&self.state), State::Ended);
         drop(state);
@@ -177,7 +175,7 @@ impl Instance {
     fn signal(&self, name: &str, then: fn(Process) -> State) -> Result<()> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Ended) {
-            State::Ended => Err(failed(format!("the one on port {} has been ended", self.port()))),
+            State::Ended => Err(failed(format!("the server on port {} was killed", self.port()))),
             State::Running(process) | State::Suspended(process) => {
                 let sent = process.signal(name).map_err(failed);
                 *state = then(process);
@@ -186,12 +184,12 @@ impl Instance {
         }
     }
 
-    /// Starts it again where it was; ends it first if it has not ended.
+    /// Starts the server again on its ports. Kills it first if it runs.
     pub(super) async fn restart(&self) -> Result<()> {
         self.kill();
         let until = Instant::now() + SERVER_START_TIMEOUT;
         while !self.launch().await? {
-            // The kernel has not let go of the port yet.
+            // The kernel has not released the port yet.
             if Instant::now() >= until {
                 return Err(failed(format!(
                     "port {} stayed in use for {SERVER_START_TIMEOUT:?}",
@@ -203,7 +201,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Starts it again, with all that it keeps, on other ports.
+    /// Starts the server again on other ports, with its configuration and directory.
     pub(super) async fn restart_elsewhere(&self) -> Result<()> {
         self.kill();
         self.choose_ports()?;
@@ -217,31 +215,31 @@ impl Instance {
             }
             self.choose_ports()?;
         }
-        Err(failed(format!("{MAX_LAUNCH_TRIES} free ports in a row were taken by others")))
+        Err(failed(format!("other processes took {MAX_LAUNCH_TRIES} free ports in a row")))
     }
 
     fn choose_ports(&self) -> Result<()> {
-        let ports = Ports::free(&self.plan)?;
+        let ports = Ports::free(&self.spec)?;
         *lock(&self.ports) = ports;
         Ok(())
     }
 
-    /// Starts it and waits until it answers; false if somebody else has its port.
+    /// Starts the process and waits until it replies. Returns false if another process has the port.
     async fn launch(&self) -> Result<bool> {
         let arguments = self.arguments();
-        let process = Process::start(&self.plan.binary, &arguments, &self.home);
-        let mut process = process
-            .map_err(|error| failed(format!("{} does not run: {error}", self.plan.binary.display())))?;
+        let process = Process::start(&self.spec.binary, &arguments, &self.directory);
+        let mut process =
+            process.map_err(|error| failed(format!("cannot run {}: {error}", self.spec.binary.display())))?;
         let until = Instant::now() + SERVER_START_TIMEOUT;
         while !self.answers(process.id()).await {
             if process.has_ended() {
-                let log = self.home.log();
+                let log = self.directory.log();
                 return if log.contains("Address already in use") { Ok(false) } else { Err(failed(log)) };
             }
             if Instant::now() >= until {
                 return Err(failed(format!(
-                    "it did not answer within {SERVER_START_TIMEOUT:?}; {}",
-                    self.home.log()
+                    "the server did not reply within {SERVER_START_TIMEOUT:?}; {}",
+                    self.directory.log()
                 )));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -250,17 +248,17 @@ impl Instance {
         Ok(true)
     }
 
-    /// What overrides the configuration, which the server may have rewritten.
+    /// Returns the arguments that override the configuration file, which the server may have rewritten.
     fn arguments(&self) -> Vec<String> {
         let mut settings = vec![("port", self.port().to_string()), ("bind", "127.0.0.1".to_owned())];
-        settings.push(("dir", self.home.path().display().to_string()));
+        settings.push(("dir", self.directory.path().display().to_string()));
         settings.extend(self.bus_port().map(|port| ("cluster-port", port.to_string())));
         settings.extend(self.tls_port().map(|port| ("tls-port", port.to_string())));
         let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
-        settings.chain((self.plan.kind == Kind::Sentinel).then(|| "--sentinel".to_owned())).collect()
+        settings.chain((self.spec.kind == Kind::Sentinel).then(|| "--sentinel".to_owned())).collect()
     }
 
-    /// Whether it is *this* process that answers on the port, and has loaded what it kept.
+    /// Returns whether this process, and no other, replies on the port, and has loaded its data.
     async fn answers(&self, process: u32) -> bool {
         let url = self.url();
         let Ok(info) = ask::ask::<redis::InfoDict>(&url, &["INFO", "server"]).await else { return false };
@@ -269,9 +267,9 @@ impl Instance {
 }
 
 impl Ports {
-    fn free(plan: &ServerSpec) -> Result<Self> {
-        let bus = (plan.kind == Kind::ClusterNode).then(Port::free).transpose()?;
-        let tls = plan.speaks_tls().then(Port::free).transpose()?;
+    fn free(spec: &ServerSpec) -> Result<Self> {
+        let bus = (spec.kind == Kind::ClusterNode).then(Port::free).transpose()?;
+        let tls = spec.has_tls().then(Port::free).transpose()?;
         Ok(Self { data: Port::free()?, bus, tls })
     }
 }

@@ -1,4 +1,4 @@
-//! Real servers to throw away: one, a cluster, and a group that sentinels watch.
+//! Real servers for tests: a single one, a cluster, and a group with sentinels.
 
 mod ask;
 mod cluster;
@@ -17,22 +17,22 @@ pub use node::LocalNode;
 pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
 pub use server::LocalServer;
 
-/// So many processes, if that can be meant.
+/// Returns a number of processes, or an error if it is zero or more than 1,000.
 fn bounded(what: &str, count: usize) -> Result<usize> {
     match count {
         1..=1000 => Ok(count),
-        _ => Err(Error::invalid(format!("1 to 1,000 {what} can be started, and not {count}"))),
+        _ => Err(Error::invalid(format!("invalid number of {what}: {count}; start 1 to 1,000"))),
     }
 }
 
 fn failed(reason: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("no server for tests: {reason}"))
+    Error::new(ErrorKind::Unavailable, format!("a test server failed: {reason}"))
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Asks again and again until this is found. What fails may work next time: servers come and go. The
-/// error says what was waited for, and why it was not there at the end.
+/// Calls `find` until it succeeds. Any error is tried again, because servers start and stop. After `limit` it returns an
+/// error with `what` and the last error.
 pub(super) async fn poll_until<T>(
     limit: Duration,
     what: &str,
@@ -43,7 +43,7 @@ pub(super) async fn poll_until<T>(
         match find().await {
             Ok(found) => return Ok(found),
             Err(missing) if begun.elapsed() >= limit => {
-                let message = format!("waited {limit:?} for {what} in vain; at last: {missing}");
+                let message = format!("waited {limit:?} for {what} in vain; the last error: {missing}");
                 return Err(Error::new(ErrorKind::Timeout, message));
             }
             Err(_) => tokio::time::sleep(POLL_INTERVAL).await,

@@ -1,4 +1,4 @@
-//! One server of several, as tests hold it, and whom it follows.
+//! A server of a cluster or of a group with sentinels.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,12 +10,11 @@ use crate::servers::instance::{Instance, ServerSpec};
 use crate::servers::{ask, failed};
 use keylapse::Result;
 
-/// One server of a [`Cluster`](super::Cluster), or a server or sentinel of a
-/// [`SentinelGroup`](super::SentinelGroup): a process that can be killed,
-/// stopped and started again where it was.
+/// A server of a [`LocalCluster`](super::LocalCluster), or a server or sentinel of a
+/// [`SentinelGroup`](super::SentinelGroup). Tests can kill, suspend and restart it.
 ///
-/// Cheap to clone; each clone is the same server, and two of them are equal. It ends with what
-/// it is a part of.
+/// A node is cheap to clone. Clones are the same server, and compare equal. The process ends when the cluster or group is
+/// dropped.
 #[derive(Clone)]
 pub struct LocalNode(Arc<Inner>);
 
@@ -25,93 +24,92 @@ struct Inner {
 }
 
 impl LocalNode {
-    pub(super) async fn start(plan: ServerSpec) -> Result<Self> {
-        let instance = Instance::start(plan).await?;
+    pub(super) async fn start(spec: ServerSpec) -> Result<Self> {
+        let instance = Instance::start(spec).await?;
         Ok(Self(Arc::new(Inner { instance, id: OnceLock::new() })))
     }
 
-    /// Starts one with cluster mode on, which is a cluster of its own as yet.
-    pub(super) async fn start_in_cluster_mode(plan: ServerSpec) -> Result<Self> {
-        let node = Self::start(plan).await?;
-        let _ = node.0.id.set(node.ask("CLUSTER MYID").await?); // it is new, and has none
+    /// Starts a node in cluster mode, which is not in a cluster with other nodes yet.
+    pub(super) async fn start_in_cluster_mode(spec: ServerSpec) -> Result<Self> {
+        let node = Self::start(spec).await?;
+        let _ = node.0.id.set(node.ask("CLUSTER MYID").await?); // succeeds, because a new node has no ID
         Ok(node)
     }
 
-    /// Where its default user connects, with that user's password if it has one.
+    /// Returns the URL for the default user, with its password.
     pub fn url(&self) -> String {
         self.0.instance.url()
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.0.instance.port()
     }
 
-    /// Its id in its cluster; none if it is not in one.
+    /// Returns the node's ID in its cluster. `None` if it is not in a cluster.
     pub fn id(&self) -> Option<&str> {
         self.0.id.get().map(String::as_str)
     }
 
-    /// The id of its process; none if it has been ended.
+    /// Returns the ID of the process. `None` after [`kill`](Self::kill).
     pub fn pid(&self) -> Option<u32> {
         self.0.instance.pid()
     }
 
-    /// Whether it can answer: it has not been ended, and is not stopped.
+    /// Returns whether the server was neither killed nor suspended.
     pub fn is_running(&self) -> bool {
         self.0.instance.is_running()
     }
 
-    /// Ends it at once, as a crash does (SIGKILL), also if it is stopped.
+    /// Ends the process with SIGKILL, as a crash does, even if it is suspended.
     pub fn kill(&self) {
         self.0.instance.kill();
     }
 
-    /// Makes it hang (SIGSTOP): connections stay open, and the kernel still accepts new ones.
+    /// Suspends the process with SIGSTOP. Its connections stay open, and the kernel still accepts new ones.
     ///
     /// # Errors
-    /// When it has ended, or there is no shell to send the signal with.
+    /// Returns an error if the server was killed, or if no shell is installed to send the signal.
     pub fn suspend(&self) -> Result<()> {
         self.0.instance.suspend()
     }
 
-    /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
+    /// Resumes the process with SIGCONT after [`suspend`](Self::suspend).
     ///
     /// # Errors
-    /// As for [`stop`](Self::stop).
+    /// Returns an error if the server was killed, or if no shell is installed to send the signal.
     pub fn resume(&self) -> Result<()> {
         self.0.instance.resume()
     }
 
-    /// Starts it again with the same ports, configuration and directory, and waits until it
-    /// answers; kills it first if it runs. What it held in memory is gone, unless it was told to keep
-    /// an append-only file.
+    /// Starts the server again with the same ports, configuration and directory, and waits until it replies. Kills it first
+    /// if it runs. Its data is lost, unless its configuration turns persistence on.
     ///
     /// # Errors
-    /// When it does not start within 20 s; the message holds what it said.
+    /// Returns an error with the server's log if it does not start within 20 s.
     pub async fn restart(&self) -> Result<()> {
         self.0.instance.restart().await
     }
 
-    /// Like [`restart`](Self::restart), on other ports: the others find it by itself calling
-    /// them.
+    /// Starts the server again as [`restart`](Self::restart) does, but on other ports. The other servers learn the new ports
+    /// when it connects to them.
     ///
     /// # Errors
-    /// As for [`restart`](Self::restart).
+    /// Returns an error with the server's log if it does not start within 20 s.
     pub async fn restart_elsewhere(&self) -> Result<()> {
         self.0.instance.restart_elsewhere().await
     }
 
-    /// What it answers to a command; an error of the server is a [`Reply::Error`].
+    /// Sends a command and returns the reply. An error reply is a [`RedisReply::Error`].
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Returns an error if the server cannot be reached or does not reply within 5 s.
     pub async fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> Result<RedisReply> {
         let words: Vec<A> = command.into_iter().collect();
         ask::reply(&self.url(), &words).await
     }
 
-    /// Asks one question, whose words have no spaces.
+    /// Sends a command whose arguments have no spaces.
     pub(super) async fn ask<T: redis::FromRedisValue>(&self, line: &str) -> Result<T> {
         self.send(&ask::words(line)).await
     }
@@ -120,7 +118,7 @@ impl LocalNode {
         ask::ask(&self.url(), words).await
     }
 
-    /// Sends all of these at once, and is content if none is refused.
+    /// Sends all commands in one pipeline. Returns an error if the server refuses one.
     pub(super) async fn execute_all(&self, commands: &[String]) -> Result<()> {
         ask::execute_all(&self.url(), commands).await
     }
@@ -129,12 +127,12 @@ impl LocalNode {
         self.0.instance.bus_port().unwrap_or_default()
     }
 
-    /// Where clients and others of its kind call it.
+    /// Returns the port for clients and other servers: that for TLS, if the server has one.
     pub(super) fn connect_port(&self) -> u16 {
         self.0.instance.tls_port().unwrap_or_else(|| self.port())
     }
 
-    /// The scheme of a URL that leads there.
+    /// Returns the URL scheme for [`connect_port`](Self::connect_port).
     pub(super) fn scheme(&self) -> &'static str {
         if self.0.instance.tls_port().is_some() { "rediss" } else { "redis" }
     }
@@ -154,14 +152,16 @@ impl Eq for LocalNode {}
 
 impl fmt::Debug for LocalNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("port", &self.port()).field("pid", &self.pid()).finish_non_exhaustive()
+        f.debug_struct("LocalNode")
+            .field("port", &self.port())
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
     }
 }
 
-/// Whom it follows, as `INFO replication` has it.
+/// The replication state, from `INFO replication`.
 impl LocalNode {
-    /// A replica has all that its primary has, and a primary knows that its replicas have. Else an
-    /// error.
+    /// Returns an error unless a replica is in sync with its primary, and a primary has all its replicas online.
     pub(super) async fn check_replication(&self) -> Result<()> {
         let info = self.info().await?;
         let replicas: usize = info.get("connected_slaves").unwrap_or_default();
@@ -169,17 +169,20 @@ impl LocalNode {
             (0..replicas).map(|at| info.get::<String>(&format!("slave{at}")).unwrap_or_default());
         let link = info.get::<String>("master_link_status");
         if link.is_some_and(|link| link != "up") || !states.all(|state| state.contains("state=online")) {
-            return Err(failed(format!("replication of the node on port {} is not up", self.port())));
+            return Err(failed(format!(
+                "the replication of the node on port {} is not in sync",
+                self.port()
+            )));
         }
         Ok(())
     }
 
-    /// Whether it says so itself.
+    /// Returns whether the server reports that it is a master.
     pub(super) async fn is_master(&self) -> Result<bool> {
         Ok(self.info().await?.get::<String>("role").is_some_and(|role| role == "master"))
     }
 
-    /// The port of whom it follows, if it does.
+    /// Returns the port of its master, if it is a replica.
     pub(super) async fn master_of(&self) -> Result<Option<u16>> {
         Ok(self.info().await?.get("master_port"))
     }

@@ -1,4 +1,4 @@
-//! A server's process: its signals and certain end, its directory, its port.
+//! The process of a server, its directory and its ports.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,31 +13,36 @@ use crate::servers::failed;
 use keylapse::Result;
 use keylapse_connection::lock::lock;
 
-/// Waits until the process that started it is gone, however that ended, and ends the server then: a
-/// test that crashes drops nothing. It listens to no signal, since those of a terminal go to all
-/// processes, and a server that is stopped would not hear them.
+/// Ends the server when the test process ends for any reason. A test that crashes drops nothing.
+///
+/// The script ignores signals, because a terminal sends its signals to all processes. A suspended server would not react
+/// to them.
 const GUARD_SCRIPT: &str = r#"trap "" HUP INT TERM; read -r _; kill -KILL "$0"; rm -rf "$1""#;
 
-/// A child process that does not outlive this value, nor the process that holds it.
+/// A child process that ends with this value, and with the process that holds it.
 #[derive(Debug)]
 pub(super) struct Process {
     server: Child,
-    /// None where there is no shell.
+    /// `None` if no shell is installed.
     guard: Option<Child>,
 }
 
 impl Process {
-    pub(super) fn start(binary: &Path, arguments: &[String], home: &ServerDirectory) -> io::Result<Self> {
-        let log = home.new_log()?;
+    pub(super) fn start(
+        binary: &Path,
+        arguments: &[String],
+        directory: &ServerDirectory,
+    ) -> io::Result<Self> {
+        let log = directory.new_log()?;
         let server = Command::new(binary)
-            .arg(home.config())
+            .arg(directory.config())
             .args(arguments)
-            .current_dir(home.path())
+            .current_dir(directory.path())
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)
             .spawn()?;
-        let guard = guard(server.id(), home.path()).ok();
+        let guard = guard(server.id(), directory.path()).ok();
         Ok(Self { server, guard })
     }
 
@@ -49,8 +54,8 @@ impl Process {
         !matches!(self.server.try_wait(), Ok(None))
     }
 
-    /// Sends a signal by its name, `STOP`. Until the process is reaped, which only this value does,
-    /// its id belongs to no other.
+    /// Sends a signal by its name, such as `STOP`. No other process can have the ID, because only this value reaps the
+    /// process.
     pub(super) fn signal(&self, name: &str) -> io::Result<()> {
         let kill = format!("kill -{name} {}", self.id());
         let status = Command::new("sh").args(["-c", &kill]).stdin(Stdio::null()).status()?;
@@ -60,42 +65,42 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard first: once the server is reaped, its id may become another's.
+        // The guard ends first: once the server is reaped, another process may get its ID.
         for child in self.guard.iter_mut().chain([&mut self.server]) {
-            // Both do nothing once it has ended. SIGKILL ends one that is stopped, too.
+            // Both calls do nothing if the process has ended. SIGKILL also ends a suspended process.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-fn guard(server: u32, home: &Path) -> io::Result<Child> {
+fn guard(server: u32, directory: &Path) -> io::Result<Child> {
     Command::new("sh")
         .args(["-c", GUARD_SCRIPT, &server.to_string()])
-        .arg(home)
-        .stdin(Stdio::piped()) // closed by the system when this process ends
+        .arg(directory)
+        .stdin(Stdio::piped()) // the system closes it when this process ends
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
 }
 
 fn unsent(name: &str, status: ExitStatus) -> io::Error {
-    io::Error::other(format!("SIG{name} cannot be sent: {status}"))
+    io::Error::other(format!("cannot send SIG{name}: {status}"))
 }
 
-/// A directory that is removed with this value.
+/// A temporary directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct ServerDirectory(PathBuf);
 
 impl ServerDirectory {
-    /// With this configuration, which the server may rewrite.
+    /// Creates a directory with this configuration file, which the server may rewrite.
     pub(super) fn new(config: &[String]) -> io::Result<Self> {
         let name = format!("keylapse-{}-{:016x}", std::process::id(), rand::random::<u64>());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path)?;
-        let home = Self(path);
-        fs::write(home.config(), config.join("\n") + "\n")?;
-        Ok(home)
+        let directory = Self(path);
+        fs::write(directory.config(), config.join("\n") + "\n")?;
+        Ok(directory)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -106,15 +111,15 @@ impl ServerDirectory {
         self.0.join("server.conf")
     }
 
-    /// The log of the run that begins now.
+    /// Creates an empty log, for the next start of the server.
     pub(super) fn new_log(&self) -> io::Result<File> {
         File::create(self.log_path())
     }
 
-    /// What the server has said since it was last started.
+    /// Returns the server's log since its last start.
     pub(super) fn log(&self) -> String {
         let log = fs::read(self.log_path()).unwrap_or_default();
-        format!("the server said: {}", String::from_utf8_lossy(&log))
+        format!("the server's log: {}", String::from_utf8_lossy(&log))
     }
 
     fn log_path(&self) -> PathBuf {
@@ -124,27 +129,24 @@ impl ServerDirectory {
 
 impl Drop for ServerDirectory {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // what is left is in the system's temporary directory
+        let _ = fs::remove_dir_all(&self.0); // a rest stays in the system's temporary directory
     }
 }
 
-/// Below the ports from which systems take those of outgoing connections: the port of a server that
-/// has ended is still free when it starts again, and no client that calls it meanwhile is given it to
-/// call *from*, and so talks to itself.
+/// Below the ports of outgoing connections. The port of a server that has ended therefore stays free until it restarts.
+/// No client that tries to connect in between gets this port as its own, which would connect it to itself.
 const RANGE: Range<u16> = 10_000..32_000;
 const MAX_PORT_TRIES: usize = 1_000;
 
-/// Those of this process. Other processes may choose the same: then a server cannot start there, and
-/// another port is tried.
+/// The ports that this process uses. If another process has the same port, the server does not start, and tries another.
 static TAKEN_PORTS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A port that no other test of this process is given as long as this value lives, whether or not
-/// something listens there.
+/// A port that no other test of this process gets while this value exists, even if nothing listens on it.
 #[derive(Debug)]
 pub(super) struct Port(u16);
 
 impl Port {
-    /// One that nothing listens on at this moment; another process may be quicker.
+    /// Returns a port on which nothing listens now. Another process may still take it first.
     pub(super) fn free() -> Result<Self> {
         for _ in 0..MAX_PORT_TRIES {
             let port = rand::random_range(RANGE);

@@ -1,4 +1,4 @@
-//! A real server to throw away, and which binary it is.
+//! A single real server for tests, and the search for its binary.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,29 +7,30 @@ use crate::servers::instance::{Instance, ServerSpec};
 use crate::servers::server;
 use keylapse::{Error, ErrorKind, Result};
 
-/// A Redis or Valkey server of a test's own: on a free port of 127.0.0.1, with
-/// expired events on (`notify-keyspace-events Ex`), keeping nothing on disk. It ends
-/// with this value.
+/// A Redis or Valkey server for one test, on a free port of 127.0.0.1.
 ///
-/// For what a [`TestBed`](crate::TestBed) cannot tell: a real server's memory,
-/// persistence and speed. It does not go together with a paused clock.
+/// It publishes expired events (`notify-keyspace-events Ex`) and stores nothing on disk. It ends when this value is
+/// dropped.
 ///
-/// The binary is `$KEYLAPSE_SERVER`, or the first `redis-server` or `valkey-server`
-/// on the `PATH`. Where tests are to pass without one:
+/// Use it to test the memory, persistence and speed of a real server, which a [`TestBed`](crate::TestBed) does not have.
+/// It does not work with a paused clock.
+///
+/// The binary is `$KEYLAPSE_SERVER`, or the first `redis-server` or `valkey-server` on the `PATH`. A test can skip itself
+/// if no binary is installed:
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylapse_testing::Server;
+/// use keylapse_testing::LocalServer;
 /// use keylapse::{Schedule, Topic};
 ///
 /// # #[tokio::main]
 /// // #[tokio::test]
 /// async fn timers_are_kept_by_a_real_server() -> keylapse::Result<()> {
-///     if !Server::is_installed() {
+///     if !LocalServer::is_installed() {
 ///         eprintln!("skipped: no server");
 ///         return Ok(());
 ///     }
-///     let server = Server::start().await?;
+///     let server = LocalServer::start().await?;
 ///     let orders = Topic::<u64>::new("order:unpaid:{id}")?;
 ///     let schedule = Schedule::connect(&server.url()).await?;
 ///     let armed = schedule.arm(&orders, "42", Duration::from_secs(900), &1999).await?;
@@ -42,29 +43,29 @@ use keylapse::{Error, ErrorKind, Result};
 pub struct LocalServer(Instance);
 
 impl LocalServer {
-    /// Whether there is a server to start.
+    /// Returns whether a binary is installed.
     pub fn is_installed() -> bool {
         find().is_some()
     }
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it replies.
     ///
     /// # Errors
-    /// When none is installed, or it does not start within 20 s; the message holds
-    /// what it said.
+    /// Returns an error of kind [`Unsupported`](ErrorKind::Unsupported) if no binary is installed. Returns an error with
+    /// the server's log if it does not start within 20 s.
     pub async fn start() -> Result<Self> {
         let binary = server::or_found(None)?;
         let config = ["save \"\"", "appendonly no", "notify-keyspace-events Ex"].map(str::to_owned);
-        let plan = ServerSpec { binary, config: config.into(), ..ServerSpec::default() };
-        Ok(Self(Instance::start(plan).await?))
+        let spec = ServerSpec { binary, config: config.into(), ..ServerSpec::default() };
+        Ok(Self(Instance::start(spec).await?))
     }
 
-    /// Where to connect, without a password.
+    /// Returns the URL of the server, which has no password.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.0.port()
     }
@@ -73,7 +74,7 @@ impl LocalServer {
 const VARIABLE: &str = "KEYLAPSE_SERVER";
 const BINARY_NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// The binary that the environment names, else the first on the `PATH`.
+/// Returns the binary that the environment names, else the first on the `PATH`.
 pub(super) fn find() -> Option<PathBuf> {
     if let Some(named) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Some(named.into());
@@ -83,7 +84,7 @@ pub(super) fn find() -> Option<PathBuf> {
     candidates.into_iter().find(|candidate| candidate.is_file())
 }
 
-/// The one that is given, else the one that is found.
+/// Returns the given binary, else the one that [`find`] returns.
 pub(super) fn or_found(given: Option<&PathBuf>) -> Result<PathBuf> {
     given.cloned().or_else(find).ok_or_else(none_found)
 }
@@ -92,7 +93,7 @@ fn none_found() -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(
-            "no server for tests: neither {} nor {} is on the PATH; install one, or set {VARIABLE} to the \
+            "no server for tests: neither {} nor {} is on the PATH. Install one, or set {VARIABLE} to the \
              binary of Redis 7.0 or newer, or of Valkey 7.2 or newer",
             BINARY_NAMES[0], BINARY_NAMES[1]
         ),

@@ -1,4 +1,4 @@
-//! Users and what they may do.
+//! Users and their permissions.
 
 mod rules;
 mod user;
@@ -15,10 +15,10 @@ pub(crate) use user::{Denial, User};
 
 /// The user of connections that have not logged in.
 pub(crate) const DEFAULT: &str = "default";
-/// Who may do everything, and cannot be logged in as: commands from inside the program.
+/// The user of commands from inside the program. It has all permissions, and no client can log in as this user.
 pub(crate) const INTERNAL: &str = "";
 
-/// All users.
+/// All users by name.
 #[derive(Debug)]
 pub(crate) struct Acl(BTreeMap<String, User>);
 
@@ -40,7 +40,7 @@ impl Acl {
         self.0.get(DEFAULT).is_some_and(User::needs_no_password)
     }
 
-    /// Who a new connection is, until it logs in.
+    /// Returns the user of a new connection. `None` if the client must log in.
     pub(crate) fn first_user(&self) -> Option<String> {
         let open = self.0.get(DEFAULT).is_some_and(|user| user.is_on() && user.needs_no_password());
         open.then(|| DEFAULT.to_owned())
@@ -54,7 +54,7 @@ impl Acl {
         self.0.get(name)
     }
 
-    /// Changes a user, or makes a new one; all rules, or none if one is wrong.
+    /// Creates or changes a user. Applies no rule if one is invalid.
     pub(crate) fn set(&mut self, name: &str, rules: &[Bytes]) -> Result<(), ErrorReply> {
         let mut user = self.0.get(name).cloned().unwrap_or_default();
         for rule in rules::joined(rules)? {
@@ -68,7 +68,7 @@ impl Acl {
         self.0.remove(name).is_some()
     }
 
-    /// Whether this user may execute these words.
+    /// Checks whether a user may execute a command with these arguments.
     pub(crate) fn check(&self, user: &str, command: &RedisCommand, args: &[Bytes]) -> Result<(), Denial> {
         let user = self.0.get(user).ok_or(Denial::Command)?;
         user.check(command, args)

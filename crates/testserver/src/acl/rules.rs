@@ -1,4 +1,4 @@
-//! What stands in a rule.
+//! The rules of ACL SETUSER.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -9,7 +9,7 @@ use super::user::Selector;
 use crate::commands::{self, CommandCategory, CommandFlags, RedisCommand};
 use crate::reply::ErrorReply;
 
-/// Keys by a pattern: to be read, to be written, or both.
+/// The permission to read or write keys that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPermission {
     pub(super) pattern: Bytes,
@@ -32,14 +32,14 @@ impl KeyPermission {
     }
 }
 
-/// Commands that are allowed, and the rules that have made it so.
+/// The allowed commands, and the rules that allow them.
 #[derive(Clone, Debug)]
 pub(crate) struct Commands {
     allowed: Arc<BTreeSet<&'static str>>,
     rules: Vec<String>,
 }
 
-/// All of them, for those who may do everything.
+/// All commands, shared by users with `+@all`.
 static ALL: LazyLock<Arc<BTreeSet<&'static str>>> =
     LazyLock::new(|| Arc::new(commands::all().map(|command| command.name).collect()));
 
@@ -62,7 +62,7 @@ impl Commands {
         self.rules.join(" ")
     }
 
-    /// `+get`, `+config|get`, `-@dangerous`; none where nothing of that name is known.
+    /// Applies `+get`, `+config|get` or `-@dangerous`. Returns `None` if the name is unknown.
     fn change(&mut self, rule: &str) -> Option<()> {
         let (allow, name) = (rule.starts_with('+'), rule.get(1..)?.to_ascii_lowercase());
         if name == "@all" {
@@ -84,7 +84,7 @@ impl Commands {
     }
 }
 
-/// The commands of a category, or a command with its subcommands.
+/// Returns the commands of a category, or a command with its subcommands. Returns `None` if the name is unknown.
 fn named(name: &str) -> Option<Vec<&'static str>> {
     let inside =
         |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'));
@@ -92,14 +92,14 @@ fn named(name: &str) -> Option<Vec<&'static str>> {
         Some(category) => of_category(category)?,
         None => commands::all().map(|command| command.name).filter(|known| inside(known)).collect(),
     };
-    // Rules are written for real servers, which have more commands than this one.
+    // Rules may name commands of real servers that this one does not have.
     let plausible = name.starts_with('@')
         || name.chars().all(|letter| letter.is_ascii_lowercase() || "|-_".contains(letter));
     (plausible && (!names.is_empty() || name.starts_with('@') || UNIMPLEMENTED_COMMANDS.contains(&name)))
         .then_some(names)
 }
 
-/// Commands that real servers have and this one has not, so that rules may name them.
+/// Commands that rules may name, although this server does not have them.
 const UNIMPLEMENTED_COMMANDS: [&str; 12] = [
     "hincrbyfloat",
     "incrbyfloat",
@@ -179,7 +179,7 @@ pub(super) fn refused(rule: &str, why: &str) -> ErrorReply {
     format!("ERR Error in ACL SETUSER modifier '{rule}': {why}").into()
 }
 
-/// A selector in parentheses may come in several words.
+/// Joins the words of selectors in parentheses.
 pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, ErrorReply> {
     let mut rules: Vec<String> = Vec::new();
     let mut open = false;

@@ -1,4 +1,4 @@
-//! One user.
+//! A user and its selectors.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::commands::RedisCommand;
 use crate::glob;
 use crate::reply::ErrorReply;
 
-/// Why something is not allowed.
+/// The missing permission, from the first that is checked to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denial {
     Command,
@@ -17,18 +17,18 @@ pub(crate) enum Denial {
     Channel,
 }
 
-/// A user: who it is, and what it may do by each of its selectors.
+/// A user: its passwords, and the permissions of its selectors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct User {
     on: bool,
     no_password: bool,
     passwords: BTreeSet<Bytes>,
-    /// The first is the user's own; never empty but before the first rule.
+    /// The permissions that are not in a selector.
     root: Selector,
     selectors: Vec<Selector>,
 }
 
-/// Commands that are allowed on keys and channels.
+/// The allowed commands, keys and channels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub(super) commands: Commands,
@@ -95,7 +95,7 @@ impl User {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
-    /// What one of the selectors allows; else what the most generous of them says.
+    /// Checks a command. One selector must allow all of it. The error comes from the selector that allows most.
     pub(super) fn check(&self, command: &RedisCommand, args: &[Bytes]) -> Result<(), Denial> {
         let mut worst = Denial::Command;
         for selector in self.selectors() {
@@ -111,7 +111,7 @@ impl User {
         self.selectors().any(|selector| selector.allows_channel(pattern, name))
     }
 
-    /// As ACL LIST shows it.
+    /// Returns the rules in the format of ACL LIST.
     pub(crate) fn rules(&self) -> String {
         let mut words = vec![if self.on { "on" } else { "off" }.to_owned()];
         words.extend(self.no_password.then(|| "nopass".to_owned()));
@@ -121,7 +121,7 @@ impl User {
         words.join(" ")
     }
 
-    /// Commands, keys and channels of the user's own selector.
+    /// Returns the rules of commands, keys and channels outside selectors.
     pub(crate) fn rights(&self) -> [String; 3] {
         [self.root.commands.rules(), self.root.key_rules(), self.root.channel_rules()]
     }
@@ -161,7 +161,7 @@ impl Selector {
         self.keys.iter().filter(enough).any(|keys| glob::matches(&keys.pattern, key))
     }
 
-    /// A pattern may be subscribed to only as it stands among the rules.
+    /// Returns whether a channel is allowed. A pattern must be equal to a rule.
     fn allows_channel(&self, pattern: bool, name: &[u8]) -> bool {
         self.channels.iter().any(|allowed| {
             &allowed[..] == b"*" || if pattern { &allowed[..] == name } else { glob::matches(allowed, name) }

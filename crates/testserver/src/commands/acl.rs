@@ -1,4 +1,4 @@
-//! ACL.
+//! The subcommands of ACL.
 
 use super::CommandCall;
 use crate::acl::DEFAULT;
@@ -8,20 +8,20 @@ fn word(call: &CommandCall<'_>, at: usize) -> String {
     String::from_utf8_lossy(call.arg(at)).into_owned()
 }
 
-/// Subscriptions that a user may not have any more end with their connections.
+/// Creates or changes a user. Closes connections with subscriptions that the user may no longer have.
 pub(super) fn setuser(call: &mut CommandCall<'_>) -> CommandResult {
     let name = word(call, 2);
     call.state.acl.set(&name, &call.args[3..])?;
-    let (acl, lines) = (&call.state.acl, call.state.pubsub.connections());
-    for (_, line) in lines.filter(|(_, line)| line.user == name) {
-        if line.topics().any(|(kind, topic)| !acl.may_subscribe(&name, kind, topic)) {
-            line.outbox.close();
+    let (acl, connections) = (&call.state.acl, call.state.pubsub.connections());
+    for (_, connection) in connections.filter(|(_, connection)| connection.user == name) {
+        if connection.topics().any(|(kind, topic)| !acl.may_subscribe(&name, kind, topic)) {
+            connection.outbox.close();
         }
     }
     Ok(RedisReply::OK)
 }
 
-/// Connections of such a user end.
+/// Deletes users, and closes their connections.
 pub(super) fn deluser(call: &mut CommandCall<'_>) -> CommandResult {
     let mut deleted = 0;
     for at in 2..call.args.len() {
@@ -31,8 +31,9 @@ pub(super) fn deluser(call: &mut CommandCall<'_>) -> CommandResult {
         }
         if call.state.acl.delete(&name) {
             deleted += 1;
-            let lines = call.state.pubsub.connections().filter(|(_, line)| line.user == name);
-            lines.for_each(|(_, line)| line.outbox.close());
+            let connections = call.state.pubsub.connections();
+            let closed = connections.filter(|(_, connection)| connection.user == name);
+            closed.for_each(|(_, connection)| connection.outbox.close());
         }
     }
     Ok(RedisReply::Int(deleted))

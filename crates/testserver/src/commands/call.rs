@@ -1,4 +1,4 @@
-//! What a command's function is given.
+//! The argument of a command's function.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::state::State;
 
 use super::RedisCommand;
 
-/// A command that is being executed, its name first among its words.
+/// A command that is being executed. Its name is the first of `args`.
 pub(crate) struct CommandCall<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) client: &'a mut ClientSession,
@@ -18,12 +18,12 @@ pub(crate) struct CommandCall<'a> {
 }
 
 impl<'a> CommandCall<'a> {
-    /// A word that the table has made sure of.
+    /// Returns an argument that the command's arity guarantees.
     pub(crate) fn arg(&self, at: usize) -> &'a Bytes {
         &self.args[at]
     }
 
-    /// Whether the word is there and is this one, in any case.
+    /// Returns whether an argument exists and equals `word`, in upper or lower case.
     pub(crate) fn is(&self, at: usize, word: &str) -> bool {
         self.args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
     }

@@ -1,4 +1,4 @@
-//! CLIENT.
+//! The subcommands of CLIENT.
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ pub(super) fn setname(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::OK)
 }
 
-/// A name without blanks.
+/// Checks the name of a client, which must not have spaces.
 pub(super) fn name(word: &Bytes) -> Result<Bytes, ErrorReply> {
     let fits = word.iter().all(|byte| (b'!'..=b'~').contains(byte));
     let text = "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -34,7 +34,7 @@ pub(super) fn no_evict(call: &mut CommandCall<'_>) -> CommandResult {
     if call.is(2, "ON") || call.is(2, "OFF") { Ok(RedisReply::OK) } else { Err(ErrorReply::SYNTAX) }
 }
 
-/// By `TYPE` or by `ID`; how many connections end.
+/// Closes the connections that all filters (TYPE, ID) select, and returns their number.
 pub(super) fn kill(call: &mut CommandCall<'_>) -> CommandResult {
     if call.args.len() == 3 {
         return Err(ErrorReply::of("ERR No such client"));
@@ -43,10 +43,10 @@ pub(super) fn kill(call: &mut CommandCall<'_>) -> CommandResult {
         return Err(ErrorReply::SYNTAX);
     }
     let mut victims: Vec<u64> = call.state.pubsub.connections().map(|(id, _)| id).collect();
-    let mut spare_me = true;
+    let mut skip_me = true;
     for at in (2..call.args.len()).step_by(2) {
         if call.is(at, "SKIPME") {
-            spare_me = call.is(at + 1, "yes");
+            skip_me = call.is(at + 1, "yes");
         } else if call.is(at, "ID") {
             let id = u64::try_from(call.int(at + 1)?).unwrap_or_default();
             victims.retain(|victim| *victim == id);
@@ -57,11 +57,11 @@ pub(super) fn kill(call: &mut CommandCall<'_>) -> CommandResult {
             return Err(ErrorReply::SYNTAX);
         }
     }
-    victims.retain(|id| !spare_me || *id != call.client.id);
+    victims.retain(|id| !skip_me || *id != call.client.id);
     end(call, &victims)
 }
 
-/// Whether the type means those that have subscribed to something.
+/// Returns true for the type `pubsub`, and false for `normal`.
 fn kind(call: &CommandCall<'_>, at: usize) -> Result<bool, ErrorReply> {
     match () {
         () if call.is(at, "pubsub") => Ok(true),
@@ -74,8 +74,8 @@ fn end(call: &mut CommandCall<'_>, victims: &[u64]) -> CommandResult {
     for id in victims {
         if *id == call.client.id {
             call.client.leaves = true;
-        } else if let Some(line) = call.state.pubsub.connection_mut(*id) {
-            line.outbox.close();
+        } else if let Some(connection) = call.state.pubsub.connection_mut(*id) {
+            connection.outbox.close();
         }
     }
     Ok(RedisReply::count(victims.len()))

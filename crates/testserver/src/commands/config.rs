@@ -1,4 +1,4 @@
-//! CONFIG.
+//! The subcommands of CONFIG.
 
 use super::CommandCall;
 use crate::config::failed;

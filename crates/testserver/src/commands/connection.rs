@@ -1,11 +1,11 @@
-//! A connection's own affairs.
+//! The commands of a connection: HELLO, AUTH, PING, ECHO, SELECT, RESET and QUIT.
 
 use super::CommandCall;
 use crate::number;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::resp::Protocol;
 
-/// The version whose behaviour this server has.
+/// The version of Redis whose behaviour this server has.
 pub(super) const VERSION: &str = "7.0.15";
 
 pub(super) fn hello(call: &mut CommandCall<'_>) -> CommandResult {
@@ -26,7 +26,7 @@ pub(super) fn hello(call: &mut CommandCall<'_>) -> CommandResult {
              version at the same time",
         ));
     }
-    speak(call, protocol);
+    set_protocol(call, protocol);
     Ok(greeting(call))
 }
 
@@ -48,10 +48,10 @@ fn options(call: &mut CommandCall<'_>) -> Result<(), ErrorReply> {
     Ok(())
 }
 
-fn speak(call: &mut CommandCall<'_>, protocol: Protocol) {
+fn set_protocol(call: &mut CommandCall<'_>, protocol: Protocol) {
     call.client.protocol = protocol;
-    if let Some(line) = call.state.pubsub.connection_mut(call.client.id) {
-        line.protocol = protocol;
+    if let Some(connection) = call.state.pubsub.connection_mut(call.client.id) {
+        connection.protocol = protocol;
     }
 }
 
@@ -70,12 +70,12 @@ fn greeting(call: &CommandCall<'_>) -> RedisReply {
     RedisReply::Map(fields.into_iter().map(|(name, value)| (RedisReply::bulk(name), value)).collect())
 }
 
-/// User and password are words from here on.
+/// Logs in with the user and password at this position.
 fn log_in(call: &mut CommandCall<'_>, at: usize) -> Result<(), ErrorReply> {
     let user = String::from_utf8_lossy(call.arg(at)).into_owned();
     call.state.acl.authenticate(&user, call.arg(at + 1))?;
-    if let Some(line) = call.state.pubsub.connection_mut(call.client.id) {
-        line.user.clone_from(&user);
+    if let Some(connection) = call.state.pubsub.connection_mut(call.client.id) {
+        connection.user.clone_from(&user);
     }
     call.client.user = Some(user);
     Ok(())
@@ -102,7 +102,7 @@ pub(super) fn ping(call: &mut CommandCall<'_>) -> CommandResult {
         return call.wrong_arity();
     }
     let word = call.args.get(1);
-    // Among messages, an answer has to look like one.
+    // In RESP2 a subscribed client expects only messages, so the reply has the form of one.
     if call.client.protocol == Protocol::Resp2 && call.state.pubsub.is_subscriber(call.client.id) {
         let word = word.cloned().unwrap_or_default();
         return Ok(RedisReply::Array(vec![RedisReply::bulk("pong"), RedisReply::Bulk(word)]));
@@ -114,7 +114,7 @@ pub(super) fn echo(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::Bulk(call.arg(1).clone()))
 }
 
-/// There is one database.
+/// Accepts only database 0, because there is no other.
 pub(super) fn select(call: &mut CommandCall<'_>) -> CommandResult {
     match call.int(1)? {
         0 => Ok(RedisReply::OK),
@@ -126,7 +126,7 @@ pub(super) fn reset(call: &mut CommandCall<'_>) -> CommandResult {
     let id = call.client.id;
     call.state.pubsub.unsubscribe_all(id);
     call.state.watches.end(id);
-    speak(call, Protocol::Resp2);
+    set_protocol(call, Protocol::Resp2);
     call.client.transaction = None;
     call.client.name.clear();
     call.client.user = call.state.acl.first_user();

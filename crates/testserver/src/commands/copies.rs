@@ -1,4 +1,4 @@
-//! Keys that come from other keys, or from what DUMP wrote.
+//! RENAME, COPY, DUMP and RESTORE.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub(super) fn renamenx(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::flag(move_to(call, false)?))
 }
 
-/// The value goes with its expiry. Of what stood in its place nothing is said.
+/// Moves a value with its expiry. Publishes no event for a value that it replaces.
 fn move_to(call: &mut CommandCall<'_>, replace: bool) -> Result<bool, ErrorReply> {
     let (from, to) = (call.arg(1), call.arg(2));
     if !call.state.has(from) {

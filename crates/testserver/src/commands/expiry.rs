@@ -1,4 +1,4 @@
-//! When keys expire.
+//! The commands that set and return expiries.
 
 use bytes::Bytes;
 
@@ -7,19 +7,20 @@ use crate::events::EventClass;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::state::State;
 
-/// When a key is to expire, in ms since 1970.
+/// A deadline that an option of a command sets.
 #[derive(Clone, Copy)]
 pub(super) struct ExpiryOption {
+    /// In ms since 1970.
     pub(super) at: u64,
 }
 
-/// "invalid expire time in 'set' command"
+/// Returns the error for an invalid expiry.
 pub(super) fn invalid(call: &CommandCall<'_>) -> ErrorReply {
     format!("ERR invalid expire time in '{}' command", call.command.name).into()
 }
 
 impl ExpiryOption {
-    /// From now on, in units of so many ms.
+    /// Returns the deadline after `ttl` units from now. `unit` is in ms.
     pub(super) fn after(call: &CommandCall<'_>, ttl: i64, unit: i64) -> Option<Self> {
         let now = i64::try_from(call.state.now_ms()).ok()?;
         let at = ttl.checked_mul(unit)?.checked_add(now)?;
@@ -34,7 +35,7 @@ impl ExpiryOption {
         ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| call.is(at, word))
     }
 
-    /// `EX 10` and its like; nothing where this is no such option.
+    /// Parses EX, PX, EXAT or PXAT. Returns `None` for another option.
     pub(super) fn option(call: &CommandCall<'_>, at: usize) -> Result<Option<Self>, ErrorReply> {
         let (unit, absolute) = match () {
             () if call.is(at, "EX") => (1000, false),
@@ -49,7 +50,7 @@ impl ExpiryOption {
     }
 }
 
-/// Gives a key that is there an expiry. One that has passed deletes it: the event is `del`, not `expired`.
+/// Sets the expiry of an existing key. A deadline in the past deletes the key, with the event `del`, not `expired`.
 pub(super) fn set_expiry(state: &mut State, key: &Bytes, at: u64) {
     if at <= state.now_ms() {
         state.delete(key);
@@ -91,7 +92,7 @@ impl Conditions {
         Ok(all)
     }
 
-    /// Without an expiry a key lives for ever.
+    /// Returns whether the conditions hold. A key without an expiry never expires.
     fn hold(&self, current: Option<u64>, new: i64) -> bool {
         let new = u64::try_from(new).unwrap_or_default();
         !(self.absent && current.is_some()
@@ -142,7 +143,7 @@ pub(super) fn persist(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::flag(volatile))
 }
 
-/// When it expires in ms since 1970; -1: never, -2: there is no such key.
+/// Returns the deadline of a key in ms since 1970, -1 if it never expires, or -2 if it does not exist.
 fn deadline(call: &mut CommandCall<'_>) -> i64 {
     match call.state.entry(call.arg(1)) {
         None => -2,

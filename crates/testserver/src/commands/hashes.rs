@@ -1,4 +1,4 @@
-//! Hashes.
+//! The commands for hashes.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::number;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::value::HashFields;
 
-/// HSET and HMSET.
+/// Implements HSET and HMSET.
 pub(super) fn hset(call: &mut CommandCall<'_>) -> CommandResult {
     if !call.args.len().is_multiple_of(2) {
         return call.wrong_arity();
@@ -71,7 +71,7 @@ pub(super) fn hlen(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::count(call.state.get::<HashFields>(call.arg(1))?.map_or(0, |fields| fields.len())))
 }
 
-/// What is made of each field and value.
+/// Applies `make` to each field and value.
 fn each<T>(call: &mut CommandCall<'_>, make: fn(&Bytes, &Bytes) -> T) -> Result<Vec<T>, ErrorReply> {
     let fields = call.state.get::<HashFields>(call.arg(1))?;
     let pairs = fields.as_ref().map(|fields| fields.iter().map(|(field, value)| make(field, value)));

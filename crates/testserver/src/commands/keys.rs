@@ -1,13 +1,13 @@
-//! Keys of any type.
+//! The commands for keys of any type.
 
 use super::CommandCall;
 use crate::glob;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-/// EXISTS and TOUCH: a key that is named twice counts twice.
+/// Implements EXISTS and TOUCH. A key that is named twice counts twice.
 pub(super) fn exists(call: &mut CommandCall<'_>) -> CommandResult {
-    let there = call.args[1..].iter().filter(|key| call.state.has(key)).count();
-    Ok(RedisReply::count(there))
+    let count = call.args[1..].iter().filter(|key| call.state.has(key)).count();
+    Ok(RedisReply::count(count))
 }
 
 pub(super) fn del(call: &mut CommandCall<'_>) -> CommandResult {
@@ -24,7 +24,7 @@ pub(super) fn encoding(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(call.state.value(call.arg(2)).map_or(RedisReply::Nil, |value| RedisReply::bulk(value.encoding())))
 }
 
-/// One at random; the server notices those that have expired.
+/// Returns a random key. Deletes expired keys that it finds.
 pub(super) fn randomkey(call: &mut CommandCall<'_>) -> CommandResult {
     loop {
         let point = (call.state.random.next() >> 32) as u32;
@@ -35,7 +35,7 @@ pub(super) fn randomkey(call: &mut CommandCall<'_>) -> CommandResult {
     }
 }
 
-/// What has expired is not shown, and not noticed either.
+/// Returns the keys that match, without expired ones. Deletes no expired key.
 pub(super) fn keys(call: &mut CommandCall<'_>) -> CommandResult {
     let pattern = call.arg(1);
     let live = call.state.keys.iter().filter(|(_, entry)| !call.state.is_expired(entry));
@@ -43,12 +43,12 @@ pub(super) fn keys(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::Array(found.cloned().map(RedisReply::Bulk).collect()))
 }
 
-/// Counts what has expired, too, until it is noticed.
+/// Returns the number of keys, with expired keys that are not deleted yet.
 pub(super) fn dbsize(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::count(call.state.keys.len()))
 }
 
-/// Publishes nothing.
+/// Deletes all keys without publishing events.
 pub(super) fn flush(call: &mut CommandCall<'_>) -> CommandResult {
     if call.args.len() > 2 || call.args.len() == 2 && !call.is(1, "ASYNC") && !call.is(1, "SYNC") {
         return Err(ErrorReply::SYNTAX);

@@ -1,9 +1,9 @@
-//! Lists.
+//! The commands for lists.
 
 use bytes::Bytes;
 
 use super::CommandCall;
-use super::texts::places;
+use super::texts::positions;
 use crate::events::EventClass;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::value::List;
@@ -58,7 +58,7 @@ pub(super) fn llen(call: &mut CommandCall<'_>) -> CommandResult {
 pub(super) fn lrange(call: &mut CommandCall<'_>) -> CommandResult {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(List(items)) = call.state.get(call.arg(1))? else { return Ok(RedisReply::Array(vec![])) };
-    let found =
-        places(from, to, items.len()).map(|places| items.range(places).cloned().map(RedisReply::Bulk));
+    let found = positions(from, to, items.len())
+        .map(|positions| items.range(positions).cloned().map(RedisReply::Bulk));
     Ok(RedisReply::Array(found.map(Iterator::collect).unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! The commands: a table, and a function for each.
+//! The table of commands, and the functions that execute them.
 
 mod acl;
 mod call;

@@ -1,4 +1,4 @@
-//! Strings that are numbers.
+//! The commands for strings that are numbers.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Publishing and subscribing.
+//! The commands to publish and subscribe.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ pub(super) fn spublish(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::count(call.state.pubsub.publish_to_shard(call.arg(1), call.arg(2))))
 }
 
-/// Each name, and how many have subscribed to it.
+/// Returns each name with its number of subscribers.
 pub(super) fn shardnumsub(call: &mut CommandCall<'_>) -> CommandResult {
     let count = |name: &Bytes| RedisReply::count(call.state.pubsub.subscribers(Kind::Shard, name));
     let each = call.args[2..].iter().flat_map(|name| [RedisReply::Bulk(name.clone()), count(name)]);
@@ -48,15 +48,15 @@ pub(super) fn sunsubscribe(call: &mut CommandCall<'_>) -> CommandResult {
 fn start(call: &mut CommandCall<'_>, kind: Kind) -> CommandResult {
     let pubsub = &mut call.state.pubsub;
     if pubsub.carrier.as_ref().is_some_and(|carrier| !carrier.admits()) {
-        pubsub.connection_mut(call.client.id).iter().for_each(|line| line.outbox.close());
-        return Ok(RedisReply::Nil); // which nobody gets any more
+        pubsub.connection_mut(call.client.id).iter().for_each(|connection| connection.outbox.close());
+        return Ok(RedisReply::Nil); // is not sent, because the connection is closed
     }
     confirm_each(call, kind, &call.args[1..], |call, name| {
         call.state.pubsub.subscribe(call.client.id, kind, name);
     })
 }
 
-/// Without names, from everything of this kind.
+/// Ends subscriptions. Without names it ends all of this kind.
 fn end(call: &mut CommandCall<'_>, kind: Kind) -> CommandResult {
     let all;
     let names = if call.args.len() > 1 {
@@ -73,7 +73,7 @@ fn end(call: &mut CommandCall<'_>, kind: Kind) -> CommandResult {
     })
 }
 
-/// Each name is confirmed by a message of its own; the last is the answer.
+/// Confirms each name with a push. Returns the last one as the reply.
 fn confirm_each(
     call: &mut CommandCall<'_>,
     kind: Kind,
@@ -84,8 +84,8 @@ fn confirm_each(
     for name in names {
         if let Some(before) = last.take() {
             let (id, protocol) = (call.client.id, call.client.protocol);
-            if let Some(line) = call.state.pubsub.connection_mut(id) {
-                line.outbox.send(&before, protocol);
+            if let Some(connection) = call.state.pubsub.connection_mut(id) {
+                connection.outbox.send(&before, protocol);
             }
         }
         act(call, name);

@@ -1,4 +1,4 @@
-//! SCAN and its like.
+//! SCAN, HSCAN, ZSCAN and SSCAN.
 
 use bytes::Bytes;
 
@@ -44,18 +44,19 @@ fn cursor(call: &CommandCall<'_>, at: usize) -> Result<u64, ErrorReply> {
     cursor.ok_or(ErrorReply::of("ERR invalid cursor"))
 }
 
-/// The options of a scan of one key, if it is there and of this type: that is asked first.
-fn options_if_there<T: Typed>(call: &mut CommandCall<'_>) -> Result<Option<Options>, ErrorReply> {
+/// Parses the options of HSCAN, ZSCAN or SSCAN. First checks the cursor and the type of the key. Returns `None` if the key
+/// does not exist.
+fn options_if_exists<T: Typed>(call: &mut CommandCall<'_>) -> Result<Option<Options>, ErrorReply> {
     cursor(call, 2)?;
-    let there = call.state.get::<T>(call.arg(1))?.is_some();
-    if there { Options::parse(call, 2, false).map(Some) } else { Ok(None) }
+    let exists = call.state.get::<T>(call.arg(1))?.is_some();
+    if exists { Options::parse(call, 2, false).map(Some) } else { Ok(None) }
 }
 
 fn page(cursor: u64, items: Vec<RedisReply>) -> CommandResult {
     Ok(RedisReply::Array(vec![RedisReply::bulk(cursor.to_string()), RedisReply::Array(items)]))
 }
 
-/// The server notices what has expired, of the keys that match.
+/// Scans all keys. Deletes expired keys that match.
 pub(super) fn scan(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call, 1, true)?;
     let (next, mut keys) = call.state.keys.scan(options.cursor, options.count);
@@ -72,7 +73,7 @@ fn is_of_type(call: &mut CommandCall<'_>, key: &Bytes, options: &Options) -> boo
 }
 
 pub(super) fn hscan(call: &mut CommandCall<'_>) -> CommandResult {
-    let Some(options) = options_if_there::<HashFields>(call)? else { return page(0, vec![]) };
+    let Some(options) = options_if_exists::<HashFields>(call)? else { return page(0, vec![]) };
     let Some(fields) = call.state.get::<HashFields>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = fields.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|(field, _)| options.wants(field));
@@ -80,7 +81,7 @@ pub(super) fn hscan(call: &mut CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) fn zscan(call: &mut CommandCall<'_>) -> CommandResult {
-    let Some(options) = options_if_there::<Zset>(call)? else { return page(0, vec![]) };
+    let Some(options) = options_if_exists::<Zset>(call)? else { return page(0, vec![]) };
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = zset.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|(member, _)| options.wants(member));
@@ -91,7 +92,7 @@ pub(super) fn zscan(call: &mut CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) fn sscan(call: &mut CommandCall<'_>) -> CommandResult {
-    let Some(options) = options_if_there::<Members>(call)? else { return page(0, vec![]) };
+    let Some(options) = options_if_exists::<Members>(call)? else { return page(0, vec![]) };
     let Some(members) = call.state.get::<Members>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = members.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|member| options.wants(member));

@@ -1,10 +1,10 @@
-//! The server as a whole.
+//! The commands for the server as a whole.
 
 use super::CommandCall;
 use super::connection::VERSION;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 
-/// What a command with subcommands answers where it is given none of them.
+/// Returns the error of a command with subcommands for an unknown subcommand.
 pub(super) fn unknown_subcommand(call: &mut CommandCall<'_>) -> CommandResult {
     let (name, word) = (call.command.name.to_uppercase(), String::from_utf8_lossy(call.arg(1)));
     Err(format!("ERR unknown subcommand '{word:.128}'. Try {name} HELP.").into())
@@ -20,7 +20,7 @@ pub(super) fn role(_: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::Array(vec![RedisReply::bulk("master"), RedisReply::Int(0), RedisReply::Array(vec![])]))
 }
 
-/// There are no replicas to wait for.
+/// Returns 0, because there are no replicas.
 pub(super) fn wait(call: &mut CommandCall<'_>) -> CommandResult {
     call.int(1)?;
     call.int(2)?;
@@ -37,7 +37,7 @@ pub(super) fn waitaof(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::Array(vec![RedisReply::Int(0), RedisReply::Int(0)]))
 }
 
-/// Clients ask to learn more about commands; here they learn nothing.
+/// Returns no description of any command. Clients do without.
 pub(super) fn command(_: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::Array(vec![]))
 }
@@ -65,7 +65,7 @@ type Section = (&'static str, Vec<(&'static str, String)>);
 fn lines(call: &CommandCall<'_>) -> Vec<Section> {
     let state = &call.state;
     let uptime = (state.now_micros - state.started_micros) / 1_000_000;
-    let subscribers = state.pubsub.connections().filter(|(_, line)| line.is_subscriber()).count();
+    let subscribers = state.pubsub.connections().filter(|(_, connection)| connection.is_subscriber()).count();
     let mut keyspace = Vec::new();
     if state.keys.len() > 0 {
         let (keys, expires) = (state.keys.len(), state.keys.volatile());

@@ -1,4 +1,4 @@
-//! Strings: writing them.
+//! The commands that write strings.
 
 use bytes::Bytes;
 
@@ -20,21 +20,21 @@ struct Options {
 impl Options {
     fn parse(call: &CommandCall<'_>) -> Result<Self, ErrorReply> {
         let mut options = Self::default();
-        // The whole line is understood before its numbers are read.
+        // A syntax error comes before an error in a number.
         let (mut at, mut expires) = (3, None);
         while at < call.args.len() {
-            let one = |taken: &mut bool, excluded: bool| {
-                *taken = true;
+            let take = |option: &mut bool, excluded: bool| {
+                *option = true;
                 if excluded { Err(ErrorReply::SYNTAX) } else { Ok(()) }
             };
             if call.is(at, "NX") {
-                one(&mut options.absent, options.present)?;
+                take(&mut options.absent, options.present)?;
             } else if call.is(at, "XX") {
-                one(&mut options.present, options.absent)?;
+                take(&mut options.present, options.absent)?;
             } else if call.is(at, "GET") {
                 options.get = true;
             } else if call.is(at, "KEEPTTL") {
-                one(&mut options.keep, expires.is_some())?;
+                take(&mut options.keep, expires.is_some())?;
             } else {
                 let known = ExpiryOption::is_option(call, at) && at + 1 < call.args.len();
                 if !known || options.keep || expires.is_some() {
@@ -56,15 +56,15 @@ pub(super) fn set(call: &mut CommandCall<'_>) -> CommandResult {
     let options = Options::parse(call)?;
     let key = call.arg(1);
     let old = if options.get { call.state.get::<Bytes>(key)?.cloned() } else { None };
-    let there = call.state.has(key);
-    if options.absent && there || options.present && !there {
+    let exists = call.state.has(key);
+    if options.absent && exists || options.present && !exists {
         return Ok(RedisReply::bytes_or_nil(old));
     }
     write(call, call.arg(2).clone(), options.expiry, options.keep);
     Ok(if options.get { RedisReply::bytes_or_nil(old) } else { RedisReply::OK })
 }
 
-/// Writes the string and says so; the key's other expiry goes, unless it is kept.
+/// Writes a string and publishes the events. Removes an old expiry, unless `keep` is true.
 fn write(call: &mut CommandCall<'_>, text: Bytes, expiry: Option<ExpiryOption>, keep: bool) {
     let key = call.arg(1);
     let kept = call.state.entry(key).and_then(|entry| entry.expires()).filter(|_| keep);

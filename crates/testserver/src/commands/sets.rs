@@ -1,4 +1,4 @@
-//! Sets.
+//! The commands for sets.
 
 use super::CommandCall;
 use crate::events::EventClass;

@@ -1,4 +1,4 @@
-//! Streams, as far as programs that write them need.
+//! The commands to write and count streams.
 
 use super::CommandCall;
 use crate::events::EventClass;
@@ -31,7 +31,7 @@ pub(super) fn xadd(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::bulk(format!("{}-{}", id.0, id.1)))
 }
 
-/// Where the id is, how many entries stay, and whether a new stream may be made.
+/// Returns the position of the ID, the maximum length, and whether a new stream may be created.
 fn options(call: &CommandCall<'_>) -> Result<(usize, Option<usize>, bool), ErrorReply> {
     let (mut at, mut most, mut create) = (2, None, true);
     loop {

@@ -1,4 +1,4 @@
-//! The table of commands: to add one is a line here and a function.
+//! The table of commands. A new command needs a line here and a function.
 
 use std::collections::HashMap;
 use std::ops::BitOr;
@@ -9,51 +9,50 @@ use bytes::Bytes;
 use super::*;
 use crate::reply::CommandResult;
 
-/// What a command's function is.
 type CommandFunction = fn(&mut CommandCall<'_>) -> CommandResult;
 
 /// A command.
 #[derive(Debug)]
 pub(crate) struct RedisCommand {
-    /// In lower case; that of a subcommand is `config|get`.
+    /// In lower case. A subcommand is written as `config|get`.
     pub(crate) name: &'static str,
     run: CommandFunction,
-    /// How many words; below zero, at least that many.
+    /// The number of words. A negative number is a minimum.
     arity: i32,
     pub(crate) flags: CommandFlags,
     keys: KeyPositions,
     pub(crate) group: CommandCategory,
 }
 
-/// What holds for a command.
+/// The properties of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommandFlags(u16);
 
 impl CommandFlags {
     const NONE: Self = Self(0);
-    /// It changes keys.
+    /// Changes keys.
     pub(crate) const WRITE: Self = Self(1);
-    /// It reads keys.
+    /// Reads keys.
     pub(crate) const READ: Self = Self(2);
-    /// It is refused when the server is full.
+    /// Is refused when the memory is full.
     pub(crate) const DENY_OOM: Self = Self(4);
-    /// Not from scripts.
+    /// Is not allowed in scripts.
     pub(crate) const NO_SCRIPT: Self = Self(8);
-    /// It counts as a write where writes are forbidden.
+    /// Counts as a write where writes are forbidden.
     pub(crate) const MAY_REPLICATE: Self = Self(16);
-    /// Without logging in.
+    /// Needs no login.
     pub(crate) const NO_AUTH: Self = Self(32);
-    /// Its next word says which it is.
+    /// Has subcommands.
     pub(crate) const CONTAINER: Self = Self(64);
-    /// Also between SUBSCRIBE and UNSUBSCRIBE in RESP2.
+    /// Is allowed between SUBSCRIBE and UNSUBSCRIBE in RESP2.
     pub(crate) const SUBSCRIBED: Self = Self(128);
-    /// The engine itself executes it.
+    /// Is executed by the engine.
     pub(crate) const ENGINE: Self = Self(256);
-    /// Category `dangerous`.
+    /// Is in the category `dangerous`.
     pub(crate) const DANGEROUS: Self = Self(512);
-    /// It is executed at once between MULTI and EXEC.
+    /// Is executed immediately between MULTI and EXEC.
     pub(crate) const NOT_QUEUED: Self = Self(1024);
-    /// It writes, and its answer says what was there.
+    /// Writes, and returns data that it has read.
     pub(crate) const ACCESS: Self = Self(2048);
 
     pub(crate) fn has(self, other: Self) -> bool {
@@ -69,17 +68,17 @@ impl BitOr for CommandFlags {
     }
 }
 
-/// Which words are keys.
+/// The positions of keys among the words of a command.
 #[derive(Clone, Copy, Debug)]
 enum KeyPositions {
     None,
-    /// First, last (from the end, if below zero), step.
+    /// First, last (counted from the end if negative), and step.
     At(usize, i32, usize),
-    /// A word says how many follow it.
+    /// The word at this position is the number of keys, which follow it.
     Counted(usize),
 }
 
-/// Categories of commands, for ACLs.
+/// The categories of commands for ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandCategory {
     Keyspace,
@@ -126,15 +125,15 @@ impl RedisCommand {
         (self.run)(call)
     }
 
-    /// Whether it reads its keys, and whether it writes them. Nobody knows that of a script, but that one
-    /// by `EVAL_RO` only reads.
+    /// Returns whether the command reads its keys, and whether it writes them. A script counts as both, except that a script
+    /// under EVAL_RO only reads.
     pub(crate) fn access(&self) -> (bool, bool) {
         let script = matches!(self.keys, KeyPositions::Counted(_));
         let reads = script || self.flags.has(CommandFlags::READ) || self.flags.has(CommandFlags::ACCESS);
         (reads, self.flags.has(CommandFlags::WRITE) || script && self.flags.has(CommandFlags::MAY_REPLICATE))
     }
 
-    /// The keys among these words.
+    /// Returns the keys among these words.
     pub(crate) fn keys_of<'a>(&self, args: &'a [Bytes]) -> Box<dyn Iterator<Item = &'a Bytes> + 'a> {
         match self.keys {
             KeyPositions::None => Box::new(std::iter::empty()),
@@ -163,12 +162,12 @@ const fn command(
     RedisCommand { name, run, arity, flags, keys, group }
 }
 
-/// What executes commands of the engine's is not here.
+/// The function of commands that the engine executes. It is never called.
 fn by_engine(_: &mut CommandCall<'_>) -> CommandResult {
-    Err(crate::reply::ErrorReply::of("ERR this command is not executed here"))
+    Err(crate::reply::ErrorReply::of("ERR the engine executes this command"))
 }
 
-/// Writes that take memory, and those that do not.
+// Combinations of flags that several commands have.
 const GROWING_WRITE: CommandFlags = CommandFlags(CommandFlags::WRITE.0 | CommandFlags::DENY_OOM.0);
 const GROWING_READ_WRITE: CommandFlags = CommandFlags(GROWING_WRITE.0 | CommandFlags::ACCESS.0);
 const PLAIN_WRITE: CommandFlags = CommandFlags::WRITE;
@@ -358,10 +357,10 @@ static TABLE: &[RedisCommand] = &[
 static NAMES: LazyLock<HashMap<&'static str, &'static RedisCommand>> =
     LazyLock::new(|| TABLE.iter().map(|command| (command.name, command)).collect());
 
-/// No name has more bytes.
+/// No command has a longer name.
 const MAX_COMMAND_NAME_BYTES: usize = 32;
 
-/// The command that these words begin with; of one with subcommands, the subcommand, if it is one.
+/// Returns the command at the start of these words, or its subcommand, if the words name one.
 pub(crate) fn find(args: &[Bytes]) -> Option<&'static RedisCommand> {
     let mut name = [0; MAX_COMMAND_NAME_BYTES];
     let name = name.get_mut(..args.first()?.len())?;
@@ -377,7 +376,6 @@ pub(crate) fn find(args: &[Bytes]) -> Option<&'static RedisCommand> {
     }
 }
 
-/// Every command.
 pub(crate) fn all() -> impl Iterator<Item = &'static RedisCommand> {
     TABLE.iter()
 }

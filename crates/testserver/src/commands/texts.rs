@@ -1,4 +1,4 @@
-//! Strings: reading, and changing them in place.
+//! The commands that read strings, and those that change them in place.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::events::EventClass;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::value::StoredValue;
 
-/// As large as a string may be.
+/// The limit of Redis for the size of a string.
 const MAX_STRING_BYTES: usize = 512 * 1024 * 1024;
 
 pub(super) fn get(call: &mut CommandCall<'_>) -> CommandResult {
@@ -16,7 +16,7 @@ pub(super) fn get(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::bytes_or_nil(text.cloned()))
 }
 
-/// What holds no string is nil here.
+/// Returns the strings of keys. A value of another type counts as nil.
 pub(super) fn mget(call: &mut CommandCall<'_>) -> CommandResult {
     let mut texts = Vec::with_capacity(call.args.len());
     for key in &call.args[1..] {
@@ -38,7 +38,7 @@ pub(super) fn getdel(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::bytes_or_nil(text))
 }
 
-/// Options are understood before the key is looked up, and their numbers after.
+/// Returns a string and changes its expiry. The syntax of options is checked before the key is read, their numbers after.
 pub(super) fn getex(call: &mut CommandCall<'_>) -> CommandResult {
     let persist = call.args.len() == 3 && call.is(2, "PERSIST");
     let expires = call.args.len() == 4 && ExpiryOption::is_option(call, 2);
@@ -59,24 +59,24 @@ pub(super) fn getex(call: &mut CommandCall<'_>) -> CommandResult {
 pub(super) fn getrange(call: &mut CommandCall<'_>) -> CommandResult {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(text) = call.state.get::<Bytes>(call.arg(1))? else { return Ok(RedisReply::Bulk(Bytes::new())) };
-    Ok(RedisReply::Bulk(bytes_of(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
+    Ok(RedisReply::Bulk(byte_range(from, to, text.len()).map_or_else(Bytes::new, |range| text.slice(range))))
 }
 
-/// Bytes that a range means: an end before the start is the first byte.
-fn bytes_of(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
+/// Converts a range of GETRANGE. An end before the first byte means the first byte.
+fn byte_range(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
     if from < 0 && to < 0 && from > to {
         return None;
     }
     let end = i64::try_from(length).ok()?;
     let to = if to < 0 { to.saturating_add(end).max(0) } else { to };
-    places(from, to, length)
+    positions(from, to, length)
 }
 
-/// Places from the start, or from the end where they are below zero, as far as they exist.
-pub(super) fn places(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
+/// Converts a range of positions, which count from the end if negative. Returns `None` if the range is empty.
+pub(super) fn positions(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
     let length = i64::try_from(length).ok()?;
-    let place = |at: i64| if at < 0 { length.saturating_add(at) } else { at };
-    let (from, to) = (place(from).max(0), place(to).min(length - 1));
+    let position = |at: i64| if at < 0 { length.saturating_add(at) } else { at };
+    let (from, to) = (position(from).max(0), position(to).min(length - 1));
     if from > to {
         return None;
     }
@@ -98,7 +98,7 @@ pub(super) fn append(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::count(length))
 }
 
-/// Puts other bytes into a string that is there, and leaves its expiry.
+/// Changes an existing string, and keeps its expiry.
 pub(super) fn replace(call: &mut CommandCall<'_>, text: Bytes) {
     if let Some(value) = call.state.keys.value_mut(call.arg(1)) {
         *value = StoredValue::Text(text);

@@ -1,4 +1,4 @@
-//! Sorted sets: adding members and changing their scores.
+//! ZADD and ZINCRBY.
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ struct Options {
 }
 
 impl Options {
-    /// The options, and where the scores begin.
+    /// Returns the options, and the position of the first score.
     fn parse(call: &CommandCall<'_>) -> (Self, usize) {
         let mut all = Self::default();
         let mut from = 2;
@@ -58,7 +58,7 @@ impl Options {
         Ok(())
     }
 
-    /// The score that the member gets, or none where it stays as it is.
+    /// Returns the new score of a member, or `None` if it does not change.
     fn decide(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, ErrorReply> {
         let new = old.filter(|_| self.increment).map_or(given, |old| old + given);
         if new.is_nan() {

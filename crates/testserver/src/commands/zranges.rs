@@ -1,9 +1,9 @@
-//! Sorted sets: ranges, by place or by score.
+//! The commands for ranges of sorted sets, by position or by score.
 
 use bytes::Bytes;
 
 use super::CommandCall;
-use super::texts::places;
+use super::texts::positions;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::resp::Protocol;
 use crate::value::{Bound, Zset};
@@ -13,12 +13,12 @@ struct Options {
     by_score: bool,
     reverse: bool,
     scores: bool,
-    /// Skip so many, take so many; below zero: all.
+    /// The number of members to skip and to return. A negative number returns all.
     limit: Option<(i64, i64)>,
 }
 
 impl Options {
-    /// `plain`: ZRANGE, which has options that tell what others tell by their names.
+    /// Parses the options. `plain` is true for ZRANGE, which has options for the order and the kind of range.
     fn parse(call: &CommandCall<'_>, mut options: Self, plain: bool) -> Result<Self, ErrorReply> {
         let by_score = options.by_score;
         let mut at = 4;
@@ -68,19 +68,19 @@ pub(super) fn zrevrangebyscore(call: &mut CommandCall<'_>) -> CommandResult {
 }
 
 fn range(call: &mut CommandCall<'_>, options: &Options) -> CommandResult {
-    let found = if options.by_score { by_score(call, options)? } else { by_place(call, options.reverse)? };
+    let found = if options.by_score { by_score(call, options)? } else { by_position(call, options.reverse)? };
     Ok(with_scores(call, found, options.scores))
 }
 
-fn by_place(call: &mut CommandCall<'_>, reverse: bool) -> Result<Vec<(Bytes, f64)>, ErrorReply> {
+fn by_position(call: &mut CommandCall<'_>, reverse: bool) -> Result<Vec<(Bytes, f64)>, ErrorReply> {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(Vec::new()) };
     let length = zset.len();
-    let Some(places) = places(from, to, length) else { return Ok(Vec::new()) };
+    let Some(positions) = positions(from, to, length) else { return Ok(Vec::new()) };
     if !reverse {
-        return Ok(owned(zset.at(places)));
+        return Ok(owned(zset.at(positions)));
     }
-    let (from, to) = (length - 1 - places.end(), length - 1 - places.start());
+    let (from, to) = (length - 1 - positions.end(), length - 1 - positions.start());
     let mut found = owned(zset.at(from..=to));
     found.reverse();
     Ok(found)
@@ -93,11 +93,11 @@ fn by_score(call: &mut CommandCall<'_>, options: &Options) -> Result<Vec<(Bytes,
     let (skip, take) = options.limit.unwrap_or((0, -1));
     let Ok(skip) = usize::try_from(skip) else { return Ok(Vec::new()) };
     let take = usize::try_from(take).unwrap_or(usize::MAX);
-    let reach = zset.between(low, high);
+    let members = zset.between(low, high);
     Ok(if options.reverse {
-        owned(reach.rev().skip(skip).take(take))
+        owned(members.rev().skip(skip).take(take))
     } else {
-        owned(reach.skip(skip).take(take))
+        owned(members.skip(skip).take(take))
     })
 }
 
@@ -105,7 +105,7 @@ fn owned<'a>(found: impl Iterator<Item = (&'a Bytes, f64)>) -> Vec<(Bytes, f64)>
     found.map(|(member, score)| (member.clone(), score)).collect()
 }
 
-/// Members, with their scores where they are asked for: behind them in RESP2, as pairs in RESP3.
+/// Converts members, with scores if requested. Scores follow the members in RESP2, and are in pairs in RESP3.
 pub(super) fn with_scores(call: &CommandCall<'_>, found: Vec<(Bytes, f64)>, scores: bool) -> RedisReply {
     let pairs =
         found.into_iter().map(|(member, score)| [RedisReply::Bulk(member), RedisReply::Double(score)]);

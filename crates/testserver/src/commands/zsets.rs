@@ -1,9 +1,9 @@
-//! Sorted sets: everything but adding and ranges.
+//! The other commands for sorted sets.
 
 use bytes::Bytes;
 
 use super::CommandCall;
-use super::texts::places;
+use super::texts::positions;
 use crate::events::EventClass;
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::value::{Bound, Zset};
@@ -41,7 +41,7 @@ pub(super) fn zcard(call: &mut CommandCall<'_>) -> CommandResult {
     Ok(RedisReply::count(call.state.get::<Zset>(call.arg(1))?.map_or(0, |zset| zset.len())))
 }
 
-/// Two words that say between which scores.
+/// Parses the bounds of a range of scores.
 fn bounds(call: &CommandCall<'_>) -> Result<(Bound, Bound), ErrorReply> {
     let bound = |at| Bound::parse(call.arg(at)).ok_or(ErrorReply::NOT_A_RANGE);
     Ok((bound(2)?, bound(3)?))
@@ -103,8 +103,8 @@ pub(super) fn zremrangebyscore(call: &mut CommandCall<'_>) -> CommandResult {
 pub(super) fn zremrangebyrank(call: &mut CommandCall<'_>) -> CommandResult {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(RedisReply::Int(0)) };
-    let Some(places) = places(from, to, zset.len()) else { return Ok(RedisReply::Int(0)) };
-    let members: Vec<Bytes> = zset.at(places).map(|(member, _)| member.clone()).collect();
+    let Some(positions) = positions(from, to, zset.len()) else { return Ok(RedisReply::Int(0)) };
+    let members: Vec<Bytes> = zset.at(positions).map(|(member, _)| member.clone()).collect();
     let gone = members.iter().filter(|member| zset.remove(member)).count();
     removed(call, gone, "zremrangebyrank")
 }

@@ -1,4 +1,4 @@
-//! Whether a command may be executed, in the order in which the server asks.
+//! The checks before a command is executed, in the order of Redis.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::reply::ErrorReply;
 use crate::resp::Protocol;
 use crate::state::State;
 
-/// As much of a command as an error shows.
+/// The part of a command that an error shows.
 const MAX_SHOWN_BYTES: usize = 128;
 
 pub(super) fn admit(
@@ -45,7 +45,7 @@ pub(super) fn is_exec(args: &[Bytes]) -> bool {
     args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
 }
 
-/// To queue a command takes memory, too, whatever it does.
+/// Returns whether the command makes a transaction need memory. Queueing a command needs memory, too.
 fn transaction_grows(client: &ClientSession, command: &RedisCommand) -> bool {
     match command.name {
         _ if client.transaction.is_none() => false,

@@ -1,4 +1,4 @@
-//! Executes commands, one at a time.
+//! The engine, which executes one command at a time.
 
 mod gate;
 mod scripts;
@@ -15,9 +15,9 @@ use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::script::Scripts;
 use crate::state::State;
 
-/// The state, and what executes commands on it. Who holds the engine holds all.
+/// The state of the server and its scripts. Its lock protects the whole server.
 pub(crate) struct Engine {
-    /// Shared with the functions that scripts call, and locked by nobody else while one runs.
+    /// Shared with the Lua functions that scripts call. While a script runs, only these functions lock it.
     state: Arc<Mutex<State>>,
     scripts: Scripts,
     clock: TestClock,
@@ -37,7 +37,7 @@ impl Engine {
         lock(&self.state)
     }
 
-    /// Reads the clock, and expires what the server has found by itself until then.
+    /// Reads the clock, and deletes the expired keys that are due for deletion.
     pub(crate) fn tick(&mut self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         state.now_micros = self.clock.micros();
@@ -45,7 +45,7 @@ impl Engine {
         state
     }
 
-    /// The answer to a command.
+    /// Executes a command and returns the reply.
     pub(crate) fn serve(&mut self, client: &mut ClientSession, args: &[Bytes]) -> RedisReply {
         self.tick().commands += 1;
         self.admit_and_run(client, args).unwrap_or_else(RedisReply::from)
@@ -71,7 +71,7 @@ impl Engine {
         self.run(client, command, args)
     }
 
-    /// Executes a command that may be executed.
+    /// Executes a command that has passed the checks.
     fn run(
         &mut self,
         client: &mut ClientSession,
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn close(&mut self, id: u64) {
         let mut state = self.state();
         state.pubsub.close(id);

@@ -1,4 +1,4 @@
-//! EVAL and its like.
+//! EVAL, EVALSHA, their read-only variants, and SCRIPT FLUSH.
 
 use bytes::Bytes;
 

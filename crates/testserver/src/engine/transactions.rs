@@ -1,4 +1,4 @@
-//! MULTI and what belongs to it.
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ impl Engine {
         Ok(RedisReply::OK)
     }
 
-    /// What the queue holds was admitted when it came.
+    /// Executes the queue. Its commands were checked when they were queued.
     pub(super) fn exec(&mut self, client: &mut ClientSession) -> CommandResult {
         let Some(transaction) = client.transaction.take() else { return refused("ERR EXEC without MULTI") };
         let changed = self.state().watches.end(client.id);
@@ -34,7 +34,7 @@ impl Engine {
         Ok(RedisReply::Array(replies))
     }
 
-    /// An EXEC that is itself refused ends the transaction.
+    /// Ends the transaction of an EXEC that was refused, and returns the error.
     pub(super) fn abort(&mut self, client: &mut ClientSession, refusal: &ErrorReply) -> ErrorReply {
         client.transaction = None;
         self.state().watches.end(client.id);

@@ -1,11 +1,11 @@
-//! From replies to bytes.
+//! The encoding of replies.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::number;
 use crate::reply::RedisReply;
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Protocol {
     #[default]
@@ -14,13 +14,13 @@ pub(crate) enum Protocol {
 }
 
 pub(crate) fn encode(reply: &RedisReply, protocol: Protocol, out: &mut BytesMut) {
-    let rich = protocol == Protocol::Resp3;
+    let is_resp3 = protocol == Protocol::Resp3;
     match reply {
-        RedisReply::Nil => out.put_slice(if rich { b"_\r\n" } else { b"$-1\r\n" }),
+        RedisReply::Nil => out.put_slice(if is_resp3 { b"_\r\n" } else { b"$-1\r\n" }),
         RedisReply::Int(number) => line(out, b':', number.to_string().as_bytes()),
         RedisReply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
         RedisReply::Error(text) => line(out, b'-', one_line(text.trim_end_matches(['\r', '\n'])).as_bytes()),
-        RedisReply::Verbatim(bytes) if rich => {
+        RedisReply::Verbatim(bytes) if is_resp3 => {
             line(out, b'=', (bytes.len() + 4).to_string().as_bytes());
             out.put_slice(b"txt:");
             out.put_slice(bytes);
@@ -28,19 +28,19 @@ pub(crate) fn encode(reply: &RedisReply, protocol: Protocol, out: &mut BytesMut)
         }
         RedisReply::Bulk(bytes) | RedisReply::Verbatim(bytes) => bulk(out, bytes),
         RedisReply::Array(items) => sequence(out, b'*', items, protocol),
-        RedisReply::Set(items) => sequence(out, if rich { b'~' } else { b'*' }, items, protocol),
-        RedisReply::Push(items) => sequence(out, if rich { b'>' } else { b'*' }, items, protocol),
+        RedisReply::Set(items) => sequence(out, if is_resp3 { b'~' } else { b'*' }, items, protocol),
+        RedisReply::Push(items) => sequence(out, if is_resp3 { b'>' } else { b'*' }, items, protocol),
         RedisReply::Map(pairs) => {
-            let count = if rich { pairs.len() } else { 2 * pairs.len() };
-            line(out, if rich { b'%' } else { b'*' }, count.to_string().as_bytes());
+            let count = if is_resp3 { pairs.len() } else { 2 * pairs.len() };
+            line(out, if is_resp3 { b'%' } else { b'*' }, count.to_string().as_bytes());
             for (key, value) in pairs {
                 encode(key, protocol, out);
                 encode(value, protocol, out);
             }
         }
-        RedisReply::Double(number) if rich => line(out, b',', number::print(*number).as_bytes()),
+        RedisReply::Double(number) if is_resp3 => line(out, b',', number::print(*number).as_bytes()),
         RedisReply::Double(number) => bulk(out, number::print(*number).as_bytes()),
-        RedisReply::Boolean(flag) if rich => out.put_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
+        RedisReply::Boolean(flag) if is_resp3 => out.put_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
         RedisReply::Boolean(flag) => line(out, b':', if *flag { b"1" } else { b"0" }),
     }
 }
@@ -65,7 +65,7 @@ fn line(out: &mut BytesMut, kind: u8, content: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// A line break would end the reply: blanks stand for it.
+/// Replaces line breaks with spaces, because they would end the reply.
 fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ").into() } else { text.into() }
 }

@@ -1,4 +1,4 @@
-//! The protocol, RESP2 and RESP3.
+//! The protocols RESP2 and RESP3.
 
 mod encode;
 mod parse;

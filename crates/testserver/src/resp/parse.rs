@@ -1,25 +1,24 @@
-//! From bytes to commands.
+//! The parser of commands.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// As many words as a command may have, and as large as one may be: what the server allows.
+/// The limits of Redis for the number of words of a command, and the size of a word.
 const MAX_COMMAND_WORDS: i64 = 1024 * 1024;
 const MAX_WORD_BYTES: i64 = 512 * 1024 * 1024;
-/// A line that is longer is no command.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Bytes that no client sends: the connection ends after this error.
+/// Bytes that are not a command. The connection ends after this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid(pub(crate) &'static str);
 
-/// Collects bytes until there is a whole command.
+/// Collects bytes until a command is complete.
 #[derive(Debug, Default)]
 pub(crate) struct RespParser {
     buffer: BytesMut,
-    /// Words still to come, once a command has begun, and those that are there.
+    /// The number of words that are missing from the current command.
     missing: usize,
     words: Vec<Bytes>,
-    /// The length of the word that is being read.
+    /// The length of the current word.
     length: Option<usize>,
 }
 
@@ -28,7 +27,7 @@ impl RespParser {
         &mut self.buffer
     }
 
-    /// The next command, if all of it is there; never without words.
+    /// Returns the next command, if it is complete. It has at least one word.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<Bytes>>, Invalid> {
         loop {
             if self.missing == 0 && !self.begin()? {
@@ -45,7 +44,7 @@ impl RespParser {
         }
     }
 
-    /// Reads what a command begins with; false where it is not there yet.
+    /// Reads the first line of a command. Returns false if it is not complete yet.
     fn begin(&mut self) -> Result<bool, Invalid> {
         let Some(end) = self.line("Protocol error: too big inline request")? else { return Ok(false) };
         let line = trimmed(&self.buffer[..end]);
@@ -73,7 +72,7 @@ impl RespParser {
             return Ok(None);
         }
         self.length = None;
-        // A copy: a slice would keep all that was read with it alive, for as long as the key lives.
+        // A slice would keep the whole buffer in memory as long as the key exists.
         let word = Bytes::copy_from_slice(&self.buffer[..length]);
         self.buffer.advance(length + 2);
         Ok(Some(word))
@@ -89,7 +88,7 @@ impl RespParser {
         length.map(Some).ok_or(Invalid("Protocol error: invalid bulk length"))
     }
 
-    /// Where the line ends that is next.
+    /// Returns the end of the next line, if the line is complete.
     fn line(&self, too_long: &'static str) -> Result<Option<usize>, Invalid> {
         match self.buffer.iter().position(|byte| *byte == b'\n') {
             Some(end) => Ok(Some(end + 1)),
@@ -99,13 +98,13 @@ impl RespParser {
     }
 }
 
-/// A line without its end.
+/// Removes the line break.
 fn trimmed(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Words between blanks, as somebody with a terminal types them.
+/// Splits an inline command, as typed in a terminal, at its spaces.
 fn inline(line: &[u8]) -> Vec<Bytes> {
     let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.map(Bytes::copy_from_slice).collect()

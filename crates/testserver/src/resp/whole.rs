@@ -1,22 +1,23 @@
-//! How long a reply is.
+//! The lengths of encoded replies.
 
 use std::ops::Range;
 
-/// The length of the first reply, and where the words of its first level are; nothing unless all of it is there.
+/// Returns the length of the first reply, and the ranges of the strings at its first level. Returns `None` if the reply
+/// is not complete.
 pub(crate) fn whole(bytes: &[u8]) -> Option<(usize, impl Iterator<Item = Range<usize>> + use<>)> {
     let mut words = Vec::new();
     let length = measure(bytes, 0, 1, &mut words)?;
     Some((length, words.into_iter()))
 }
 
-/// Where the reply ends that begins here.
+/// Returns the end of the reply at `start`, if the reply is complete.
 fn measure(bytes: &[u8], start: usize, depth: usize, words: &mut Vec<Range<usize>>) -> Option<usize> {
     let line = bytes.get(start..)?.windows(2).position(|two| two == b"\r\n")?;
     let (body, end) = (start + line + 2, start + line);
     let number = || std::str::from_utf8(&bytes[start + 1..end]).ok()?.parse::<usize>().ok();
     let items = match bytes[start] {
         b'$' | b'=' | b'!' => {
-            let Some(length) = number() else { return Some(body) }; // -1 is nothing
+            let Some(length) = number() else { return Some(body) }; // -1 is a null
             if depth == 2 {
                 words.push(body..body + length);
             }
@@ -24,7 +25,7 @@ fn measure(bytes: &[u8], start: usize, depth: usize, words: &mut Vec<Range<usize
         }
         b'*' | b'~' | b'>' => number().unwrap_or(0),
         b'%' => 2 * number()?,
-        b'|' => 2 * number()? + 1, // attributes, and what they are of
+        b'|' => 2 * number()? + 1, // attributes and the reply that they belong to
         _ => return Some(body),
     };
     (0..items).try_fold(body, |at, _| measure(bytes, at, depth + 1, words))

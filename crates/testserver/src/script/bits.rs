@@ -1,4 +1,5 @@
-//! Lua's `bit`: logic of the lower 32 bits, with a signed result. Of `bit`'s functions, those that scripts here need.
+//! The functions of Lua's library `bit` that keylapse's scripts use. They work on the lower 32 bits and return a signed
+//! number.
 
 use mlua::{Lua, Table, Variadic};
 
@@ -10,7 +11,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// A function of one word or more, from left to right.
+/// Adds a function that joins its arguments from left to right.
 fn add(lua: &Lua, library: &Table, name: &str, join: fn(i32, i32) -> i32) -> mlua::Result<()> {
     let function = move |_: &Lua, words: Variadic<f64>| {
         Ok(words.iter().map(|word| bits(*word)).reduce(join).unwrap_or_default())
@@ -18,7 +19,7 @@ fn add(lua: &Lua, library: &Table, name: &str, join: fn(i32, i32) -> i32) -> mlu
     library.raw_set(name, lua.create_function(function)?)
 }
 
-/// The lower 32 bits of the nearest whole number.
+/// Returns the lower 32 bits of the nearest integer.
 fn bits(word: f64) -> i32 {
     word.round_ties_even().rem_euclid(4_294_967_296.0) as u32 as i32
 }

@@ -1,4 +1,4 @@
-//! Commands that scripts call.
+//! Commands called by scripts.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,20 +11,20 @@ use crate::engine::lock;
 use crate::reply::{CommandResult, ErrorReply};
 use crate::state::State;
 
-/// What is known of the script that runs.
+/// The state of the running script.
 #[derive(Debug)]
 pub(super) struct RunningScript {
-    /// Who has called it, as far as commands ask.
+    /// A client with the caller's user.
     client: ClientSession,
     read_only: bool,
     allow_oom: bool,
-    /// The server was full when it began.
+    /// True if the memory was full when the script started.
     full: bool,
-    /// It has written something: from then on it may go on to its end.
+    /// True after the first write. The script may then run to its end.
     dirty: bool,
 }
 
-/// What Lua's functions share: the state, and the script that runs.
+/// The server's state and the running script, shared by the Lua functions.
 #[derive(Clone)]
 pub(super) struct CallContext {
     state: Arc<Mutex<State>>,
@@ -47,14 +47,13 @@ impl CallContext {
         self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Before a script begins.
+    /// Prepares the call of a script.
     pub(super) fn begin(&self, user: String, read_only: bool, allow_oom: bool) {
         let full = lock(&self.state).is_full();
         let client = ClientSession::new(0, Some(user));
         *self.running() = RunningScript { client, read_only, allow_oom, full, dirty: false };
     }
 
-    /// Executes a command.
     pub(super) fn call(&self, args: &[Bytes]) -> CommandResult {
         let (mut running, mut state) = (self.running(), lock(&self.state));
         let command = running.admit(&state, args)?;

@@ -1,4 +1,4 @@
-//! Between Lua's values and the server's.
+//! Conversions between Lua values and replies.
 
 use bytes::Bytes;
 use mlua::{Either, Lua, LuaString, Table, Value};
@@ -6,10 +6,10 @@ use mlua::{Either, Lua, LuaString, Table, Value};
 use crate::number;
 use crate::reply::RedisReply;
 
-/// Deeper than this an answer is cut off.
+/// Tables that are nested deeper become an error.
 const MAX_REPLY_DEPTH: usize = 100;
 
-/// An argument of a command: a string, or a number as C prints it.
+/// Converts an argument of a command: a string, or a number in the format of C.
 pub(super) fn argument(value: &Value) -> Option<Bytes> {
     Some(match value {
         Value::String(text) => Bytes::copy_from_slice(&text.as_bytes()),
@@ -19,7 +19,7 @@ pub(super) fn argument(value: &Value) -> Option<Bytes> {
     })
 }
 
-/// Up to 17 digits a number is printed whole; above, `%.17g` has an exponent.
+/// Formats an integer. `%.17g` uses an exponent for more than 17 digits.
 fn whole(number: i64) -> Bytes {
     match number.unsigned_abs() {
         0..100_000_000_000_000_000 => number.to_string().into(),
@@ -27,7 +27,7 @@ fn whole(number: i64) -> Bytes {
     }
 }
 
-/// An answer, as a script sees it: in the forms of RESP2.
+/// Converts a reply for a script, in the kinds of RESP2.
 pub(super) fn to_lua(lua: &Lua, reply: &RedisReply) -> mlua::Result<Value> {
     let table = |name: &str, text: &str| -> mlua::Result<Value> {
         let table = lua.create_table_with_capacity(0, 1)?;
@@ -57,7 +57,7 @@ fn sequence<'a>(lua: &Lua, items: impl Iterator<Item = &'a RedisReply>) -> mlua:
     Ok(Value::Table(lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?))
 }
 
-/// Bytes as an item of a table. A text needs no reference of its own on the way there.
+/// Converts bytes to an item of a table. UTF-8 text needs no Lua reference for this.
 pub(super) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> mlua::Result<Either<&'a str, Value>> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Either::Left(text)),
@@ -65,7 +65,7 @@ pub(super) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> mlua::Result<Either<&'a 
     }
 }
 
-/// What a script returns, as an answer.
+/// Converts the result of a script to a reply.
 pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<RedisReply> {
     Ok(match value {
         Value::String(text) => RedisReply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
@@ -80,7 +80,7 @@ pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<RedisReply> 
     })
 }
 
-/// A text as C reads it: up to a zero byte.
+/// Returns the text up to a zero byte, as C reads it.
 pub(super) fn c_text(text: &LuaString) -> String {
     let bytes = text.as_bytes();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

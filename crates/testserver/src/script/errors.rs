@@ -1,4 +1,4 @@
-//! Errors on their way through Lua.
+//! Errors in Lua.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use mlua::{Lua, Table, Value};
 
 use crate::reply::ErrorReply;
 
-/// The name of a script's text, in messages of Lua.
+/// The name of scripts in Lua's messages.
 pub(super) const CHUNK: &str = "@user_script";
-/// How far up the stack the script is looked for that an error came from.
+/// The number of stack levels in which the script of an error is searched.
 const FRAMES: usize = 16;
 
-/// A command was refused; scripts see a table with this text as `err`.
+/// A refused command. Scripts get a table with this text as `err`.
 #[derive(Debug)]
 struct RefusedCommand(String);
 
@@ -27,13 +27,13 @@ pub(super) fn refused(refusal: ErrorReply) -> mlua::Error {
     mlua::Error::external(RefusedCommand(refusal.0.into_owned()))
 }
 
-/// An error as Lua's own functions raise it, with the line they were called from.
+/// Returns an error with the line of the caller, as Lua's own functions raise it.
 pub(super) fn raised_at_line(lua: &Lua, message: &str) -> mlua::Error {
     let place = line(lua).map_or_else(String::new, |line| format!("{}:{line}: ", &CHUNK[1..]));
     mlua::Error::runtime(format!("{place}{message}"))
 }
 
-/// The line of the script that is nearest on the stack.
+/// Returns the current line of the innermost script on the stack.
 pub(super) fn line(lua: &Lua) -> Option<usize> {
     (0..FRAMES).find_map(|level| {
         let found = lua.inspect_stack(level, |frame| {
@@ -44,7 +44,7 @@ pub(super) fn line(lua: &Lua) -> Option<usize> {
     })
 }
 
-/// What a script sees of such an error: a table, or a text.
+/// Converts an error of a Rust function to the table or text that a script gets.
 pub(super) fn open(lua: &Lua, value: Value) -> mlua::Result<Value> {
     let Value::Error(error) = value else { return Ok(value) };
     let mut inner = &*error;

@@ -1,4 +1,4 @@
-//! The Lua state.
+//! The Lua state that runs scripts.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -12,7 +12,7 @@ use super::{LoadedScript, ScriptInvocation, convert, libraries};
 use crate::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::state::State;
 
-/// A Lua state in which scripts are compiled and run.
+/// A Lua state that compiles and runs scripts.
 pub(super) struct LuaHost {
     lua: Lua,
     context: CallContext,
@@ -31,7 +31,7 @@ impl LuaHost {
         Ok(Self { lua, context, globals, environment, run })
     }
 
-    /// The code of a script, with all that errors tell of it.
+    /// Compiles a script to bytecode, with the debug information for errors.
     pub(super) fn compile(&self, body: &[u8]) -> Result<Vec<u8>, ErrorReply> {
         let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
         chunk.into_function().map(|function| function.dump(false)).map_err(not_compiled)
@@ -64,7 +64,7 @@ impl LuaHost {
     }
 }
 
-/// The code of the sandbox, which the first Lua state compiles for all.
+/// Returns the bytecode of the sandbox. The first Lua state compiles it for all.
 fn sandbox(lua: &Lua) -> mlua::Result<&'static [u8]> {
     static CODE: OnceLock<Vec<u8>> = OnceLock::new();
     if let Some(code) = CODE.get() {
@@ -82,7 +82,7 @@ fn not_compiled(error: mlua::Error) -> ErrorReply {
     format!("ERR Error compiling script (new function): {message}").into()
 }
 
-/// What the server says of an error that a script has not caught.
+/// Returns the reply for an error that a script has not caught.
 fn failure(value: &Value, sha: &str) -> RedisReply {
     let field = |name: &str| value.as_table().and_then(|table| table.raw_get::<Value>(name).ok());
     let text = match field("err") {
@@ -94,7 +94,7 @@ fn failure(value: &Value, sha: &str) -> RedisReply {
     RedisReply::Error(format!("{text}{place}"))
 }
 
-/// What the sandbox is made of, besides Lua.
+/// Returns the Rust functions for the sandbox.
 fn server(lua: &Lua, context: &CallContext) -> mlua::Result<Table> {
     let server = lua.create_table()?;
     let of = context.clone();

@@ -1,4 +1,4 @@
-//! The libraries that scripts have besides Lua's own.
+//! The libraries for scripts that are not part of Lua.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -13,7 +13,7 @@ pub(super) fn all(lua: &Lua) -> mlua::Result<Table> {
     Ok(all)
 }
 
-/// Puts a function into a library. What it refuses is raised with the script's line, as Lua's own errors.
+/// Adds a function to a library. Its errors have the line of the script, as Lua's own errors do.
 pub(super) fn put<F>(lua: &Lua, library: &Table, name: &str, function: F) -> mlua::Result<()>
 where
     F: Fn(&Lua, &[Value]) -> Result<Vec<Value>, String> + Send + Sync + 'static,
@@ -26,10 +26,10 @@ where
     library.raw_set(name, wrapped)
 }
 
-/// A number, also from a string that is one, as Lua takes it.
+/// Returns an argument as a number. Converts strings as Lua does.
 pub(super) fn number(lua: &Lua, args: &[Value], at: usize, function: &str) -> Result<f64, String> {
     let value = args.get(at).cloned().unwrap_or(Value::Nil);
-    // `pack` puts a mark behind its arguments, which stands for the first that is missing.
+    // The original `pack` pushes a marker behind its arguments, so its message has `nil` for the first missing one.
     let missing = if function == "pack" && args.len() == at { "nil" } else { "no value" };
     let kind = if args.len() > at { value.type_name() } else { missing };
     let number = lua.coerce_number(value.clone()).ok().flatten();
@@ -37,7 +37,7 @@ pub(super) fn number(lua: &Lua, args: &[Value], at: usize, function: &str) -> Re
     number.ok_or_else(|| format!("bad argument #{} to '{function}' (number expected, got {kind})", at + 1))
 }
 
-/// The bytes of a string, or of a number as Lua prints it.
+/// Returns an argument as bytes. Formats numbers as Lua does.
 pub(super) fn text(lua: &Lua, args: &[Value], at: usize, function: &str) -> Result<Vec<u8>, String> {
     let value = args.get(at).cloned().unwrap_or(Value::Nil);
     let kind = if args.len() > at { value.type_name() } else { "no value" };

@@ -1,4 +1,4 @@
-//! Lua's `cmsgpack`: strings, and sequences of strings, as MessagePack.
+//! Lua's library `cmsgpack`, for strings and sequences of strings.
 
 use mlua::{Lua, Table, Value};
 
@@ -23,7 +23,7 @@ fn pack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
         };
         let length = table.raw_len();
         if table.pairs::<Value, Value>().count() != length {
-            return Err("this cmsgpack packs no table but a sequence".to_owned());
+            return Err("this cmsgpack packs only tables that are sequences".to_owned());
         }
         match length {
             0..16 => out.push(0x90 | length as u8),
@@ -38,7 +38,10 @@ fn pack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
 
 fn string(out: &mut Vec<u8>, value: &Value) -> Result<(), String> {
     let Value::String(text) = value else {
-        return Err(format!("this cmsgpack packs strings and sequences of them, no {}", value.type_name()));
+        return Err(format!(
+            "this cmsgpack packs only strings and sequences of strings, not {}",
+            value.type_name()
+        ));
     };
     match text.as_bytes().len() {
         length @ 0..32 => out.push(0xa0 | length as u8),
@@ -48,7 +51,7 @@ fn string(out: &mut Vec<u8>, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The first tag whose length has enough bytes, and the length.
+/// Writes the first tag whose length field is wide enough, and the length.
 fn sized(out: &mut Vec<u8>, length: usize, tags: &[(u8, usize)]) {
     let bytes = length.to_be_bytes();
     let fits = |(_, width): &&(u8, usize)| bytes[..bytes.len() - width].iter().all(|byte| *byte == 0);
@@ -58,7 +61,7 @@ fn sized(out: &mut Vec<u8>, length: usize, tags: &[(u8, usize)]) {
     }
 }
 
-/// Everything that the bytes hold, one value after the other.
+/// Decodes all values, one after the other.
 fn unpack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     let data = text(lua, args, 0, "unpack")?;
     let (mut rest, mut values) = (&data[..], Vec::new());

@@ -1,8 +1,8 @@
--- What scripts see, and how they are run. Returns a table that takes KEYS and ARGV, what scripts have as
--- their environment, and a function that runs one.
+-- The environment of scripts. Returns the table for KEYS and ARGV, the environment, and the function that runs a
+-- script.
 --
--- What the server provides is not wrapped in functions of Lua's: behind `return redis.call(…)` these would
--- stand in the script's own place, and an error would not know its line.
+-- The server's functions are not wrapped in Lua functions. In `return redis.call(…)`, which is a tail call, a wrapper
+-- would replace the script on the stack. Errors would then have no line of the script.
 local server, libraries = ...
 local error, setmetatable, tostring, type = error, setmetatable, tostring, type
 local raw_pcall, raw_xpcall = pcall, xpcall
@@ -34,13 +34,13 @@ redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 
 redis.REPL_NONE, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_AOF, redis.REPL_ALL = 0, 2, 2, 1, 3
 redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = '7.0.15', 458767
 
--- Errors of the server's own functions are values that Lua cannot look into.
+-- Errors of Rust functions are userdata, which Lua code cannot read.
 local function opened(failed)
   if type(failed) == 'userdata' then return server.open(failed) end
   return failed
 end
 
--- An error of a command comes out of pcall as its text.
+-- pcall returns the error of a command as its text.
 local function caught(fine, failed, ...)
   if fine then return fine, failed, ... end
   failed = opened(failed)

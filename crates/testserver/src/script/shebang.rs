@@ -4,17 +4,17 @@ use super::ScriptInvocation;
 use crate::reply::ErrorReply;
 use crate::state::State;
 
-/// What a script says of itself.
+/// The flags of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shebang {
-    /// There is none: each command decides for itself.
+    /// True if the script has no such line. Each of its commands is then checked by itself.
     pub(super) absent: bool,
     pub(super) no_writes: bool,
     pub(super) allow_oom: bool,
 }
 
 impl Shebang {
-    /// The flags, and the script with the line empty, so that lines keep their numbers.
+    /// Returns the flags and the rest of the script. The rest starts with a line break, so that lines keep their numbers.
     pub(super) fn split(text: &[u8]) -> Result<(Self, &[u8]), ErrorReply> {
         if !text.starts_with(b"#!") {
             return Ok((Self { absent: true, ..Self::default() }, text));
@@ -45,7 +45,7 @@ impl Shebang {
         Ok(())
     }
 
-    /// Whether the script may be started.
+    /// Checks whether the script may start.
     pub(super) fn admit(self, run: &ScriptInvocation<'_>, state: &State) -> Result<(), ErrorReply> {
         if self.absent {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Lua's `struct`: unsigned integers, the highest byte first.
+//! Lua's library `struct`, for unsigned integers in big-endian order.
 
 use mlua::{Lua, Table, Value};
 
@@ -11,7 +11,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// How many bytes each item of a format has.
+/// Returns the number of bytes of each item of a format.
 fn sizes(format: &[u8], function: &str) -> Result<Vec<usize>, String> {
     let invalid = |option: u8| {
         Err(format!("bad argument #1 to '{function}' (invalid format option '{}')", char::from(option)))
@@ -40,7 +40,7 @@ fn pack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     Ok(vec![Value::String(lua.create_string(out).map_err(|error| error.to_string())?)])
 }
 
-/// The number, as the processor makes a whole one of it.
+/// Converts a float to an integer as the processor does.
 fn integer(number: f64) -> u64 {
     match number {
         _ if number < 0.0 || number.is_nan() => crate::number::truncated(number) as u64,
@@ -55,7 +55,7 @@ fn unpack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     if from == 0.0 {
         return Err("bad argument #3 to 'unpack' (offset must be 1 or greater)".to_owned());
     }
-    // Below zero it is far behind the end, as the offset has no sign.
+    // In the original the offset has no sign, so a negative one is far behind the end.
     let (mut values, mut at) = (Vec::new(), if from < 1.0 { usize::MAX / 2 } else { from as usize - 1 });
     for size in sizes(&format, "unpack")? {
         let bytes = data.get(at..at + size).ok_or("bad argument #2 to 'unpack' (data string too short)")?;

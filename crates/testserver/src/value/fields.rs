@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{ELEMENT_OVERHEAD_BYTES, ScanMap};
 
-/// Up to these the server keeps a hash in one piece, and scans it at once.
+/// Redis stores a hash within these limits in one piece, and HSCAN returns it in one page.
 const COMPACT_FIELDS: usize = 128;
 const COMPACT_BYTES: usize = 64;
 
@@ -13,7 +13,7 @@ const COMPACT_BYTES: usize = 64;
 pub(crate) struct HashFields {
     map: ScanMap<Bytes>,
     size: usize,
-    /// It was large once; the server does not go back.
+    /// True once the hash was larger than the limits. Redis never compacts it again.
     spread: bool,
 }
 
@@ -38,7 +38,7 @@ impl HashFields {
         self.map.contains(field)
     }
 
-    /// Whether the field is new.
+    /// Sets a field, and returns whether it is new.
     pub(crate) fn set(&mut self, field: &Bytes, value: Bytes) -> bool {
         self.size += field.len() + value.len() + ELEMENT_OVERHEAD_BYTES;
         self.spread |= field.len() > COMPACT_BYTES || value.len() > COMPACT_BYTES;
@@ -48,7 +48,7 @@ impl HashFields {
         old.is_none()
     }
 
-    /// Whether it was there.
+    /// Removes a field, and returns whether it existed.
     pub(crate) fn remove(&mut self, field: &Bytes) -> bool {
         let old = self.map.remove(field);
         self.size -= old.as_ref().map_or(0, |old| field.len() + old.len() + ELEMENT_OVERHEAD_BYTES);

@@ -24,14 +24,14 @@ impl Members {
         self.map.contains(member)
     }
 
-    /// Whether it is new.
+    /// Adds a member, and returns whether it is new.
     pub(crate) fn add(&mut self, member: &Bytes) -> bool {
         let new = self.map.insert(member, ()).is_none();
         self.size += if new { member.len() + ELEMENT_OVERHEAD_BYTES } else { 0 };
         new
     }
 
-    /// Whether it was there.
+    /// Removes a member, and returns whether it existed.
     pub(crate) fn remove(&mut self, member: &Bytes) -> bool {
         let old = self.map.remove(member).is_some();
         self.size -= if old { member.len() + ELEMENT_OVERHEAD_BYTES } else { 0 };

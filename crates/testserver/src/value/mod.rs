@@ -1,4 +1,4 @@
-//! What a key can hold.
+//! The values of keys.
 
 mod fields;
 mod members;
@@ -16,14 +16,13 @@ pub(crate) use scan_map::ScanMap;
 pub(crate) use stream::Stream;
 pub(crate) use zset::{Bound, Zset};
 
-/// What an element costs besides its bytes: a rough guess, as the server's own depends on its allocator.
+/// An estimate of the memory of an element in addition to its bytes. In Redis it depends on the allocator.
 pub(crate) const ELEMENT_OVERHEAD_BYTES: usize = 48;
 
-/// A list of elements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List(pub(crate) VecDeque<Bytes>);
 
-/// The value of a key. Without an element there is no key, unless it holds bytes or a stream.
+/// The value of a key. A key without elements does not exist, except for strings and streams.
 #[derive(Clone, Debug)]
 pub(crate) enum StoredValue {
     Text(Bytes),
@@ -56,7 +55,7 @@ impl StoredValue {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Returns an estimate of the memory in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Text(bytes) => bytes.len(),
@@ -94,7 +93,7 @@ impl StoredValue {
     }
 }
 
-/// A type of value, for the functions that expect one.
+/// A type of value, for functions that accept only this type.
 pub(crate) trait Typed: Sized {
     fn of(value: &mut StoredValue) -> Option<&mut Self>;
     fn empty() -> StoredValue;

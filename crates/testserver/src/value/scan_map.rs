@@ -1,7 +1,7 @@
-//! A map in the order of its keys' hashes.
+//! A map in the order of the hashes of its keys.
 //!
-//! That order is the same in each run, and a scan can go on where it stopped: what is there all the
-//! while is seen, whatever comes and goes meanwhile.
+//! The order is the same in each run, and a scan can resume at a cursor. A scan returns each key that exists during the
+//! whole scan, even if other keys are added or removed.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +18,7 @@ impl<V> Default for ScanMap<V> {
     }
 }
 
-fn placed(key: &Bytes) -> (u32, Bytes) {
+fn with_hash(key: &Bytes) -> (u32, Bytes) {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     ((hasher.finish() >> 32) as u32, key.clone())
@@ -30,31 +30,31 @@ impl<V> ScanMap<V> {
     }
 
     pub(crate) fn get(&self, key: &Bytes) -> Option<&V> {
-        self.0.get(&placed(key))
+        self.0.get(&with_hash(key))
     }
 
     pub(crate) fn get_mut(&mut self, key: &Bytes) -> Option<&mut V> {
-        self.0.get_mut(&placed(key))
+        self.0.get_mut(&with_hash(key))
     }
 
     pub(crate) fn contains(&self, key: &Bytes) -> bool {
-        self.0.contains_key(&placed(key))
+        self.0.contains_key(&with_hash(key))
     }
 
     pub(crate) fn insert(&mut self, key: &Bytes, value: V) -> Option<V> {
-        self.0.insert(placed(key), value)
+        self.0.insert(with_hash(key), value)
     }
 
     pub(crate) fn remove(&mut self, key: &Bytes) -> Option<V> {
-        self.0.remove(&placed(key))
+        self.0.remove(&with_hash(key))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &V)> {
         self.0.iter().map(|((_, key), value)| (key, value))
     }
 
-    /// Some from the cursor on, and the cursor for the next call, which is 0 at the end. Keys of one
-    /// hash come together, so that a cursor is a hash.
+    /// Returns about `count` entries from the cursor on, and the next cursor, which is 0 at the end. Keys with the same hash
+    /// are on the same page, because a cursor is a hash.
     pub(crate) fn scan(&self, cursor: u64, count: usize) -> (u64, Vec<(&Bytes, &V)>) {
         let Ok(from) = u32::try_from(cursor) else { return (0, Vec::new()) };
         let mut page = Vec::new();
@@ -69,7 +69,7 @@ impl<V> ScanMap<V> {
         (0, page)
     }
 
-    /// Any key: the one that comes after this point, around the end.
+    /// Returns the first key from this hash on, or else the first of all.
     pub(crate) fn near(&self, point: u32) -> Option<&Bytes> {
         let after = (Bound::Included((point, Bytes::new())), Bound::Unbounded);
         let found = self.0.range(after).next().or_else(|| self.0.iter().next());

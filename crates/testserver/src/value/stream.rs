@@ -1,11 +1,11 @@
-//! Streams, as far as programs that write them need: entries are added and counted.
+//! Streams without contents: entries can be added and counted.
 
 use std::collections::VecDeque;
 
-/// An entry's id: milliseconds, and a number within them.
+/// The ID of an entry: a time in ms, and a number within the millisecond.
 pub(crate) type Id = (u64, u64);
 
-/// The ids of a stream's entries; what they hold is not kept.
+/// The IDs of a stream's entries. Their fields are not stored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     ids: VecDeque<Id>,
@@ -21,12 +21,12 @@ impl Stream {
         self.last
     }
 
-    /// The next id at this time: ids grow, even where clocks do not.
+    /// Returns the next ID at this time. IDs increase, even if the clock does not.
     pub(crate) fn next_id(&self, now_ms: u64) -> Id {
         if now_ms > self.last.0 { (now_ms, 0) } else { (self.last.0, self.last.1 + 1) }
     }
 
-    /// Whether the id is above all others; then the entry is added.
+    /// Adds an entry. Returns false, and adds nothing, unless its ID is higher than all others.
     pub(crate) fn add(&mut self, id: Id) -> bool {
         if id <= self.last {
             return false;

@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use super::{ELEMENT_OVERHEAD_BYTES, ScanMap};
 
-/// Up to these the server keeps a sorted set in one piece.
+/// Redis stores a sorted set within these limits in one piece.
 const COMPACT_MEMBERS: usize = 128;
 const COMPACT_BYTES: usize = 64;
 
-/// A score: any float that is a number.
+/// A score, which is not NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score(pub(crate) f64);
 
@@ -30,7 +30,7 @@ impl Ord for Score {
     }
 }
 
-/// An end of a range of scores: `(1` is exclusive.
+/// A bound of a range of scores. `(1` is exclusive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) score: f64,
@@ -53,7 +53,7 @@ impl Bound {
     }
 }
 
-/// Members by score, and those of one score by their bytes.
+/// The members, ordered by score and then by their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Zset {
     scores: ScanMap<f64>,
@@ -79,9 +79,9 @@ impl Zset {
         self.scores.get(member).copied()
     }
 
-    /// What the score was.
+    /// Sets the score of a member, and returns its old score.
     pub(crate) fn set(&mut self, member: &Bytes, score: f64) -> Option<f64> {
-        let score = score + 0.0; // minus zero becomes zero, as it does in the server
+        let score = score + 0.0; // changes -0 to 0, as Redis does
         let old = self.scores.insert(member, score);
         match old {
             Some(old) => _ = self.order.remove(&(Score(old), member.clone())),
@@ -106,9 +106,9 @@ impl Zset {
         if self.spread { self.scores.scan(cursor, count) } else { (0, self.scores.iter().collect()) }
     }
 
-    /// What lies between two scores, in order.
+    /// Returns the members between two bounds, in order.
     pub(crate) fn between(&self, low: Bound, high: Bound) -> impl DoubleEndedIterator<Item = (&Bytes, f64)> {
-        // A range that begins behind its end is none, which `range` would take for a mistake.
+        // `BTreeSet::range` panics if a range starts after its end. Here it is empty.
         let top = high.score.max(low.score);
         let end = match top {
             f64::INFINITY => ops::Bound::Unbounded,
@@ -120,16 +120,16 @@ impl Zset {
             .filter(move |(_, score)| low.is_below(*score) && high.is_above(*score))
     }
 
-    /// Where a member stands, from 0.
+    /// Returns the position of a member, counted from 0.
     pub(crate) fn rank(&self, member: &Bytes, reverse: bool) -> Option<usize> {
         let score = self.score(member)?;
         let at = self.order.range(..(Score(score), member.clone())).count();
         Some(if reverse { self.len() - 1 - at } else { at })
     }
 
-    /// What stands at these places.
-    pub(crate) fn at(&self, places: RangeInclusive<usize>) -> impl Iterator<Item = (&Bytes, f64)> {
-        let count = (places.end() + 1).saturating_sub(*places.start());
-        self.iter().skip(*places.start()).take(count)
+    /// Returns the members at these positions.
+    pub(crate) fn at(&self, positions: RangeInclusive<usize>) -> impl Iterator<Item = (&Bytes, f64)> {
+        let count = (positions.end() + 1).saturating_sub(*positions.start());
+        self.iter().skip(*positions.start()).take(count)
     }
 }

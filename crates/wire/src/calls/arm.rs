@@ -66,8 +66,8 @@ pub enum ArmResult {
     AfterRunning(Receipt),
     /// The key has a timer, which the call was to leave alone.
     Exists,
-    /// An earlier try of this call has armed the timer, and another call has cancelled or replaced it since. This happens
-    /// when the reply of the earlier try was lost, or when the call reached the server twice.
+    /// An earlier try of this call has armed the timer. Since then it was cancelled or replaced, or a queued arming took its
+    /// place. This happens when the reply of the earlier try was lost, or when the call reached the server twice.
     Superseded,
 }
 
@@ -208,7 +208,7 @@ impl Store {
         op: &Op,
         ask: Durably,
     ) -> Result<ArmResult> {
-        self.can_wait(at, ask).await?;
+        self.check_can_wait(at, ask).await?;
         self.ensure_partition(at).await?;
         let call = OpCall { flags, ops: vec![op] };
         let script = &self.op_call(at, &call);
@@ -225,7 +225,7 @@ impl Store {
 
     /// Checks before the arm that the server can wait for the disk. An error code is a refusal. If the reply is lost, the
     /// arm on the same connection reports the fault.
-    async fn can_wait(&self, at: &PartitionNames, ask: Durably) -> Result<()> {
+    async fn check_can_wait(&self, at: &PartitionNames, ask: Durably) -> Result<()> {
         if !ask.local_fsync {
             return Ok(());
         }

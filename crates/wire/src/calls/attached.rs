@@ -10,9 +10,9 @@ use crate::policy::Policy;
 use crate::run::ScriptCall;
 use crate::scripts::{self, Script};
 use crate::time::ServerTime;
-use crate::{PartitionNames, Store, most};
+use crate::{PartitionNames, Store, items_per_call};
 
-/// The number of arguments of each key in a call.
+/// The maximum number of arguments of each key in a call: those of a server with a name.
 const TRACK_ARGUMENTS: usize = 7;
 const CHECK_ARGUMENTS: usize = 10;
 
@@ -36,7 +36,7 @@ pub struct DeadlineReading {
 /// The result of tracking a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrackResult {
-    /// Redis has a later reading or event of the key. Read the key again.
+    /// Redis has a later reading or event of the key, or the order is not known. Read the key again.
     Stale,
     /// The key is tracked now.
     New,
@@ -101,14 +101,14 @@ pub struct DueChecks {
     pub next: Option<u64>,
     /// The keys.
     pub watches: Vec<TrackedKey>,
-    /// When another slot last took checks, in ms, if there are no keys.
+    /// When another listener last took checks, in ms, if there are no keys.
     pub rival: Option<u64>,
 }
 
 /// The parameters of a call that takes checks.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeChecks {
-    /// The slot of the caller.
+    /// The ID of the caller.
     pub slot: SlotId,
     /// The maximum number of keys, up to [`MAX_BATCH`](super::MAX_BATCH).
     pub limit: usize,
@@ -182,14 +182,14 @@ impl Store {
         policy: &Policy,
         read: &[DeadlineReading],
     ) -> Result<(Option<u64>, Vec<TrackResult>)> {
-        let (mut next, mut enrolled) = (None, vec![TrackResult::Stale; read.len()]);
+        let (mut next, mut results) = (None, vec![TrackResult::Stale; read.len()]);
         for (node, places) in by_node(read, TRACK_ARGUMENTS, |one| one.at.node) {
             let some: Vec<&DeadlineReading> = places.iter().map(|place| &read[*place]).collect();
             let codes;
             (next, codes) = self.track_keys_of(at, policy, node, &some).await?;
-            scatter(&mut enrolled, &places, codes);
+            scatter(&mut results, &places, codes);
         }
-        Ok((next, enrolled))
+        Ok((next, results))
     }
 
     async fn track_keys_of(
@@ -200,8 +200,8 @@ impl Store {
         read: &[&DeadlineReading],
     ) -> Result<(Option<u64>, Vec<TrackResult>)> {
         use TrackResult::{CopyWanted, Forgotten, Full, Known, New, Stale, WrittenBack};
-        let heard = read.iter().map(|one| number(one.at, one.stamp));
-        let mut call = self.history_call(&scripts::TRACK_KEYS, at, heard, policy.restores(), node);
+        let numbers = read.iter().map(|one| rotation_number(one.at, one.stamp));
+        let mut call = self.history_call(&scripts::TRACK_KEYS, at, numbers, policy.restores(), node);
         call.arg(policy.cap_of_partition(at.partitions)).arg(policy.reread_ms());
         for one in read {
             call.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
@@ -222,8 +222,8 @@ impl Store {
         let mut reply = call.reply().await?;
         let next = reply.maybe_int()?;
         let (mut keys, mut heads) = (reply.list()?, reply.list()?);
-        let watches =
-            keys.each(|keys| read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
+        let watches = keys
+            .each(|keys| read_tracked_key(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
         Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.maybe_int()? })
     }
 
@@ -235,16 +235,16 @@ impl Store {
         policy: &Policy,
         all: &[CheckResult],
     ) -> Result<(Option<u64>, Vec<bool>)> {
-        let (mut next, mut stood) = (None, vec![false; all.len()]);
+        let (mut next, mut applied) = (None, vec![false; all.len()]);
         for (node, places) in by_node(all, CHECK_ARGUMENTS, |one| one.at.node) {
-            let heard = places.iter().map(|place| number(all[*place].at, all[*place].stamp));
-            let mut call = self.history_call(&scripts::APPLY_CHECKS, at, heard, policy.restores(), node);
+            let numbers = places.iter().map(|place| rotation_number(all[*place].at, all[*place].stamp));
+            let mut call = self.history_call(&scripts::APPLY_CHECKS, at, numbers, policy.restores(), node);
             places.iter().for_each(|place| add_check(&mut call, &all[*place]));
             let mut reply = call.reply().await?;
             next = reply.maybe_int()?;
-            scatter(&mut stood, &places, reply.codes(places.len(), &[false, true])?);
+            scatter(&mut applied, &places, reply.codes(places.len(), &[false, true])?);
         }
-        Ok((next, stood))
+        Ok((next, applied))
     }
 
     /// Takes or keeps a duty for `hold_ms`; 0 releases it. A `patient` caller receives no events. It takes only a duty that
@@ -263,10 +263,10 @@ impl Store {
     }
 
     /// Records that a key that was written back until this deadline has expired, so that its announcement makes no lapse.
-    /// Returns whether the announcement is still to come.
+    /// Returns whether the announcement is still to come. A repeat returns false.
     pub async fn write_back_expired(&self, at: &PartitionNames, key: &[u8], deadline: u64) -> Result<bool> {
-        let nobody = std::iter::empty();
-        let mut call = self.history_call(&scripts::WRITE_BACK_EXPIRED, at, nobody, true, NodeId::NONE);
+        let no_numbers = std::iter::empty();
+        let mut call = self.history_call(&scripts::WRITE_BACK_EXPIRED, at, no_numbers, true, NodeId::NONE);
         Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
@@ -278,9 +278,9 @@ impl Store {
         }
         counts.cmd("ZRANGE").arg(at.key("checks")).arg(0).arg(0).arg("WITHSCORES");
         let mut reply = self.query_partition(at, "counting tracked keys", &counts).await?;
-        let (enrolled, lapses) = (reply.int()?, reply.int()?);
+        let (tracked, lapses) = (reply.int()?, reply.int()?);
         let histories = reply.int()? + reply.int()?;
-        Ok(AttachedHoldings { tracked: enrolled, lapses, histories, next_check: reply.first_score()? })
+        Ok(AttachedHoldings { tracked, lapses, histories, next_check: reply.first_score()? })
     }
 
     /// Returns the entry of a tracked key, and when its check is due, in ms since 1970.
@@ -289,20 +289,21 @@ impl Store {
         fetch.cmd("HGET").arg(at.key("tracked")).arg(key);
         fetch.cmd("ZSCORE").arg(at.key("checks")).arg(key);
         let mut reply = self.query_partition(at, "looking for a tracked key", &fetch).await?;
-        let (watch, score) = (reply.maybe_bytes()?, reply.maybe_float()?);
-        Ok(watch.map(|watch| (watch, score.unwrap_or_default())))
+        let (entry, score) = (reply.maybe_bytes()?, reply.maybe_float()?);
+        Ok(entry.map(|entry| (entry, score.unwrap_or_default())))
     }
 
-    /// Creates a call of a script that uses the expiry history, with the arguments that these scripts share.
+    /// Creates a call of a script that uses the expiry history, with the arguments that these scripts share. The highest of
+    /// `numbers` rotates the history, see [`rotation_number`].
     pub(super) fn history_call<'a>(
         &'a self,
         script: &'static Script,
         at: &'a PartitionNames,
-        heard: impl Iterator<Item = u64>,
+        numbers: impl Iterator<Item = u64>,
         restores: bool,
         node: NodeId,
     ) -> ScriptCall<'a> {
-        let newest = heard.max().unwrap_or_default();
+        let newest = numbers.max().unwrap_or_default();
         let mut call = self.call(script, at);
         call.arg(newest).arg(i32::from(restores)).arg(node.as_bytes());
         call
@@ -311,7 +312,7 @@ impl Store {
 
 /// Returns the number that rotates the expiry history: that of the last heartbeat key, or the time of a reading or check
 /// without one. Both are in ms of the server's clock.
-fn number(at: Position, stamp: ServerTime) -> u64 {
+fn rotation_number(at: Position, stamp: ServerTime) -> u64 {
     if at.canary > 0 { at.canary } else { stamp.ms() }
 }
 
@@ -345,8 +346,9 @@ pub(super) fn by_node<T>(
     let mut groups: Vec<(NodeId, Vec<usize>)> = Vec::new();
     for (place, one) in all.iter().enumerate() {
         let node = node(one);
-        let has_room =
-            |(other, places): &&mut (NodeId, Vec<usize>)| *other == node && places.len() < most(arguments);
+        let has_room = |(other, places): &&mut (NodeId, Vec<usize>)| {
+            *other == node && places.len() < items_per_call(arguments)
+        };
         match groups.iter_mut().find(has_room) {
             Some((_, places)) => places.push(place),
             None => groups.push((node, vec![place])),
@@ -358,23 +360,17 @@ pub(super) fn by_node<T>(
 /// In the first byte of a tracked key's entry, this is added to the length of the server's name, if it has one.
 const NAMED: u8 = 128;
 
-fn read_watch(key: Bytes, head: Bytes) -> Option<TrackedKey> {
+fn read_tracked_key(key: Bytes, head: Bytes) -> Option<TrackedKey> {
     let mut rest = head.clone();
     let named = head.first()?.checked_sub(NAMED).map(usize::from);
     let deadline = rest.try_get_u64().ok()? & if named.is_some() { u64::MAX >> 8 } else { u64::MAX };
     let (canary, count) = (rest.try_get_u64().ok()?, rest.try_get_u32().ok()?);
-    let (mut node, mut answered) = (NodeId::NONE, false);
+    let (mut node, mut announced_elsewhere) = (NodeId::NONE, false);
     if let Some(size) = named {
         let _stamp = rest.try_get_u64().ok()?;
-        answered = rest.try_get_u8().ok()? > 0;
+        announced_elsewhere = rest.try_get_u8().ok()? > 0;
         let _written = rest.try_get_u64().ok()?;
         node = NodeId::new(rest.get(..size)?)?;
     }
-    Some(TrackedKey {
-        key,
-        head,
-        deadline,
-        at: Position { node, canary, count },
-        announced_elsewhere: answered,
-    })
+    Some(TrackedKey { key, head, deadline, at: Position { node, canary, count }, announced_elsewhere })
 }

@@ -27,7 +27,7 @@ pub enum Index {
 pub struct Claim {
     /// The index to claim from.
     pub index: Index,
-    /// The claim slot of the caller.
+    /// The ID of the calling claimer.
     pub slot: SlotId,
     /// The token of the new claim.
     pub token: Token,
@@ -74,15 +74,15 @@ pub struct Claimed {
     pub timers: Vec<ClaimedTimer>,
     /// The number of index entries without a record, which were removed.
     pub orphans: u64,
-    /// The number of records of a newer version, which were put off by a minute.
+    /// The number of timers with a record or state of a newer version, which were put off by a minute.
     pub parked: u64,
     /// The number of timers that became dead letters.
     pub dead_lettered: u64,
-    /// The number of dead letters that were removed to make room.
+    /// The number of dead letters that were removed because of the limits.
     pub trimmed: u64,
-    /// When another slot last claimed timers, in ms, if this call claimed none.
+    /// When another claimer has made the last claim with timers, in ms, if this call claimed none.
     pub other_claimed_at: Option<u64>,
-    /// True if another slot is the standby, this call claimed no timers, and its lookahead is negative.
+    /// True if a third claimer is the standby, this call claimed no timers, and its lookahead is negative.
     pub standby: bool,
 }
 
@@ -182,7 +182,7 @@ pub struct SettledAll {
     pub triggers: MarkerWriteReport,
     /// The result of each end.
     pub each: Vec<SettleReply>,
-    /// The number of dead letters that were removed to make room.
+    /// The number of dead letters that were removed because of the limits.
     pub trimmed: u64,
 }
 
@@ -293,32 +293,32 @@ impl AttemptEnd {
 }
 
 impl Store {
-    /// Removes timers whose attempts have succeeded. Sets the marker keys of the armings that follow, if `triggers` is set
-    /// and the marker keys need no calls of their own.
-    pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[LeaseRef]) -> Result<AckReply> {
+    /// Removes timers whose attempts have succeeded. Sets the marker keys of the armings that follow, if `marker_keys` is
+    /// set and these need no calls of their own.
+    pub async fn ack(&self, at: &PartitionNames, marker_keys: bool, held: &[LeaseRef]) -> Result<AckReply> {
         let mut call = self.call(&scripts::ACK, at);
-        call.arg(i32::from(self.scripts_set_markers(triggers)));
+        call.arg(i32::from(self.scripts_set_markers(marker_keys)));
         held.iter().for_each(|one| one.add_to(&mut call));
         let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
-        Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_triggers(&mut reply)? })
+        Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_marker_report(&mut reply)? })
     }
 
-    /// Settles attempts in any other way. Sets the marker keys of the next attempts, if `triggers` is set and the marker
-    /// keys need no calls of their own.
+    /// Settles attempts in any other way. Sets the marker keys of the next attempts, if `marker_keys` is set and these need
+    /// no calls of their own.
     pub async fn settle(
         &self,
         at: &PartitionNames,
         letters: DeadLetterLimits,
-        triggers: bool,
+        marker_keys: bool,
         ends: &[Settle],
     ) -> Result<SettledAll> {
         let mut call = self.call(&scripts::SETTLE, at);
         letters.add_to(&mut call);
-        call.arg(i32::from(self.scripts_set_markers(triggers)));
+        call.arg(i32::from(self.scripts_set_markers(marker_keys)));
         ends.iter().for_each(|end| add_end(&mut call, end));
         let mut reply = call.reply().await?;
-        let triggers = read_triggers(&mut reply)?;
+        let triggers = read_marker_report(&mut reply)?;
         let each = ends.iter().map(|_| read_settled(&mut reply)).collect::<Result<_>>()?;
         Ok(SettledAll { triggers, each, trimmed: reply.int()? })
     }
@@ -379,7 +379,7 @@ pub fn read_followed(mut reply: Reply) -> Result<Vec<PromotedArming>> {
     })
 }
 
-fn read_triggers(reply: &mut Reply) -> Result<MarkerWriteReport> {
+fn read_marker_report(reply: &mut Reply) -> Result<MarkerWriteReport> {
     Ok(MarkerWriteReport { taken: reply.int()?, refused: reply.maybe_text()? })
 }
 

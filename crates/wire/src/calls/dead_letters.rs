@@ -149,7 +149,8 @@ pub enum Imported {
     There,
     /// The key has another timer, which was left alone.
     Taken,
-    /// The arming has ended within the last ten minutes, and stays ended.
+    /// The arming was cancelled, replaced or followed within the last ten minutes, and was left so. An arming that has
+    /// succeeded or died since the export is not detected: it is [`New`](Self::New).
     Ended,
 }
 
@@ -184,12 +185,12 @@ impl Store {
     pub async fn import(
         &self,
         at: &PartitionNames,
-        triggers: bool,
+        marker_keys: bool,
         entries: &[ImportEntry],
     ) -> Result<Vec<Imported>> {
         let codes = [Imported::New, Imported::There, Imported::Taken, Imported::Ended];
         let mut call = self.call(&scripts::IMPORT, at);
-        call.arg(i32::from(triggers && !self.0.topology.is_cluster()));
+        call.arg(i32::from(marker_keys && !self.0.topology.is_cluster()));
         for entry in entries {
             match entry {
                 ImportEntry::Timer { key, record, state, due } => {
@@ -204,8 +205,8 @@ impl Store {
         let mut reply = call.reply().await?;
         let imported = reply.list()?.codes(entries.len(), &codes)?;
         let errors = reply.maybe_text()?.unwrap_or_default();
-        let refused = errors.lines().next().filter(|reason| !reason.is_empty());
-        refused.into_iter().for_each(|reason| _ = self.wake_up_error(at, reason));
+        let unpublished = errors.lines().next().filter(|reason| !reason.is_empty());
+        unpublished.into_iter().for_each(|reason| _ = self.wake_up_error(at, reason));
         Ok(imported)
     }
 }

@@ -12,8 +12,8 @@ use crate::run::ScriptCall;
 use crate::time::ServerTime;
 use crate::{PartitionNames, Store, scripts};
 
-/// The number of arguments of each expiry in a call.
-const NOTE_ARGUMENTS: usize = 7;
+/// The maximum number of arguments of each expiry in a call: those of a server with a name.
+const EXPIRY_ARGUMENTS: usize = 7;
 
 /// The maximum length of a server's name, in bytes.
 const MAX_NODE: usize = 40;
@@ -169,13 +169,14 @@ pub struct AnnouncedExpiry {
 /// The result of recording an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedExpiry {
-    /// The expiry was recorded before, mostly by another listener.
+    /// The expiry was recorded before, mostly by another listener. Or a replaced server has announced it, and an expiry or a
+    /// reading on its successor decides.
     Known,
     /// The expiry has created a lapse.
     Lapse,
     /// A recovery has fired for this expiry before.
     Recovered,
-    /// The key was untracked, and the topic ignores expiries of such keys.
+    /// The topic ignores expiries of untracked keys. The key was untracked, or was tracked with a later deadline.
     Ignored,
     /// The expiry is older than the history.
     Stale,
@@ -191,14 +192,14 @@ impl Store {
         &self,
         at: &PartitionNames,
         policy: &Policy,
-        notes: &[AnnouncedExpiry],
+        expiries: &[AnnouncedExpiry],
     ) -> Result<Vec<RecordedExpiry>> {
-        let mut noted = vec![RecordedExpiry::Known; notes.len()];
-        for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
-            let some: Vec<&AnnouncedExpiry> = places.iter().map(|place| &notes[*place]).collect();
-            scatter(&mut noted, &places, self.record_expiries_of(at, policy, node, &some).await?);
+        let mut results = vec![RecordedExpiry::Known; expiries.len()];
+        for (node, places) in by_node(expiries, EXPIRY_ARGUMENTS, |expiry| expiry.identity.node()) {
+            let some: Vec<&AnnouncedExpiry> = places.iter().map(|place| &expiries[*place]).collect();
+            scatter(&mut results, &places, self.record_expiries_of(at, policy, node, &some).await?);
         }
-        Ok(noted)
+        Ok(results)
     }
 
     async fn record_expiries_of(
@@ -206,22 +207,22 @@ impl Store {
         at: &PartitionNames,
         policy: &Policy,
         node: NodeId,
-        notes: &[&AnnouncedExpiry],
+        expiries: &[&AnnouncedExpiry],
     ) -> Result<Vec<RecordedExpiry>> {
         use RecordedExpiry::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
-        let heard = notes.iter().filter_map(|note| note.identity.canary());
-        let mut call = self.history_call(&scripts::RECORD_EXPIRIES, at, heard, policy.restores(), node);
+        let numbers = expiries.iter().filter_map(|expiry| expiry.identity.canary());
+        let mut call = self.history_call(&scripts::RECORD_EXPIRIES, at, numbers, policy.restores(), node);
         call.arg(if policy.topic.untracked == Treatment::Fire { "fire" } else { "ignore" });
-        for note in notes {
-            call.arg(&note.key[..]);
-            add_identity(&mut call, &note.identity);
-            call.arg(note.arming.as_bytes());
+        for expiry in expiries {
+            call.arg(&expiry.key[..]);
+            add_identity(&mut call, &expiry.identity);
+            call.arg(expiry.arming.as_bytes());
             if node.is_named() {
-                call.arg(note.identity.requested_at().ms());
+                call.arg(expiry.identity.requested_at().ms());
             }
         }
         let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
-        call.reply().await?.codes(notes.len(), &codes)
+        call.reply().await?.codes(expiries.len(), &codes)
     }
 }
 

@@ -36,37 +36,37 @@ impl Store {
     }
 
     /// Sets marker keys, each by a call of its own.
-    pub async fn set_markers(&self, triggers: &[MarkerWrite]) -> Vec<MarkerKey> {
-        let call = |trigger: &MarkerWrite| {
-            let mut call = self.call_with(&scripts::SET_MARKER, &[&trigger.key[..]]);
-            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(trigger.moved));
+    pub async fn set_markers(&self, markers: &[MarkerWrite]) -> Vec<MarkerKey> {
+        let call = |marker: &MarkerWrite| {
+            let mut call = self.call_with(&scripts::SET_MARKER, &[&marker.key[..]]);
+            call.arg(marker.deadline).arg(marker.attempt).arg(i32::from(marker.moved));
             call
         };
-        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let calls: Vec<_> = markers.iter().map(call).collect();
         let read = |answer: Result<Value>| match answer.map(from_redis_value::<Vec<u64>>) {
             Ok(Ok(codes)) if codes == [0] => MarkerKey::None,
             Ok(Ok(codes)) if codes == [1] => MarkerKey::Set,
             Ok(Ok(codes)) if codes == [2] => MarkerKey::Taken,
-            Ok(_) => MarkerKey::Failed(no_right("the server refuses to write the marker key")),
+            Ok(_) => MarkerKey::Failed(marker_refusal("the server refuses to write the marker key")),
             Err(error) => MarkerKey::Failed(error),
         };
         match timeout(MARKER_TIMEOUT, ScriptCall::run_all(&calls)).await {
             Ok(answers) => answers.into_iter().map(read).collect(),
-            Err(_) => vec![MarkerKey::Failed(late()); triggers.len()],
+            Err(_) => vec![MarkerKey::Failed(marker_timeout()); markers.len()],
         }
     }
 
     /// Deletes marker keys that expire at these times, and logs an error.
-    pub(super) async fn delete_markers(&self, triggers: &[(Bytes, u64)]) {
+    pub(super) async fn delete_markers(&self, markers: &[(Bytes, u64)]) {
         let call = |(key, deadline): &(Bytes, u64)| {
             let mut call = self.call_with(&scripts::DELETE_MARKER, &[&key[..]]);
             call.arg(deadline);
             call
         };
-        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let calls: Vec<_> = markers.iter().map(call).collect();
         let failed = match timeout(MARKER_TIMEOUT, ScriptCall::run_all(&calls)).await {
             Ok(answers) => answers.into_iter().find_map(Result::err),
-            Err(_) => Some(late()),
+            Err(_) => Some(marker_timeout()),
         };
         if let Some(error) = failed {
             debug!(%error, "cannot delete marker keys: they stay until they expire");
@@ -78,12 +78,13 @@ impl Store {
         Ok(self.call_with(&scripts::DELETE_MARKER, &[key]).arg(deadline).run().await? == Value::Int(1))
     }
 
-    /// Writes a key back, if the key is free. The copy has the format of read_keys.lua.
+    /// Writes a key back, if the key is free. The copy has the format of read_keys.lua. A repeat finds the key of the first
+    /// call, and returns `Taken`.
     pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<MarkerKey> {
         let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
         let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
         call.arg(deadline).arg(if kind == DUMP { "dump" } else { "string" }).arg(value);
-        Ok(placed(from_redis_value(call.run().await?).unwrap_or_default()))
+        Ok(read_write_back(from_redis_value(call.run().await?).unwrap_or_default()))
     }
 
     /// Checks marker keys, so that the server expires those that are due.
@@ -93,14 +94,14 @@ impl Store {
             let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
             return self.send("checking marker keys", b"", cmd("EXISTS").arg(keys)).await.map(drop);
         }
-        let touches = keys.iter().map(|key| (servers.slot_of(key), cmd("EXISTS").arg(&key[..]).clone()));
-        let answers = servers.each("checking marker keys", touches.collect()).await;
+        let checks = keys.iter().map(|key| (servers.slot_of(key), cmd("EXISTS").arg(&key[..]).clone()));
+        let answers = servers.each("checking marker keys", checks.collect()).await;
         answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 }
 
-/// Reads the result of a write-back. A key whose deadline has passed is not written.
-fn placed(code: u64) -> MarkerKey {
+/// Reads the code of a write-back. A key whose deadline has passed is not written.
+fn read_write_back(code: u64) -> MarkerKey {
     match code {
         1 => MarkerKey::Set,
         2 => MarkerKey::None,
@@ -108,7 +109,7 @@ fn placed(code: u64) -> MarkerKey {
     }
 }
 
-fn late() -> Error {
+fn marker_timeout() -> Error {
     Error::new(
         ErrorKind::Timeout,
         "the server of the marker key did not answer in time; the timer fires without the key",
@@ -117,7 +118,7 @@ fn late() -> Error {
 
 /// Explains why a marker key was refused. The user lacks the right to write it, or the server lets scripts write only the
 /// keys that their calls declare.
-pub(super) fn no_right(reason: &str) -> Error {
+pub(super) fn marker_refusal(reason: &str) -> Error {
     if reason.contains("same slot") || reason.contains("undeclared") {
         let message = format!("{reason}; marker keys do not work here: switch them off (Topic::marker_keys)");
         return Error::new(ErrorKind::Unsupported, message);

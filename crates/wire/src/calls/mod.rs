@@ -49,7 +49,7 @@ pub(crate) fn fit(bytes: usize, most: usize, largest: Option<usize>) -> usize {
 }
 
 /// Returns how many items with this number of arguments fit into one call.
-pub(crate) const fn most(arguments: usize) -> usize {
+pub(crate) const fn items_per_call(arguments: usize) -> usize {
     let fitting = (MAX_ARGUMENTS - MAX_FIXED_ARGUMENTS) / arguments;
     if fitting < MAX_BATCH { fitting } else { MAX_BATCH }
 }
@@ -62,7 +62,7 @@ pub fn portions<T: Item>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
             bytes += item.bytes();
             bytes <= MAX_CALL_BYTES
         };
-        let count = items.iter().take(most(T::ARGUMENTS)).take_while(fits).count();
+        let count = items.iter().take(items_per_call(T::ARGUMENTS)).take_while(fits).count();
         let (portion, others) = items.split_at(count.max(1).min(items.len()));
         items = others;
         (!portion.is_empty()).then_some(portion)
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn short_items_go_together_by_the_thousand() {
-        assert_eq!((most(1), most(2), most(3), most(4), most(10)), (1000, 1000, 1000, 984, 393));
+        assert_eq!([1, 2, 3, 4, 10].map(items_per_call), [1000, 1000, 1000, 984, 393]);
     }
 
     #[test]

@@ -36,9 +36,9 @@ pub struct PartitionOverview {
     pub tracked: u64,
     /// The earliest score of both indexes, in ms.
     pub first: Option<u64>,
-    /// The number of timers that are due and not claimed.
+    /// The number of timers outside of quarantine whose deadline, or whose lease, has passed.
     pub overdue: u64,
-    /// The number of timers that are or become due within each of the requested spans.
+    /// For each requested span, the number of timers outside of quarantine whose deadline, or whose lease, is before its end.
     pub within: [u64; 2],
     /// The number of timers whose first deadline has passed, without those that run for the first time.
     pub undelivered: u64,
@@ -300,7 +300,7 @@ fn is_zset(place: &str) -> bool {
 }
 
 /// The number of names that a step of a search examines. A step takes the server less than a millisecond.
-const STEP: usize = 500;
+const NAMES_PER_STEP: usize = 500;
 
 impl Store {
     /// Returns up to `count` members after a position, by time and then by their bytes, and whether there may be more.
@@ -355,10 +355,10 @@ impl Store {
         most: usize,
     ) -> Result<(Vec<(Bytes, u64)>, bool)> {
         let (pattern, mut found, mut cursor) = (glob_ending(key), Vec::new(), 0_u64);
-        for _ in 0..most.div_ceil(STEP) {
+        for _ in 0..most.div_ceil(NAMES_PER_STEP) {
             let mut scan = pipe();
             scan.cmd("ZSCAN").arg(at.key(index)).arg(cursor);
-            scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+            scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(NAMES_PER_STEP);
             let mut page = self.query_partition(at, doing, &scan).await?.list()?;
             cursor = page.int()?;
             let members = page.list()?.each(|reply: &mut Reply| Ok((reply.bytes()?, reply.int()?)))?;

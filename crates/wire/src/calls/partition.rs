@@ -12,7 +12,7 @@ use crate::time::ServerTime;
 use crate::{Heads, PartitionNames, Reply, Store, scripts};
 
 /// The maximum number of partitions whose heads one call reads.
-const PEEKED: usize = 250;
+const MAX_PEEKED: usize = 250;
 
 /// The parameters of a step of the slow repair.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ pub enum RepairTarget {
     Next,
     /// Entries of `tried` for timers that were not tried.
     Tried,
-    /// Claim slots of listeners that are gone.
+    /// Claimers whose last claim is a day old.
     Slots,
-    /// Tombstones and journal entries past their age. Their removal is no repair.
+    /// Tombstones, journal entries and watches that are over. Their removal is counted, but is no repair.
     Tombstones,
 }
 
@@ -81,9 +81,9 @@ impl Store {
 
     /// Creates a missing partition, and logs if it existed before.
     pub(crate) async fn recreate_partition(&self, at: &PartitionNames, error: &Error) -> Result<()> {
-        let was_there = self.was_partition_seen(at);
+        let was_seen = self.was_partition_seen(at);
         self.ensure_partition(at).await?;
-        if was_there {
+        if was_seen {
             self.warn_partition_recreated(at, error);
         }
         Ok(())
@@ -96,8 +96,8 @@ impl Store {
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
         let answer = call.arg(WIRE_VERSION).arg(at.partitions).arg(at.kind()).run_once().await;
-        let mut reply = Reply::new("init", self.named(at, answer).await?)?;
-        let (version, of, there) = (reply.bytes()?, reply.int()?, reply.bytes()?);
+        let mut reply = Reply::new("init", self.explain_wrong_type(at, answer).await?)?;
+        let (version, of, kind) = (reply.bytes()?, reply.int()?, reply.bytes()?);
         if version == DESTROYING.as_bytes() {
             let message = format!("topic {} is being destroyed{DESTROYING_ADVICE}", at.topic);
             return Err(Error::new(ErrorKind::Destroying, message));
@@ -130,7 +130,7 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Partitions, message));
         }
-        at.check_kind(&there)?;
+        at.check_kind(&kind)?;
         self.mark_partition_seen(at);
         Ok(())
     }
@@ -188,9 +188,9 @@ impl Store {
 
     /// Reads the earliest scores of partitions of one server, and its time. Without partitions it reads only the time.
     pub async fn peek(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
-        let (first, others) = partitions.split_at(partitions.len().min(PEEKED));
+        let (first, others) = partitions.split_at(partitions.len().min(MAX_PEEKED));
         let (stamp, mut heads) = self.peek_at(first).await?;
-        for some in others.chunks(PEEKED) {
+        for some in others.chunks(MAX_PEEKED) {
             // The first timestamp is the earliest, so it is a lower bound for all.
             heads.extend(self.peek_at(some).await?.1);
         }
@@ -207,7 +207,7 @@ impl Store {
         self.call_with(&scripts::PEEK, &indexes)
     }
 
-    /// Publishes to other listeners that more timers are due than this one can run.
+    /// Wakes the followers, because more timers are due than this listener can run.
     pub async fn wake_followers(&self, at: &PartitionNames) -> Result<()> {
         let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg("").reply().await?;
         self.read_wake_up_error(at, &mut reply).map(drop)
@@ -229,7 +229,7 @@ impl Store {
         Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
-    /// Removes the last claim of a slot when its listener stops. Notifies other listeners if the slot led or was standby.
+    /// Removes the entry of a claimer that stops. Wakes the followers if it was the last claimer or the standby.
     pub async fn release_claimer(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
         let mut reply = self.call(&scripts::WAKE_FOLLOWERS, at).arg(slot.as_bytes()).reply().await?;
         self.read_wake_up_error(at, &mut reply).map(drop)
@@ -303,9 +303,9 @@ impl Store {
         let mut reply = call.plain_reply().await?;
         let (closed, forced) = (reply.int()? == 1, DestroyId::from_bytes(&reply.bytes()?));
         at.check_kind(&reply.bytes()?)?;
-        let (timers, enrolled, letters) = (reply.int()?, reply.int()?, reply.int()?);
+        let (timers, tracked, letters) = (reply.int()?, reply.int()?, reply.int()?);
         let most = u32::try_from(reply.int()?).map_or(MAX_PARTITIONS, |most| most.min(MAX_PARTITIONS));
-        Ok(Holdings { closed, forced, timers, tracked: enrolled, letters, most })
+        Ok(Holdings { closed, forced, timers, tracked, letters, most })
     }
 
     /// Removes these timers of a closed partition, and returns up to `most` others.
@@ -329,7 +329,7 @@ impl Store {
         self.destroy(at, &[], 0).await
     }
 
-    /// Checks, before a partition is closed, the right to call UNLINK. Only the end of a partition needs it.
+    /// Checks, before a partition is closed, the right to call UNLINK. Only [`end`](Self::end) needs it.
     pub async fn may_unlink(&self, at: &PartitionNames) -> Result<()> {
         // This is the name of a channel, so there is no such key.
         self.send("destroying", at.wake.as_bytes(), cmd("UNLINK").arg(&at.wake)).await.map(drop)

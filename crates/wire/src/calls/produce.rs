@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use keylapse_connection::Value;
 
-use super::markers::no_right;
+use super::markers::marker_refusal;
 use crate::error::{Error, Result};
 use crate::id::{ArmingId, CancelId};
 use crate::log::debug;
@@ -261,39 +261,39 @@ impl Store {
             return;
         }
         let (mut wanted, mut receipts, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        let mut want = |key, deadline, attempt, moved| {
+        let mut set_later = |key, deadline, attempt, moved| {
             wanted.push(MarkerWrite { key, deadline: unix_ms(deadline), attempt, moved });
         };
         for (op, reply) in call.ops.iter().zip(replies) {
             let (key, Ok(reply)) = (op.key().clone(), reply) else { continue };
             match reply {
                 OpReply::Armed(ArmResult::Armed(receipt)) => {
-                    want(key, receipt.deadline, 1, false);
+                    set_later(key, receipt.deadline, 1, false);
                     receipts.push(receipt);
                 }
                 OpReply::Armed(ArmResult::Replaced(receipt)) => {
-                    want(key, receipt.deadline, 1, true);
+                    set_later(key, receipt.deadline, 1, true);
                     receipts.push(receipt);
                 }
                 OpReply::Cancelled(CancelReply { deadline: Some(deadline), .. }) => {
                     ended.push((key, *deadline));
                 }
-                OpReply::Rescheduled(Rescheduled::Rescheduled(to)) => want(key, *to, 0, true),
+                OpReply::Rescheduled(Rescheduled::Rescheduled(to)) => set_later(key, *to, 0, true),
                 _ => {}
             }
         }
         self.delete_markers(&ended).await;
-        for (receipt, trigger) in receipts.into_iter().zip(self.set_markers(&wanted).await) {
-            receipt.marker = trigger;
+        for (receipt, marker) in receipts.into_iter().zip(self.set_markers(&wanted).await) {
+            receipt.marker = marker;
         }
     }
 
     pub(super) fn op_call<'a>(&'a self, at: &'a PartitionNames, call: &OpCall<'_>) -> ScriptCall<'a> {
-        let OpFlags { only_if_absent, marker_keys: triggers, repeat } = call.flags;
+        let OpFlags { only_if_absent, marker_keys, repeat } = call.flags;
         let modes = [
             if only_if_absent { b'a' } else { b'r' },
-            flag(repeat),
-            flag(self.scripts_set_markers(triggers)),
+            digit(repeat),
+            digit(self.scripts_set_markers(marker_keys)),
         ];
         let is_arm = call.script().name == scripts::ARM.name;
         let mut script = self.call(call.script(), at);
@@ -304,8 +304,8 @@ impl Store {
     }
 
     /// Returns whether the scripts write the marker keys, if these are wanted.
-    pub(super) fn scripts_set_markers(&self, triggers: bool) -> bool {
-        triggers && !self.markers_need_own_calls()
+    pub(super) fn scripts_set_markers(&self, marker_keys: bool) -> bool {
+        marker_keys && !self.markers_need_own_calls()
     }
 
     /// Reads the reply of a producer script: a code for each timer, and two error texts after these.
@@ -324,9 +324,9 @@ impl Store {
         let texts = String::from_utf8_lossy(texts);
         let (unpublished, refused) = texts.split_once('\n').unwrap_or_default();
         let wake_up_error = (!unpublished.is_empty()).then(|| self.wake_up_error(at, unpublished));
-        let not_moved = each.iter().filter(|one| one.trigger == REFUSED).count();
+        let not_moved = each.iter().filter(|one| one.marker == REFUSED).count();
         if not_moved > 0 && script == scripts::RESCHEDULE.name {
-            debug!(topic = %at.topic, refused = not_moved, error = %no_right(refused), "cannot move marker keys");
+            debug!(topic = %at.topic, refused = not_moved, error = %marker_refusal(refused), "cannot move marker keys");
         }
         let replies = call.ops.iter().zip(each);
         replies
@@ -338,7 +338,7 @@ impl Store {
 /// The reply of a script for one timer.
 struct RawOpReply {
     code: u8,
-    trigger: u8,
+    marker: u8,
     deadline: u64,
 }
 
@@ -350,7 +350,7 @@ impl RawOpReply {
 
     fn read(bytes: &[u8]) -> Self {
         let deadline = bytes[2..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        Self { code: bytes[0], trigger: bytes[1], deadline }
+        Self { code: bytes[0], marker: bytes[1], deadline }
     }
 
     /// Converts the reply. Returns `None` for a code that the script does not have. `wake_up_error` is why the wake-up was
@@ -363,7 +363,7 @@ impl RawOpReply {
                 2 => ArmResult::AfterRunning(self.receipt(timer, wake_up_error, refused)),
                 3 => ArmResult::Exists,
                 4 => ArmResult::Superseded,
-                5 => return Some(Err(too_far())),
+                5 => return Some(Err(deadline_too_far())),
                 _ => return None,
             }),
             Op::Cancel { .. } => {
@@ -381,7 +381,7 @@ impl RawOpReply {
                 0 => Rescheduled::NotArmed,
                 1 => Rescheduled::Rescheduled(system_time(self.deadline)),
                 2 => Rescheduled::InFlight,
-                3 => return Some(Err(too_far())),
+                3 => return Some(Err(deadline_too_far())),
                 _ => return None,
             }),
         }))
@@ -391,10 +391,10 @@ impl RawOpReply {
         Receipt {
             id: timer.arming,
             deadline: system_time(self.deadline),
-            marker: match self.trigger {
+            marker: match self.marker {
                 0 => MarkerKey::None,
                 1 => MarkerKey::Set,
-                REFUSED => MarkerKey::Failed(no_right(refused)),
+                REFUSED => MarkerKey::Failed(marker_refusal(refused)),
                 _ => MarkerKey::Taken,
             },
             reached: None,
@@ -403,10 +403,10 @@ impl RawOpReply {
     }
 }
 
-fn flag(set: bool) -> u8 {
+fn digit(set: bool) -> u8 {
     if set { b'1' } else { b'0' }
 }
 
-fn too_far() -> Error {
+fn deadline_too_far() -> Error {
     Error::invalid("the deadline is beyond the year 2248 by the server's clock, which is not supported")
 }

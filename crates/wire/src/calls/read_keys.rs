@@ -34,7 +34,7 @@ impl KeySnapshot {
 
 /// A deadline from here on, in ms, counts as none. The numbers of scripts are floating-point, and only exact below. In a
 /// Redis Cluster the entry of a tracked key has 56 bits for the deadline.
-const FAR: u64 = 1 << 53;
+const DEADLINE_LIMIT: u64 = 1 << 53;
 
 /// The deadline of a key, or why it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl KeyDeadline {
         Ok(match reply.signed()? {
             -2 => Self::Gone,
             deadline => match u64::try_from(deadline) {
-                Ok(deadline @ ..FAR) => Self::Until(deadline),
+                Ok(deadline @ ..DEADLINE_LIMIT) => Self::Until(deadline),
                 _ => Self::Persistent,
             },
         })
@@ -64,7 +64,7 @@ impl KeyDeadline {
 
 /// Creates a call of read_keys.lua, which the connection of the subscription sends, too. Keys without a deadline, and keys
 /// with one after `horizon`, in ms, are not copied.
-fn touch_command(keys: &[Bytes], capture: &CopySpec, horizon: Option<u64>) -> Cmd {
+fn read_command(keys: &[Bytes], capture: &CopySpec, horizon: Option<u64>) -> Cmd {
     let mut command = script_call(&scripts::READ_KEYS, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
     command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
     match &capture.fields {
@@ -76,7 +76,7 @@ fn touch_command(keys: &[Bytes], capture: &CopySpec, horizon: Option<u64>) -> Cm
 }
 
 /// Reads the reply of read_keys.lua, which has copies only if they were requested.
-fn read_touched(answer: Value, count: usize, capture: &CopySpec) -> Result<(ServerTime, Vec<KeySnapshot>)> {
+fn read_snapshots(answer: Value, count: usize, capture: &CopySpec) -> Result<(ServerTime, Vec<KeySnapshot>)> {
     let mut reply = Reply::new(scripts::READ_KEYS.name, answer)?.stamped()?;
     let stamp = reply.stamp;
     let found = reply.each(|reply| {
@@ -150,7 +150,7 @@ pub fn touches(
     let (groups, mut commands): (Vec<_>, _) = (by_slot(keys, slot).into_values().collect(), pipe());
     for places in &groups {
         let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
-        commands.add_command(touch_command(&some, capture, horizon));
+        commands.add_command(read_command(&some, capture, horizon));
     }
     commands.cmd("TIME");
     (groups, commands)
@@ -175,7 +175,7 @@ pub fn read_touches(
     let mut found = vec![KeySnapshot::ELSEWHERE; groups.iter().map(Vec::len).sum()];
     for (places, answer) in groups.iter().zip(answers) {
         let some = match answer {
-            Ok(answer) => read_touched(answer, places.len(), capture)?.1,
+            Ok(answer) => read_snapshots(answer, places.len(), capture)?.1,
             Err(error) => vec![elsewhere(error)?; places.len()],
         };
         scatter(&mut found, places, some);
@@ -199,8 +199,8 @@ impl Store {
         let mut found = vec![KeySnapshot::ELSEWHERE; keys.len()];
         for (slot, places) in by_slot(keys, |key| self.0.topology.slot_of(key)) {
             let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
-            let call = self.call_of(&scripts::READ_KEYS, slot, touch_command(&some, capture, None));
-            let (_, read) = read_touched(call.run().await?, some.len(), capture)?;
+            let call = self.call_of(&scripts::READ_KEYS, slot, read_command(&some, capture, None));
+            let (_, read) = read_snapshots(call.run().await?, some.len(), capture)?;
             scatter(&mut found, &places, read);
         }
         Ok(found)

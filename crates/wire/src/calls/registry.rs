@@ -41,8 +41,8 @@ const TOPICS_PER_PAGE: usize = 500;
 const MAX_CONCURRENT_INITS: usize = 250;
 const READING: &str = "reading the list of topics";
 
-/// Reads the entry under a name. Returns why it is invalid, if it is.
-fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
+/// Decodes the entry under a name. Returns why it is invalid, if it is.
+fn decode_entry(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
     let entry: TopicEntry =
         serde_json::from_slice(entry).map_err(|error| escape_line(&error.to_string(), 200))?;
     if entry.name.as_bytes() != name {
@@ -59,7 +59,7 @@ fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
 pub type UnreadableRegistryEntry = (Vec<u8>, String);
 
 impl Store {
-    /// Creates missing partitions, and lists the topic for other programs. Fails if Redis has another number of partitions.
+    /// Creates missing partitions, and adds the topic to the registry. Fails if Redis has another number of partitions.
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
         self.ensure_partition(first).await?;
@@ -84,7 +84,8 @@ impl Store {
         }
     }
 
-    /// Lists the topic of a partition that was created again. The call that destroyed it has removed it from the list.
+    /// Adds the topic of a partition that was created again. The call that destroyed the topic has removed it from the
+    /// registry.
     pub(crate) async fn register_again(&self, at: &PartitionNames) {
         let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
         if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
@@ -92,8 +93,8 @@ impl Store {
         }
     }
 
-    /// Lists a topic for other programs. Writes nothing if the entry is up to date: a full server refuses writes, and must
-    /// be drained.
+    /// Adds a topic to the registry, or updates its entry. Writes nothing if the entry is up to date: a full server refuses
+    /// writes, and must be drained.
     pub async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
         let entry = serde_json::to_string(topic)
             .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
@@ -112,7 +113,7 @@ impl Store {
         self.send(doing, registry.as_bytes(), &set).await.map(drop)
     }
 
-    /// Removes a topic from the list.
+    /// Removes a topic from the registry.
     pub async fn unlist(&self, at: &PartitionNames) -> Result<()> {
         let mut call = cmd("HDEL");
         let registry = names::registry(&at.namespace);
@@ -123,25 +124,25 @@ impl Store {
     /// Returns up to `most` registered topics of a namespace. Invalid entries are left out.
     pub async fn registered(&self, namespace: &str, most: usize) -> Result<Vec<TopicEntry>> {
         let mut found = Vec::new();
-        let take = |name: &[u8], entry: &[u8]| {
-            found.extend(read(name, entry));
+        let read_next = |name: &[u8], entry: &[u8]| {
+            found.extend(decode_entry(name, entry));
             found.len() < most
         };
-        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, take).await?;
+        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, read_next).await?;
         Ok(found)
     }
 
     /// Returns all registered topics of a namespace, and the entries that cannot be read.
     pub async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<UnreadableRegistryEntry>)> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-        let take = |name: &[u8], entry: &[u8]| {
-            match read(name, entry) {
+        let read_next = |name: &[u8], entry: &[u8]| {
+            match decode_entry(name, entry) {
                 Ok(entry) => found.push(entry),
                 Err(why) => unreadable.push((name.to_vec(), why)),
             }
             found.len() + unreadable.len() < MAX_TOPICS
         };
-        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, take).await?;
+        self.read_hash(READING, &names::registry(namespace), TOPICS_PER_PAGE, read_next).await?;
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         found.dedup_by(|one, other| one.name == other.name);
         unreadable.sort_unstable();
@@ -159,7 +160,7 @@ impl Store {
         let get = cmd("HGET").arg(&registry).arg(name).clone();
         let found = self.send("looking for a topic", registry.as_bytes(), &get).await?;
         let entry: Option<Vec<u8>> = keylapse_connection::from_redis_value(found).unwrap_or_default();
-        Ok(entry.map(|entry| read(name.as_bytes(), &entry)))
+        Ok(entry.map(|entry| decode_entry(name.as_bytes(), &entry)))
     }
 
     /// Returns how many timers these partitions hold.

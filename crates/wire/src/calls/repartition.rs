@@ -62,7 +62,7 @@ pub enum PartitionPhase {
 /// The `meta` of a partition after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMeta {
-    /// True if the partition is now as the step requires.
+    /// True if the step is done, by this call or before. A repeat of `Resume` returns false.
     pub done: bool,
     /// The phase.
     pub standing: PartitionPhase,
@@ -202,13 +202,13 @@ impl Store {
         Ok(PartitionMeta {
             done,
             standing,
-            of: number(&mut reply)?,
-            to: number(&mut reply)?,
+            of: read_number(&mut reply)?,
+            to: read_number(&mut reply)?,
             attached: reply.bytes()? == b"attached"[..],
             id: RepartitionId::from_bytes(&reply.bytes()?),
             paused: reply.maybe_text()?,
             trimmed: reply.int()?,
-            most: number(&mut reply)?,
+            most: read_number(&mut reply)?,
             closed_ms: reply.int()?,
         })
     }
@@ -231,12 +231,12 @@ impl Store {
     pub async fn read_entries(
         &self,
         at: &PartitionNames,
-        cargo: MovedKind,
+        kind: MovedKind,
         names: &[Bytes],
         bytes: usize,
     ) -> Result<(usize, Vec<MovedEntry>)> {
         let mut call = self.bare_call(&scripts::MOVE_READ, at);
-        call.arg(cargo.as_str()).arg(bytes);
+        call.arg(kind.as_str()).arg(bytes);
         names.iter().for_each(|name| {
             call.arg(&name[..]);
         });
@@ -260,7 +260,7 @@ impl Store {
         for MovedEntry { place, name, value } in entries {
             call.arg(place).arg(&name[..]).arg(&value[..]);
         }
-        answered(&call.run().await?)
+        read_is_done(&call.run().await?)
     }
 
     /// Removes entries that have moved to another partition. Returns false, and removes nothing, unless the partition is
@@ -269,23 +269,23 @@ impl Store {
         &self,
         at: &PartitionNames,
         id: RepartitionId,
-        cargo: MovedKind,
+        kind: MovedKind,
         names: &[Bytes],
     ) -> Result<bool> {
         let mut call = self.bare_call(&scripts::MOVE_DELETE, at);
-        call.arg(id.as_bytes()).arg(cargo.as_str());
+        call.arg(id.as_bytes()).arg(kind.as_str());
         names.iter().for_each(|name| {
             call.arg(&name[..]);
         });
-        answered(&call.run().await?)
+        read_is_done(&call.run().await?)
     }
 }
 
-fn number(reply: &mut Reply) -> Result<u32> {
+fn read_number(reply: &mut Reply) -> Result<u32> {
     u32::try_from(reply.int()?).map_err(|_| reply.unexpected())
 }
 
-fn answered(answer: &keylapse_connection::Value) -> Result<bool> {
+fn read_is_done(answer: &keylapse_connection::Value) -> Result<bool> {
     match answer {
         keylapse_connection::Value::Int(code) => Ok(*code == 1),
         _ => Err(crate::run::unexpected("move_write")),

@@ -7,11 +7,11 @@
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' to set marker keys, else '0', then per timer: key, token
--- Returns: secs, micros, numbers in the call (from 1) of the tokens that hold nothing any more, then flat: number, deadline,
---   arming ID of each arming that was promoted; how many of their marker keys were not set because another program uses the
---   name, why some were refused (or '')
+-- Returns: secs, micros, a list of the numbers in the call (from 1) of tokens that hold nothing any more, a list of number,
+--   deadline and arming ID in turns for each arming that was promoted, how many of their marker keys were not set because
+--   another program uses the name, why some were refused (or '')
 -- Invariants: A timer is deleted only with the token that holds it. A lease that has ended still counts until the timer is
---   claimed again.
+--   claimed again. A repeat finds that the tokens hold nothing any more.
 
 local due, quarantine, timers, timer_states, queued = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local tried = sub(KEYS[1], 1, -5) .. 'tried'
@@ -66,19 +66,19 @@ if #ended == 0 and not is_watched and not meta[6] then return { secs, micros, go
 
 -- Here stand the parts.
 
-local followed, markers_taken = {}, 0
+local promoted, markers_taken = {}, 0
 for i, key in ipairs(done) do
   local at, id
   if ended[i] then at, id = promote_queued(key, 0, ended[i]) end
   if at then
-    local n = #followed
-    followed[n + 1], followed[n + 2], followed[n + 3] = numbers[i], at, id
+    local n = #promoted
+    promoted[n + 1], promoted[n + 2], promoted[n + 3] = numbers[i], at, id
     if ARGV[4] == '1' and set_marker(key, string.format('%.0f', at), 1, false) == TAKEN then
       markers_taken = markers_taken + 1
     end
   end
-  if WATCHED then log_end('D', key, records and records[i] or ended[i] or '', states[numbers[i]], at or 0) end
+  if LOGGED then log_timer_end('D', key, records and records[i] or ended[i] or '', states[numbers[i]], at or 0) end
 end
 publish_wake_ups()
-if WATCHED then flush_log() end
-return { secs, micros, gone, followed, markers_taken, refused }
+if LOGGED then flush_log() end
+return { secs, micros, gone, promoted, markers_taken, refused }

@@ -12,14 +12,14 @@
 --   their retries; else '0',
 --   6 the server of all positions in the call ('' if there is only one server),
 --   then per key: 'forget', 'fire' or 'again'; key; head of the entry that was checked; number of the last heartbeat key;
---   count of the key's expiries since; time of the check in µs; arming ID; the flags of 'fire', the time of the next check
---   in ms of 'again', or 0 of 'forget'; with a named server: number and count on the server of the entry when the key was
---   checked (0 and 0: not known)
+--   count of the key's expiries since; time of the check in µs; arming ID; for 'fire' the flags of the lapse, for 'again'
+--   the time of the next check in ms, for 'forget' 0; with a named server: if the entry is of another server, the position
+--   that its stream had reached at the check, as number and count (0 and 0: not known)
 -- Returns: secs, micros, the next check (score, or ''), then per key: 1 done, 0 the entry has changed since (nothing was
 --   changed)
 -- Errors: those of the prelude, BADVERDICT (nothing was written)
 -- Invariants: A result is applied only to the entry that was checked. A firing leaves a trace, so that a late report of the
---   same expiry does not fire again.
+--   same expiry does not fire again. A repeat of 'forget' or 'fire' is answered 0.
 
 local BASE, WIDTH = 6, node == '' and 8 or 10
 local actions = {}
@@ -32,9 +32,9 @@ function actions.forget(key, old, n, c, stamp)
   untrack_at(key, n, c, stamp)
 end
 
-function actions.fire(key, old, n, c, stamp, id, flags, old_n, old_c)
+function actions.fire(key, old, n, c, stamp, id, flags, end_n, end_c)
   local value = value_of(key, old)
-  untrack_at(key, n, c, stamp, { old.n, old.c, n, c, old_n, old_c, from_node = old.node, to_node = node })
+  untrack_at(key, n, c, stamp, { old.n, old.c, n, c, end_n, end_c, from_node = old.node, to_node = node })
   local _, waits = write_back_deadline(key)
   if waits then replace_with_queued(key) end
   add_lapse(key, id, old.deadline, flags, value)

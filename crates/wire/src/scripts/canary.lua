@@ -14,13 +14,13 @@
 --   does not block the next.
 
 local last = redis.call('GET', KEYS[1])
-local left = last and redis.call('PTTL', KEYS[1] .. ':' .. last) or -2
-if left >= 0 and left <= tonumber(ARGV[1]) then return { last, 0 } end
+local ttl = last and redis.call('PTTL', KEYS[1] .. ':' .. last) or -2
+if ttl >= 0 and ttl <= tonumber(ARGV[1]) then return { last, 0 } end
 local time = redis.call('TIME')
-local before = tonumber(last and string.match(last, '^[0-9]+')) or 0
-if before >= 2 ^ 53 then before = 0 end -- above this, doubles cannot count
-local number = math.max(before + 1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
-local name = string.format('%.0f', number) .. ':' .. string.format('%.0f', before)
+local previous = tonumber(last and string.match(last, '^[0-9]+')) or 0
+if previous >= 2 ^ 53 then previous = 0 end -- above this, doubles cannot count
+local number = math.max(previous + 1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+local name = string.format('%.0f', number) .. ':' .. string.format('%.0f', previous)
 redis.call('SET', KEYS[1], name)
 redis.call('SET', KEYS[1] .. ':' .. name, '', 'PX', ARGV[1])
 return { name, 1 }

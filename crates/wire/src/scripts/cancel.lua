@@ -28,32 +28,32 @@ local states = redis.call('HMGET', timer_states, unpack(keys))
 local queued_values = redis.call('HMGET', queued, unpack(keys))
 
 local now_text = string.format('%.0f', now)
--- The buffers: tombstones, keys of ended timers, those of them with a state, with a queued arming or in quarantine, fences,
--- deadlines, and the answer.
-local ended, gone, with_state, with_queued, in_quarantine, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
+-- The buffers. `gone` has the keys of the timers that this call ends, and `deadlines` their deadlines in that order.
+-- `with_state`, `with_queued` and `in_quarantine` have some of these keys.
+local new_tombstones, gone, with_state, with_queued, in_quarantine, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
 
-local ended_size = 0
-local function add_ended(member, at)
-  ended[ended_size + 1], ended[ended_size + 2] = at, member
-  ended_size = ended_size + 2
+local new_tombstones_size = 0
+local function buffer_tombstone(member, at)
+  new_tombstones[new_tombstones_size + 1], new_tombstones[new_tombstones_size + 2] = at, member
+  new_tombstones_size = new_tombstones_size + 2
 end
 
 local function cancel(key, id, record, state, queued_value)
   local running = state and byte(state, 2) == 1
   -- Half a millisecond in the score marks a running attempt, so that a repeat is answered 2.
-  add_ended(id, running and now_text .. '.5' or now_text)
-  add_ended('a' .. sub(record, 2, 9), now_text)
+  buffer_tombstone(id, running and now_text .. '.5' or now_text)
+  buffer_tombstone('a' .. sub(record, 2, 9), now_text)
   gone[#gone + 1] = key
-  if WATCHED then log_end('C', key, record, state, 0) end
+  if LOGGED then log_timer_end('C', key, record, state, 0) end
   if state then
     with_state[#with_state + 1] = key
     if is_tried(state) then remove_tried(key) end
   end
   if queued_value then
     local _, next_record = queued_record(queued_value)
-    add_ended('a' .. sub(next_record, 2, 9), now_text)
+    buffer_tombstone('a' .. sub(next_record, 2, 9), now_text)
     with_queued[#with_queued + 1] = key
-    if WATCHED then log_end('C', key, next_record, nil, 0) end
+    if LOGGED then log_timer_end('C', key, next_record, nil, 0) end
   end
   if (state and byte(state, 15) or 0) >= QUARANTINE_AT then in_quarantine[#in_quarantine + 1] = key end
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
@@ -75,7 +75,7 @@ for i, key in ipairs(keys) do
 end
 
 if #gone > 0 then
-  add_tombstones(ended)
+  add_tombstones(new_tombstones)
   if #with_queued > 0 then redis.call('HDEL', queued, unpack(with_queued)) end
   if #in_quarantine > 0 then redis.call('ZREM', quarantine, unpack(in_quarantine)) end
   redis.call('ZREM', due, unpack(gone))
@@ -87,6 +87,6 @@ if #gone > 0 then
     if deadlines[n] > 0 then delete_marker(key, deadlines[n]) end
   end
   for _, fence in ipairs(fences) do publish(fence) end
-  if WATCHED then flush_log() end
+  if LOGGED then flush_log() end
 end
 return table.concat(out) .. error_suffix(refused)

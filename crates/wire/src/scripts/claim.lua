@@ -2,8 +2,9 @@
 --
 -- Purpose: This script alone decides which listener runs a timer. It stores the token of the claim in the states of due
 --   timers, and sets their scores to the end of the lease (waiting -> claimed). A claimed timer whose lease has ended is
---   claimed again with one more lost lease. A timer with two lost leases moves to quarantine. A timer with five, or with an
---   unreadable record or state, becomes a dead letter.
+--   claimed again with one more lost lease. A timer with two lost leases moves to quarantine (claimed -> waiting). A timer
+--   with five, or with an unreadable record or state, becomes a dead letter. A timer is parked for a minute if a newer
+--   release has written its record or state.
 -- Parts: prelude, timers, tail_journal, queued_timers, dead_letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 claimers,
@@ -15,12 +16,13 @@
 --   13 their age in ms, 14 'trim' or 'pause' when full, 15 how many timers of the quarantine this listener runs already,
 --   then how many may run together if one of them has lost two leases, three, or four (0 and 1 if not given)
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the topic is paused (or ''), keys, records,
---   states (nil: a first attempt), members without a record, records parked, timers that became dead letters, dead letters
---   trimmed; if this claim is empty and another claimer, which has not ended, made the last that was not: when, in ms, else
---   ''; and with a negative lookahead 1 if a third claimer is the standby, else 0
+--   states (nil: a first attempt); how many members without a record were removed, how many timers were parked, how many
+--   became dead letters, how many dead letters were trimmed; if this claim is empty, and another
+--   claimer that has not ended has made the last claim of `due` with timers: when, in ms, else ''; and with a negative
+--   lookahead 1 if a third claimer is the standby, else 0
 -- Invariants: A key is claimed only at or after its deadline less the lookahead. A live lease is never taken, not even
---   within the lookahead. The claimer's entry names the claim before anything else is written, so that a repeat finds it. A
---   repeat may ask for fewer bytes: timers beyond them are released.
+--   within the lookahead. The claimer's entry names the claimed keys before their leases are written, so that a repeat finds
+--   them. A repeat may ask for fewer bytes: timers beyond them are released.
 
 local claimers = KEYS[10]
 local quarantined, claimer, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
@@ -31,15 +33,15 @@ local index = quarantined and quarantine or due
 -- As text, because Lua would format a number again for each timer.
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
-local PARK = 60000
+local PARKED_FOR = 60000
 -- A claimer that has not claimed for STANDBY_FOR ms is no longer the standby. The standby renews its entry after
 -- STANDBY_RENEWED_AFTER ms.
 local STANDBY_FOR, STANDBY_RENEWED_AFTER = 5000, 1000
-local orphans, parked, held, retries = 0, 0, 0, false
+local orphans, parked, claimed, has_states = 0, 0, 0, false
 
--- Returns when another claimer last took timers, or '', and 1 if a third one is the standby. A claimer that has ended has no
--- entry, and does not count. With a negative lookahead the caller is a follower, which takes only timers that were left. One
--- follower is the standby; the others get 1 and may claim rarely.
+-- Returns when another claimer last claimed timers, or '', and 1 if a third claimer is the standby. A claimer that has ended
+-- has no entry, and does not count. A caller with a negative lookahead is a follower, which claims only timers that the
+-- last claimer has left. The caller becomes the standby if no other follower is. Otherwise it gets 1, and may claim rarely.
 local function last_other_claim()
   local last_claimer = redis.call('HGET', claimers, 'last_claimer')
   local last_claim = last_claimer and last_claimer ~= claimer and redis.call('HGET', claimers, last_claimer)
@@ -86,17 +88,18 @@ local function repeat_claim()
         room = room - #key - #record - (state == FIRST and 0 or #state)
       else
         local at = release_timer(key, record, state)
-        if WATCHED then log_next('H', key, record, sub(state, 11, 14), at) end
+        if LOGGED then log_attempt_end('H', key, record, sub(state, 11, 14), at) end
       end
     end
   end
   local answer = reply(keys, records, states)
   publish_wake_ups()
-  if WATCHED then flush_log() end
+  if LOGGED then flush_log() end
   return answer
 end
 
--- Handles all timers but plain first attempts. Returns the state to claim the timer with, or nil if it is not claimed.
+-- Returns the state with which a timer is claimed. Returns nil if it is not claimed: it was removed, parked or moved, its
+-- lease has not ended, or the group has no room. Plain first attempts need no such call.
 local function prepare_claim(key, record, state)
   if not record then
     redis.call('ZREM', index, key)
@@ -105,9 +108,9 @@ local function prepare_claim(key, record, state)
     orphans = orphans + 1
     return
   end
-  if byte(record) and byte(record) > 1 and not known(record) or state and byte(state) and byte(state) > 1 then
-    redis.call('ZADD', index, now + PARK, key)
-    move_tried(key, now + PARK)
+  if byte(record) and byte(record) > 1 and not is_readable(record) or state and byte(state) and byte(state) > 1 then
+    redis.call('ZADD', index, now + PARKED_FOR, key)
+    move_tried(key, now + PARKED_FOR)
     parked = parked + 1
     return
   end
@@ -143,10 +146,10 @@ local function prepare_claim(key, record, state)
     -- The member with the most lost leases limits the group. The order of the index is kept: a timer that does not fit ends
     -- the claim.
     limit = math.min(limit, (tonumber(ARGV[14 + math.min(lost, 4)]) or 1) - (ARGV[15] or 0))
-    if held >= limit then room = 0 end
+    if claimed >= limit then room = 0 end
     if room == 0 then return end
   end
-  retries = true
+  has_states = true
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end
 
@@ -160,7 +163,7 @@ if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 
 local until_score = '(' .. string.format('%.0f', now + 1 + lookahead)
 local ready = redis.call('ZRANGE', index, '-inf', until_score, 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, new_states = {}, {}, {}, {}, {}
-local from, width, read, size = 1, 0, 0, 0
+local from, slice_size, bytes_read, slice_bytes = 1, 0, 0, 0
 -- A claimed timer must be able to end. If one of these names holds another type, the call fails here, before it writes.
 if #ready > 0 then
   for _, zset in ipairs({ due, quarantine, tombstones, dead, tried }) do redis.call('ZCARD', zset) end
@@ -169,35 +172,35 @@ if #ready > 0 then
 end
 -- Records are read in slices, so that the limit of bytes limits the reads too. The first slice has up to eight timers, as
 -- far as their sizes fit. Each further slice has up to four times as many, as the average size so far suggests.
-while width < math.min(8, #ready) and size < room do
-  width = width + 1
-  size = size + redis.call('HSTRLEN', timers, ready[width])
+while slice_size < math.min(8, #ready) and slice_bytes < room do
+  slice_size = slice_size + 1
+  slice_bytes = slice_bytes + redis.call('HSTRLEN', timers, ready[slice_size])
 end
 while from <= #ready and room > 0 do
-  local to = math.min(from + width - 1, #ready)
+  local to = math.min(from + slice_size - 1, #ready)
   local slice_records = redis.call('HMGET', timers, unpack(ready, from, to))
   local slice_states = redis.call('HMGET', timer_states, unpack(ready, from, to))
   for i = 1, to - from + 1 do
     if room <= 0 then break end
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
-    read = read + (record and #record or 0)
+    bytes_read = bytes_read + (record and #record or 0)
     local claimed_state = FIRST
-    local plain = record and not state and not quarantined and (byte(record) == 1 or known(record)) and #record >= 17
+    local plain = record and not state and not quarantined and (byte(record) == 1 or is_readable(record)) and #record >= 17
     if not plain then claimed_state = prepare_claim(key, record, state) end
     if claimed_state then
-      held = held + 1
+      claimed = claimed + 1
       room = room - #key - #record - (plain and 0 or #claimed_state)
-      keys[held], records[held] = key, record
-      states[held] = not plain and claimed_state
-      leases[2 * held - 1], leases[2 * held] = expires, key
-      new_states[2 * held - 1], new_states[2 * held] = key, claimed_state
+      keys[claimed], records[claimed] = key, record
+      states[claimed] = not plain and claimed_state
+      leases[2 * claimed - 1], leases[2 * claimed] = expires, key
+      new_states[2 * claimed - 1], new_states[2 * claimed] = key, claimed_state
     end
   end
   from = to + 1
-  width = math.max(1, math.min(250, 4 * width, math.floor(room / (read / to + 1))))
+  slice_size = math.max(1, math.min(250, 4 * slice_size, math.floor(room / (bytes_read / to + 1))))
 end
 
-if held > 0 then
+if claimed > 0 then
   redis.call('HSET', claimers, claimer, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
   -- A claim of the quarantine does not make its claimer the leader for `due`.
   if not quarantined then redis.call('HSET', claimers, 'last_claimer', claimer) end
@@ -205,14 +208,14 @@ if held > 0 then
   -- it, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
   redis.call('HSET', timer_states, unpack(new_states))
-  for i = 1, retries and held or 0 do
+  for i = 1, has_states and claimed or 0 do
     if states[i] and is_tried(states[i]) then add_tried(keys[i], records[i], expires) end
   end
-  if WATCHED then
-    for i, key in ipairs(keys) do log_start(key, records[i], states[i] or FIRST) end
+  if LOGGED then
+    for i, key in ipairs(keys) do log_attempt_start(key, records[i], states[i] or FIRST) end
   end
 end
 local answer = reply(keys, records, states)
 publish_wake_ups()
-if WATCHED then flush_log() end
+if LOGGED then flush_log() end
 return answer

@@ -1,16 +1,16 @@
 -- close_partition.lua: Close a partition before its topic is destroyed, or open it again.
 --
--- Purpose: An operator destroys a topic by closing its partitions one after the other (open -> destroying). From then on all
---   other scripts refuse the partition, those of older releases too, because its wire version is the word destroying. 'open'
---   undoes it (destroying -> open).
+-- Purpose: An operator destroys a topic by closing its partitions one after the other (open or absent -> destroying). From
+--   then on all scripts with the prelude refuse the partition, those of older releases too, because its wire version is the
+--   word destroying. 'open' undoes it (destroying -> open).
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 dead, 6 tracked
 -- ARGV 1 wire version, 2 number of partitions, 3 'ask' to change nothing, 'close' to close it if it has no timer and no
---   tracked key, 'detach' to close it if it has no timer and no dead letter, 'force' to close it in any case,
---   'force_or_join' to do so under the ID under which it is closed by force already, 'open' to open it again, 4 'attached'
---   if other programs write the keys; else 'managed', 5 the ID of a destroy that uses force (8 bytes); to open: the ID under
---   which it is closed; '' without force
+--   tracked key, 'detach' to close it if it has no timer and no dead letter, 'force' to close it in any case under the ID of
+--   this destroy, 'force_or_join' to do so but keep the ID under which it is closed by force already, 'open' to open it
+--   again, 4 'attached' if other programs write the keys; else 'managed', 5 the ID of this destroy if it uses force (8
+--   bytes); to open: the ID under which it is closed; '' without force
 -- Returns: 1 if it is closed now, else 0; the ID under which it is closed by force (or ''); kind; how many timers, tracked
 --   keys and dead letters it holds; the most partitions that the topic has had, or 0 if the number never changed
 -- Errors: REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)

@@ -9,7 +9,7 @@
 local dead, dead_letters = KEYS[8], KEYS[9]
 local dead_cap, dead_age, dead_full
 
--- Dead letters that this call deleted to make room, which listeners log, and dead letters that it added.
+-- How many dead letters this call has deleted because of the limits of number and age, and how many it has added.
 local trimmed, dead_lettered = 0, 0
 
 local function remove_oldest(members)
@@ -41,20 +41,20 @@ local function add_dead_letter(key, record, state, reason)
   redis.call('HSET', dead_letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
   redis.call('ZADD', dead, now, member)
   dead_lettered = dead_lettered + 1
-  if WATCHED then log_end(char(reason), key, record, state, 0) end
+  if LOGGED then log_timer_end(char(reason), key, record, state, 0) end
 end
 
 -- lost: the lost leases that the queued arming inherits. With lost leases, an arming that the attempt queued for its own key
 -- becomes a dead letter too. Otherwise it would take its listener down as well, and arm the next one.
 local function move_to_dead_letters(key, record, state, reason, lost)
   add_dead_letter(key, record, state, reason)
-  local kept = lost > 0 and redis.call('HGET', queued, key)
-  if kept and byte(kept) == OWN then
-    add_dead_letter(key, sub(kept, 2), fresh_state(0), 105) -- 'i', inherited
-    add_tombstone('a' .. sub(kept, 3, 10))
+  local queued_value = lost > 0 and redis.call('HGET', queued, key)
+  if queued_value and byte(queued_value) == OWN then
+    add_dead_letter(key, sub(queued_value, 2), fresh_state(0), 105) -- 'i', inherited
+    add_tombstone('a' .. sub(queued_value, 3, 10))
     redis.call('HDEL', queued, key)
   end
-  remove(key)
+  remove_timer(key)
   trim_dead_letters()
   return promote_queued(key, lost, record)
 end

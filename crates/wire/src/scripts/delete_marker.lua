@@ -6,7 +6,7 @@
 -- Flags: allow-oom
 -- KEYS 1 the marker key
 -- ARGV 1 the deadline that the cancel has answered, in ms since 1970
--- Returns: 1 deleted, 0 the name is free or another program uses it
+-- Returns: 1 deleted, 0 the name is free, or the key has another deadline or another program's value
 
 -- Here stand the parts.
 

@@ -1,17 +1,17 @@
 -- destroy.lua: Delete the contents of a closed partition.
 --
 -- Purpose: An operator destroys a topic whose partitions are closed (destroying -> absent). Timers go in pages of at most
---   1,000, because the caller deletes their marker keys by name; the last call deletes the rest.
+--   1,000, because the caller deletes their marker keys by name; the final call deletes the rest.
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 claimers,
 --   11 tracked, 12 checks, 13 expiry_history, 14 expiry_history_old, 15 duties, 16 values, 17 journal, 18 tried
--- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 to end the partition,
---   then the keys to delete: those that the last call has named
+-- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 in the final call,
+--   then the keys to delete: those that the previous call has named
 -- Returns: code, then per timer: key, deadline in ms ('' if it is claimed)
 --   codes: 0 there is no partition, 1 it is closed, 2 it is open (0 and 2: nothing was changed)
--- Invariants: Only a closed partition is changed, and no script adds anything to it. The last call unlinks all names, and no
---   caller waits for the memory. The listener of a claimed timer gets the message 'f' token key on the channel.
+-- Invariants: Only a closed partition is changed, and no script adds anything to it. The final call unlinks all names, and
+--   no caller waits for the memory. The listener of a claimed timer gets the message 'f' token key on the channel.
 
 local meta, due, quarantine, timers, timer_states, queued = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local tombstones, dead, dead_letters, claimers, tracked = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]

@@ -19,9 +19,9 @@ local expiry_history, expiry_history_old, checks, tracked, values = KEYS[8], KEY
 local MAX_AGE, MAX_KEYS, MIN_AGE = 300000, 500000, 3000
 local floor = 0
 
--- Numbers ahead of the clock do not count: otherwise all later positions would be refused. If the clock was set back since
--- the last rotation, the measurement starts again.
--- newest: the highest number of a heartbeat key in this call.
+-- Reads the floor, and rotates the hashes if the current one is old or large enough. `newest` is the highest number of a
+-- heartbeat key in this call. Numbers ahead of the clock do not count: otherwise all later positions would be refused. If
+-- the clock was set back since the last rotation, the measurement starts again.
 local function rotate_history(newest)
   local stored = redis.call('HMGET', KEYS[1], 'history_rotated', 'history_floor', 'history_newest')
   local last, stored_newest = tonumber(stored[1]), tonumber(stored[3]) or 0
@@ -42,24 +42,24 @@ local function rotate_history(newest)
   redis.call('HSET', KEYS[1], 'history_rotated', newest, 'history_floor', last)
 end
 
-local function before(n, c, than_n, than_c)
+local function is_before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
 -- The history of a key on a server without a name has these fields.
 -- n, c: its latest position.
 -- stamp: the time of the latest check that has untracked the key, in µs.
--- back: the deadline of the last write-back whose expiry was reported by write_back_expired.
--- returned: the deadline of the last write-back whose expiry event was recorded without that report.
--- owed: the number of expiry events of reported write-backs that are still to come.
--- traces: ranges of positions. A recovery has fired one expiry of each.
+-- reported_deadline: of the last write-back whose expiry was reported by write_back_expired.
+-- unreported_deadline: of the last write-back whose expiry event was recorded without that report.
+-- events_owed: the number of expiry events of reported write-backs that are still to come.
+-- traces: ranges of positions, from after the first to the second. A recovery has fired one expiry of each.
 -- gaps: the heartbeat key after a gap, and how many expiries before it were fired for listeners that received them in the
 -- gap.
--- noted: ranges of recorded expiries, sorted and disjoint, each from a heartbeat key to the position of an expiry.
+-- recorded: ranges of recorded expiries, sorted and disjoint, each from a heartbeat key to the position of an expiry.
 local function unpack_past(kept)
-  local past = { traces = {}, gaps = {}, noted = {} }
+  local past = { traces = {}, gaps = {}, recorded = {} }
   local traces, gaps, at
-  past.n, past.c, past.stamp, past.back, past.returned, past.owed, traces, gaps, at =
+  past.n, past.c, past.stamp, past.reported_deadline, past.unreported_deadline, past.events_owed, traces, gaps, at =
     struct.unpack('>I8I4I8I8I8BBB', kept)
   for i = 1, traces do
     local an, ac, un, uc
@@ -74,7 +74,7 @@ local function unpack_past(kept)
   while at <= #kept do
     local from, n, c
     from, n, c, at = struct.unpack('>I8I8I4', kept, at)
-    past.noted[#past.noted + 1] = { from, n, c }
+    past.recorded[#past.recorded + 1] = { from, n, c }
   end
   return past
 end
@@ -88,7 +88,7 @@ local function with_size(format, text)
   return struct.pack(format, #text) .. text
 end
 
-local function take(format, kept, at)
+local function unpack_sized(format, kept, at)
   local size, from = struct.unpack(format, kept, at)
   return sub(kept, from, from + size - 1), from + size
 end
@@ -99,34 +99,35 @@ local function unpack_named(kept, past)
   for i = 1, traces do
     local trace = {}
     trace[1], trace[2], trace[3], trace[4], trace[5], trace[6], at = struct.unpack('>I8I4I8I4I8I4', kept, at)
-    trace.from_node, at = take('>B', kept, at)
-    trace.to_node, at = take('>B', kept, at)
+    trace.from_node, at = unpack_sized('>B', kept, at)
+    trace.to_node, at = unpack_sized('>B', kept, at)
     past.traces[i] = trace
   end
   while at <= #kept do
     local name, body
-    name, at = take('>B', kept, at)
-    body, at = take('>I4', kept, at)
+    name, at = unpack_sized('>B', kept, at)
+    body, at = unpack_sized('>I4', kept, at)
     past.others[#past.others + 1] = { name, body }
   end
 end
 
-local function own_past(others)
+-- Removes the history of this call's server from those of all servers, and returns it.
+local function remove_own_past(others)
   for i, other in ipairs(others) do
     if other[1] == node then return unpack_past(table.remove(others, i)[2]) end
   end
 end
 
--- Returns the history of a key. The part of this call's server is unpacked, the others stay packed. Write-backs are in the
--- last part, because their deadlines identify them on each server.
+-- Returns the history of a key. The part of this call's server is unpacked, and the others stay packed. Write-backs are in
+-- the part that was written last, because their deadlines identify them on each server.
 local function load_history(key)
   local kept, old = redis.call('HGET', expiry_history, key), nil
   if not kept then
     old = redis.call('HGET', expiry_history_old, key)
     kept = old
   end
-  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, gaps = {}, noted = {},
-    old = old, others = {}, changed = 0 }
+  local past = { n = 0, c = 0, stamp = 0, reported_deadline = 0, unreported_deadline = 0, events_owed = 0,
+    traces = {}, gaps = {}, recorded = {}, old = old, others = {}, changed = 0 }
   local last
   if kept and byte(kept) < NAMED then
     last = unpack_past(kept)
@@ -139,38 +140,41 @@ local function load_history(key)
     last = unpack_past(past.others[#past.others][2])
     -- A caller without the name of a server continues with the last one.
     if node == '' then node = past.others[#past.others][1] end
-    local own = own_past(past.others)
-    if own then past.n, past.c, past.stamp, past.gaps, past.noted = own.n, own.c, own.stamp, own.gaps, own.noted end
+    local own = remove_own_past(past.others)
+    if own then past.n, past.c, past.stamp, past.gaps, past.recorded = own.n, own.c, own.stamp, own.gaps, own.recorded end
   end
-  if last then past.back, past.returned, past.owed = last.back, last.returned, last.owed end
+  if last then
+    past.reported_deadline, past.unreported_deadline = last.reported_deadline, last.unreported_deadline
+    past.events_owed = last.events_owed
+  end
   return past
 end
 
 -- The limits of one key. The oldest trace or gap beyond them is forgotten. The two oldest ranges are merged, as if all
 -- expiries between them had been recorded. The server that was used longest ago is forgotten.
-local TRACES, GAPS, RANGES, SERVERS = 16, 8, 8, 4
+local MAX_TRACES, MAX_GAPS, MAX_RANGES, MAX_SERVERS = 16, 8, 8, 4
 
 local function pack_past(past, traces)
-  local gaps, noted = {}, {}
+  local gaps, ranges = {}, {}
   for _, gap in ipairs(past.gaps) do
     if gap[1] > floor then gaps[#gaps + 1] = struct.pack('>I8I4', unpack(gap)) end
   end
-  while #gaps > GAPS do table.remove(gaps, 1) end
-  while #past.noted > RANGES do
-    local oldest = table.remove(past.noted, 1)
-    past.noted[1][1] = oldest[1]
+  while #gaps > MAX_GAPS do table.remove(gaps, 1) end
+  while #past.recorded > MAX_RANGES do
+    local oldest = table.remove(past.recorded, 1)
+    past.recorded[1][1] = oldest[1]
   end
-  for _, range in ipairs(past.noted) do
-    if range[2] > floor then noted[#noted + 1] = struct.pack('>I8I8I4', unpack(range)) end
+  for _, range in ipairs(past.recorded) do
+    if range[2] > floor then ranges[#ranges + 1] = struct.pack('>I8I8I4', unpack(range)) end
   end
   return struct.pack('>I8I4I8I8I8BBB', past.n, past.c, past.stamp,
-    past.back, past.returned, past.owed, #traces, #gaps)
-    .. table.concat(traces) .. table.concat(gaps) .. table.concat(noted)
+    past.reported_deadline, past.unreported_deadline, past.events_owed, #traces, #gaps)
+    .. table.concat(traces) .. table.concat(gaps) .. table.concat(ranges)
 end
 
 local function pack_named(past, traces)
   local parts = { char(NAMED) .. struct.pack('>I8B', now, #traces) .. table.concat(traces) }
-  for i = math.max(1, #past.others - SERVERS + 2), #past.others do
+  for i = math.max(1, #past.others - MAX_SERVERS + 2), #past.others do
     local name, body = unpack(past.others[i])
     parts[#parts + 1] = with_size('>B', name) .. with_size('>I4', body)
   end
@@ -190,19 +194,20 @@ local function save_history(key, past)
   for _, trace in ipairs(past.traces) do
     if trace[3] > floor then traces[#traces + 1] = pack_trace(trace, named) end
   end
-  while #traces > TRACES do table.remove(traces, 1) end
+  while #traces > MAX_TRACES do table.remove(traces, 1) end
   if past.old then redis.call('HDEL', expiry_history_old, key) end
   redis.call('HSET', expiry_history, key, named and pack_named(past, traces) or pack_past(past, traces))
 end
 
--- Returns whether a reading at one position and time came before another.
-local function earlier(n, c, stamp, than)
-  return before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
+-- Returns whether a reading at this position and time came before the reading `than`.
+local function is_earlier(n, c, stamp, than)
+  return is_before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
 end
 
--- stamp: the time of a check that has untracked the key; 0 for an expiry event.
+-- Moves the latest position and time of a key forward, never back. `stamp` is the time of a check that has untracked the
+-- key, or 0 for an expiry event.
 local function advance(past, n, c, stamp)
-  if before(past.n, past.c, n, c) then past.n, past.c = n, c end
+  if is_before(past.n, past.c, n, c) then past.n, past.c = n, c end
   past.stamp = math.max(past.stamp, stamp)
 end
 
@@ -210,27 +215,28 @@ end
 -- key there is no other order. After that clock was set back, the order is wrong. A stamp ahead of this partition's clock is
 -- therefore ignored. A named server has its own clock: its stamp counts only for a reading that was requested no later than
 -- the last write.
-local function has_ended(past, stamp, requested_at)
+local function was_untracked_after(past, stamp, requested_at)
   if stamp >= past.stamp then return false end
   if node == '' then return past.stamp <= secs * 1000000 + micros end
   return requested_at <= past.changed
 end
 
--- The entry of a tracked key has the deadline, and position and time of the reading. With a copy of the value, it ends with
--- the time at which that was read, as 8 bytes of ms. The copy is in `values`, and begins with a byte for its kind. If the
--- server has a name, the first byte of the entry is NAMED plus the length of the name. Before the time of the copy then
--- follow: how many expiries another server has announced since, when this was written, in ms, and the name.
-local HEAD, MORE = 28, 9
+-- The entry of a tracked key has a head of ENTRY_HEAD bytes: the deadline, and position and time of the reading. If the
+-- server has a name, the first byte is NAMED plus the length of the name. The head then has NAMED_HEAD_EXTRA bytes more (how
+-- many expiries another server has announced since, and when this was written, in ms), and the name. If there is a copy of
+-- the value, the entry ends with the time of its reading, as 8 bytes of ms. The copy is in `values`, and begins with a byte
+-- for its kind.
+local ENTRY_HEAD, NAMED_HEAD_EXTRA = 28, 9
 local function head_size(bytes)
   local first = byte(bytes) or 0
-  return first < NAMED and HEAD or HEAD + MORE + first - NAMED
+  return first < NAMED and ENTRY_HEAD or ENTRY_HEAD + NAMED_HEAD_EXTRA + first - NAMED
 end
 
 local function read_tracked(bytes)
   local size, seen = head_size(bytes), { node = '', announced_elsewhere = 0, written = 0 }
-  if size > HEAD then
-    seen.announced_elsewhere, seen.written = struct.unpack('>BI8', bytes, HEAD + 1)
-    seen.node = sub(bytes, HEAD + MORE + 1, size)
+  if size > ENTRY_HEAD then
+    seen.announced_elsewhere, seen.written = struct.unpack('>BI8', bytes, ENTRY_HEAD + 1)
+    seen.node = sub(bytes, ENTRY_HEAD + NAMED_HEAD_EXTRA + 1, size)
     bytes = '\0' .. sub(bytes, 2)
   end
   seen.deadline, seen.n, seen.c, seen.stamp = struct.unpack('>I8I8I4I8', bytes)
@@ -253,7 +259,7 @@ local function is_overtaken(past, seen, requested_at)
   return requested_at <= past.changed or seen and requested_at <= seen.written
 end
 
--- Returns the copy of a tracked key's value for its lapse, behind the time at which it was read; '' if there is none.
+-- Returns the time of the reading of a tracked key's value and the copy, as its lapse has them; '' if there is no copy.
 local function value_of(key, old)
   local copy = old.value_read ~= '' and redis.call('HGET', values, key)
   return copy and old.value_read .. copy or ''
@@ -265,8 +271,8 @@ local function untrack(key)
   redis.call('ZREM', checks, key)
 end
 
--- Untracks a key as of a position and a time, so that an earlier reading does not track it again.
--- trace: of the recovery that untracks it, if one does. Without a heartbeat key it covers nothing, and is not kept.
+-- Untracks a key as of a position and a time, so that an earlier reading does not track it again. `trace` is that of the
+-- recovery that untracks the key, if one does. Without a heartbeat key it covers nothing, and is not kept.
 local function untrack_at(key, n, c, stamp, trace)
   untrack(key)
   local past = load_history(key)
@@ -286,7 +292,7 @@ local function add_lapse(key, id, deadline, flags, value)
   local present = redis.call('HGET', timers, key)
   if not present then
     redis.call('HDEL', timer_states, key)
-    return install(key, record, now, 0)
+    return install_timer(key, record, now, 0)
   end
   local count, latest = queued_record(redis.call('HGET', queued, key) or '')
   -- This repeats an unanswered call.

@@ -16,7 +16,7 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 local max_length, added = tonumber(ARGV[2]), nil
 if ARGV[1] == 'list' then
   if redis.call('LLEN', KEYS[1]) >= max_length and max_length > 0 then return 2 end
-  -- The command that may be refused comes first: the time may be invalid, or the user may lack the right.
+  -- SET comes first, because it may be refused: the time may be invalid, or the user may lack the right.
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
   added = redis.pcall('LPUSH', KEYS[1], ARGV[5])
 else

@@ -13,16 +13,17 @@
 --   another lately (1 to 3: nothing was changed)
 -- Errors: those of the prelude, ATTACHED (nothing was written)
 -- Invariants: A second import changes no timer of the first that waits or runs, and no dead letter that is kept. It does not
---   bring back an arming that was cancelled, replaced or followed within ten minutes.
+--   bring back an arming that was cancelled, replaced or followed within ten minutes. It does bring back a timer that has
+--   succeeded or died since the export: these leave no tombstone.
 
 local due, timers, timer_states, tombstones, dead, dead_letters = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local BASE, WIDTH = 4, 5
 local count = (#ARGV - BASE) / WIDTH
 local importers = {}
 
-function importers.letter(name, letter, _, died)
+function importers.letter(name, dead_letter, _, died)
   if redis.call('HEXISTS', dead_letters, name) == 1 then return 1 end
-  redis.call('HSET', dead_letters, name, letter)
+  redis.call('HSET', dead_letters, name, dead_letter)
   redis.call('ZADD', dead, died, name)
   return 0
 end

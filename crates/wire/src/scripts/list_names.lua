@@ -16,8 +16,8 @@ local tombstones, dead, dead_letters = KEYS[6], KEYS[7], KEYS[8]
 local which, cursor, most = ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- A call is repeated for two minutes at most.
-local REPEATED_FOR = 180000
+-- Older tombstones are not listed, because a call is repeated for two minutes at most.
+local LISTED_FOR = 180000
 
 local out = { 0 }
 local function add(page, width)
@@ -25,7 +25,7 @@ local function add(page, width)
 end
 
 if which == 'tombstones' then
-  local page = redis.call('ZRANGE', tombstones, now - REPEATED_FOR, '+inf', 'BYSCORE', 'LIMIT', cursor, most)
+  local page = redis.call('ZRANGE', tombstones, now - LISTED_FOR, '+inf', 'BYSCORE', 'LIMIT', cursor, most)
   if #page == tonumber(most) then out[1] = tonumber(cursor) + #page end
   add(page, 1)
   return out

@@ -3,10 +3,10 @@
 -- Purpose: A marker key has the name of a timer and expires at its deadline, so that other programs can see the timer and
 --   its expiry. This part changes marker keys only, never values of other programs; no state of a timer depends on them.
 -- KEYS (the marker keys; a script that runs where partition and marker keys share a server does not declare them)
--- Invariants: Values of other programs are never changed. A value is a marker key if it is a whole number from 1 to 9999 and
---   expires now, which at a retry the old key mostly does, or at the deadline that is set (a repeat). If the timer existed
---   before, any time of expiry will do. A caller without rights on a name has done the rest of its work; the answer has the
---   error.
+-- Invariants: Values of other programs are never changed. A key counts as a marker key if its value is a whole number from 1
+--   to 9999 and its time of expiry fits: now, as that of the old marker key mostly is at a retry; or the deadline that is
+--   set, as at a repeat; or any time, if the timer existed before. A caller without rights on a name has done the rest of
+--   its work; the answer has the error.
 
 -- Results for a marker key: none is set, it is set, another program uses the name, the caller lacks a right.
 local NONE, SET, TAKEN, REFUSED = '\0', '\1', '\2', '\3'
@@ -25,8 +25,8 @@ local function is_number(key)
   return type(start) == 'string' and string.find(start, '^[1-9][0-9]?[0-9]?[0-9]?$') ~= nil
 end
 
--- deadline: as text.
--- moved: whether the timer existed before.
+-- Returns the result. `deadline` is text, and `moved` is true if the timer existed before. If the deadline has passed, the
+-- old marker key is deleted.
 local function set_marker(key, deadline, attempt, moved)
   local at = tonumber(deadline)
   local expires = redis.pcall('PEXPIRETIME', key) -- -2: no such key

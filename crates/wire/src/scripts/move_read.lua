@@ -8,7 +8,8 @@
 -- ARGV 1 'timers', 'dead_letters' or 'tombstones', 2 how many bytes at most, then their names
 -- Returns: how many of the names were read, then per value: number of its key among these KEYS, its name there, its value or
 --   score
--- Invariants: Nothing is written. The name that reaches the limit of bytes is the last that is read.
+-- Invariants: Nothing is written. The caller has closed the partition, which this does not check. The name that reaches the
+--   limit of bytes is the last that is read.
 
 local TRIED = 9
 local kinds = { timers = { 1, 2, 3, 4, 5, TRIED }, dead_letters = { 7, 8 }, tombstones = { 6 } }

@@ -5,13 +5,13 @@
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 dead, 5 tracked, 6 timers, 7 tried
--- ARGV 1 a span ahead in which timers are counted, in ms, 2 another one
+-- ARGV 1 a span ahead of now in which timers are counted, in ms, 2 another one
 -- Returns: secs, micros, field v of meta ('': there is no meta), number of partitions (''), why it is paused (''), dead
 --   letters trimmed, members of due, of quarantine, of dead, tracked keys, lowest score of due and quarantine (''), members
 --   of due below now, below the end of the first span, of the second; timers whose first deadline has passed, without those
 --   that run for the first time, the oldest of these deadlines, in ms (''), when the last dead letter was trimmed, in ms
 --   ('')
--- Invariants: The work does not depend on the number of entries. Claimed timers are in due with the ends of their leases.
+-- Invariants: The work does not depend on the number of entries. Claimed timers are counted by the ends of their leases.
 
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])

@@ -15,7 +15,7 @@
 
 local sub = string.sub
 local index_name, score, start, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local most, keep, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local most, keep_bytes, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local due, quarantine, timers, timer_states, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead_letters, checks, tracked = KEYS[6], KEYS[7], KEYS[8]
 local zset = ({ due = due, quarantine = quarantine, dead = dead, checks = checks })[index_name]
@@ -24,8 +24,8 @@ local time = redis.call('TIME')
 local function start_rank()
   if start == 'behind' then return redis.call('ZCOUNT', zset, '-inf', score) end
   if start == 'after' then
-    local now_at = redis.call('ZSCORE', zset, member)
-    if now_at and tonumber(now_at) == tonumber(score) then return redis.call('ZRANK', zset, member) + 1 end
+    local present_score = redis.call('ZSCORE', zset, member)
+    if present_score and tonumber(present_score) == tonumber(score) then return redis.call('ZRANK', zset, member) + 1 end
   end
   return redis.call('ZCOUNT', zset, '-inf', '(' .. score)
 end
@@ -33,15 +33,15 @@ end
 local read = {}
 function read.due(key)
   local record = redis.call('HGET', timers, key)
-  return record, record and sub(record, 1, keep), redis.call('HGET', timer_states, key)
+  return record, record and sub(record, 1, keep_bytes), redis.call('HGET', timer_states, key)
 end
 read.quarantine = read.due
 -- The value of a dead letter has the state, behind its length, before the record.
 function read.dead(name)
-  local letter = redis.call('HGET', dead_letters, name)
-  if not letter then return end
-  local state = #letter >= 14 and struct.unpack('>I4', letter, 11) or 0
-  return letter, sub(letter, 1, 14 + state + keep)
+  local dead_letter = redis.call('HGET', dead_letters, name)
+  if not dead_letter then return end
+  local state = #dead_letter >= 14 and struct.unpack('>I4', dead_letter, 11) or 0
+  return dead_letter, sub(dead_letter, 1, 14 + state + keep_bytes)
 end
 function read.checks(key)
   local entry = redis.call('HGET', tracked, key)

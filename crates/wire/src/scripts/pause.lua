@@ -1,7 +1,7 @@
 -- pause.lua: Pause or resume a partition.
 --
--- Purpose: A paused partition gives no timers to listeners, but timers can be armed and cancelled (open -> paused). After a
---   resume, listeners are called to claim (paused -> open).
+-- Purpose: A paused partition answers claims without timers, but timers can be armed, cancelled and settled (open ->
+--   paused). A resume publishes a wake-up, so that listeners claim (paused -> open).
 -- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta
@@ -12,7 +12,7 @@
 if ARGV[4] == '' then
   -- A resume also ends the pause of a repartition, which then finds the partition resumed.
   redis.call('HDEL', KEYS[1], 'paused', 'paused_before', 'target_partitions', 'repartition_id')
-  news.w = 0
+  to_announce.w = 0
   publish_wake_ups()
 else
   redis.call('HSET', KEYS[1], 'paused', ARGV[4])

@@ -24,12 +24,12 @@ if meta[2] ~= ARGV[2] then
   return redis.error_reply('PARTITIONS ' .. KEYS[1] .. ' has ' .. meta[2] .. ' partitions, the caller ' .. ARGV[2])
 end
 
--- `now` is rounded down to a millisecond. Deadlines are computed from `ceil`, which is rounded up: otherwise a timer could
--- run a fraction of a millisecond early.
+-- `now` is rounded down to a millisecond. Deadlines are computed from `now_rounded_up`: otherwise a timer could run a
+-- fraction of a millisecond early.
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
-local ceil = micros % 1000 > 0 and now + 1 or now
+local now_rounded_up = micros % 1000 > 0 and now + 1 or now
 
 -- Deadlines are below 2^43 ms, in 2248. Above that, a score has too few bits left for the fraction that orders timers within
 -- one millisecond.
@@ -48,11 +48,11 @@ local byte, sub, char = string.byte, string.sub, string.char
 local last_when, last_at, last_text
 local function deadline_of(when)
   local at = tonumber(when) or MAX_DEADLINE
-  if at >= ceil and at < MAX_DEADLINE and string.find(when, '^[1-9][0-9]*$') then return at, when end
+  if at >= now_rounded_up and at < MAX_DEADLINE and string.find(when, '^[1-9][0-9]*$') then return at, when end
   -- Timers of one call often have the same delay.
   if when ~= last_when then
     at = math.ceil(at)
-    if byte(when) == 43 then at = ceil + at elseif at < ceil then at = ceil end
+    if byte(when) == 43 then at = now_rounded_up + at elseif at < now_rounded_up then at = now_rounded_up end
     if not (at < MAX_DEADLINE) then return end
     last_when, last_at, last_text = when, at, string.format('%.0f', at)
   end

@@ -17,7 +17,7 @@
 
 local time = redis.call('TIME')
 local cap, dumps, horizon = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
-local which, named = ARGV[4], { unpack(ARGV, 5) }
+local field_mode, named_fields = ARGV[4], { unpack(ARGV, 5) }
 if horizon == 0 then horizon = math.huge end
 local SIZES = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD', stream = 'XLEN' }
 
@@ -31,14 +31,14 @@ local function dump_of(key, kind)
   return '\3' .. dump
 end
 
--- Bytes of the two lengths of a field, and the number of fields that one call reads.
-local EACH, PAGE = 8, 1000
+-- The bytes of a field's two lengths, and how many fields one HMGET reads at most.
+local FIELD_HEAD_BYTES, FIELDS_PER_CALL = 8, 1000
 
 -- The sizes are read first, so that no value beyond the limit is read.
 local function fields_of(key)
-  local names, size = named, 0
-  if which == 'all' then
-    if redis.call('HLEN', key) * EACH > cap then return '\1' end
+  local names, size = named_fields, 0
+  if field_mode == 'all' then
+    if redis.call('HLEN', key) * FIELD_HEAD_BYTES > cap then return '\1' end
     names = redis.call('HKEYS', key)
   end
   for _, name in ipairs(names) do
@@ -46,8 +46,8 @@ local function fields_of(key)
     if size > cap then return '\1' end
   end
   local fields = {}
-  for first = 1, #names, PAGE do
-    local values = redis.call('HMGET', key, unpack(names, first, math.min(first + PAGE - 1, #names)))
+  for first = 1, #names, FIELDS_PER_CALL do
+    local values = redis.call('HMGET', key, unpack(names, first, math.min(first + FIELDS_PER_CALL - 1, #names)))
     for i, copy in ipairs(values) do
       local name = names[first + i - 1]
       if copy then
@@ -62,7 +62,7 @@ end
 
 local function copy_of(key)
   local kind = redis.call('TYPE', key).ok
-  if kind == 'hash' and which ~= 'none' then return fields_of(key) end
+  if kind == 'hash' and field_mode ~= 'none' then return fields_of(key) end
   if kind ~= 'string' then return dumps and SIZES[kind] and dump_of(key, kind) or '\4' end
   local size = redis.call('STRLEN', key)
   if size > cap then return '\1' .. string.format('%.0f', size) end

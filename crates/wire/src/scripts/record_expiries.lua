@@ -12,17 +12,17 @@
 --   4 the highest number of a heartbeat key below, 5 '1' if keys are written back for their retries; else '0',
 --   6 the server of all positions in the call ('' if there is only one server),
 --   7 'fire' or 'ignore', for keys whose deadline is not known,
---   then per expiry: key; number of the last heartbeat key; count of the key's expiries since; number of the heartbeat key
---   since which its listener has received everything; '', or the absence of the key; arming ID; with a named server: when
---   the key was requested, in ms of this partition's clock (0: it was not)
---   of an expiry that was received in a gap, the three numbers are: number of the heartbeat key after it (0: there is none),
---   count back from there, and 0
---   the absence: where and when the key was found gone behind that heartbeat key, as position (12 bytes) and time in µs (8)
---   of an expiry that a replaced server has announced, the three numbers are 0 and 1 and 0; the absence is where and when
---   its successor found the key gone, and the name of the replaced server
--- Returns: secs, micros, then per expiry: 0 recorded before, 1 a lapse, 2 a recovery has fired it before, 3 ignored, 4 stale
---   (older than the history), 5 the key was written back for a retry, which this does not change, 6 a lapse, in place of
---   such a retry
+--   then per expiry: key; three numbers; '', or the absence of the key; arming ID; with a named server: when the key was
+--   requested, in ms of this partition's clock (0: it was not)
+--   the three numbers, if the listener has received everything since a heartbeat key: number of the last heartbeat key;
+--   count of the key's expiries since; number of the former heartbeat key, the listener's anchor
+--   if it was received in a gap: number of the heartbeat key after the gap (0: there is none); count back from there; 0
+--   if a replaced server has announced it: 0; 1; 0
+--   the absence, if the key was found gone after a gap: where and when, as position (12 bytes) and time in µs (8); of a
+--   replaced server: where and when its successor found the key gone, and the name of the replaced server
+-- Returns: secs, micros, then per expiry: 0 recorded before (of a replaced server also: an expiry or a reading on its
+--   successor decides), 1 a lapse, 2 a recovery has fired it before, 3 ignored, 4 stale (older than the history), 5 the key
+--   was written back for a retry, which this does not change, 6 a lapse, in place of such a retry
 -- Invariants: One identity makes one lapse, whichever listener reports it, and however often. An expiry that was received in
 --   a gap makes one more lapse at most, however many listeners have received it there.
 
@@ -31,18 +31,18 @@ local BASE, WIDTH = 7, node == '' and 6 or 7
 
 -- Returns whether a trace covers an expiry of this call's server. A trace of two servers covers all that the first announced
 -- after its start, up to the end of that stream if it is known. It also covers all that the second announced up to its end.
-local function reaches(trace, n, c)
-  local after_start = before(trace[1], trace[2], n, c)
-  local before_end = not before(trace[3], trace[4], n, c)
+local function covers(trace, n, c)
+  local after_start = is_before(trace[1], trace[2], n, c)
+  local before_end = not is_before(trace[3], trace[4], n, c)
   if trace.from_node == trace.to_node then return after_start and before_end and (trace.from_node or node) == node end
-  local before_known_end = trace[5] == 0 or not before(trace[5], trace[6], n, c)
+  local before_known_end = trace[5] == 0 or not is_before(trace[5], trace[6], n, c)
   return trace.to_node == node and before_end or trace.from_node == node and after_start and before_known_end
 end
 
 -- Returns whether a recovery has fired this expiry before. Each trace stands for one expiry, and is then deleted.
 local function was_recovered(past, n, c)
   for i, trace in ipairs(past.traces) do
-    if reaches(trace, n, c) then
+    if covers(trace, n, c) then
       table.remove(past.traces, i)
       return true
     end
@@ -53,10 +53,10 @@ end
 -- order. A report therefore covers the range from the anchor to its expiry, which is merged with the ranges that it meets.
 local function is_new(past, since, n, c)
   local first, lower, higher = since, {}, {}
-  for _, range in ipairs(past.noted) do
+  for _, range in ipairs(past.recorded) do
     if range[1] > n then
       higher[#higher + 1] = range
-    elseif not before(range[2], range[3], n, c) then
+    elseif not is_before(range[2], range[3], n, c) then
       return false
     elseif range[2] < since then
       lower[#lower + 1] = range
@@ -66,14 +66,13 @@ local function is_new(past, since, n, c)
   end
   lower[#lower + 1] = { first, n, c }
   for _, range in ipairs(higher) do lower[#lower + 1] = range end
-  past.noted = lower
+  past.recorded = lower
   return true
 end
 
 -- A deadline is by the clock of the key's server, which may differ from this partition's. Heartbeat keys are numbered by the
 -- same clock, and the next one comes within NEXT_WITHIN ms. A deadline after that was not reached yet, and the event is
--- forged.
--- announced_at: the latest time of the event, by the clock of its server.
+-- forged. `announced_at` is the latest possible time of the event, by the clock of its server.
 local NEXT_WITHIN = 2000
 local function is_due(seen, announced_at)
   return seen.deadline <= now or node ~= '' and seen.deadline <= announced_at
@@ -81,7 +80,7 @@ end
 
 -- The key is tracked by a reading on another server, whose expiry cycle may or may not have ended. The key stays tracked
 -- until a check ends it. Deadline and value of that reading are used once, if the deadline has passed.
-local function record_other_server(key, id, seen, flags, announced_at)
+local function start_lapse_of_other_server(key, id, seen, flags, announced_at)
   seen.announced_elsewhere = math.min(seen.announced_elsewhere + 1, 255)
   write_tracked(key, seen)
   local is_known = seen.announced_elsewhere == 1 and is_due(seen, announced_at)
@@ -91,16 +90,17 @@ local function record_other_server(key, id, seen, flags, announced_at)
   return 1
 end
 
--- seen: the entry of the tracked key, if its reading is earlier than this expiry.
+-- Adds the lapse of an expiry, and returns the code. `seen` is the entry of the tracked key, if its reading is earlier than
+-- this expiry.
 local function start_lapse(key, id, seen, flags, announced_at)
-  local back, waits = write_back_deadline(key)
+  local written_until, waits = write_back_deadline(key)
   local code = 1
-  if waits and (seen or now < back) then
+  if waits and (seen or now < written_until) then
     replace_with_queued(key)
     code = 6
   end
   if seen and seen.node ~= node then
-    local other_code = record_other_server(key, id, seen, flags, announced_at)
+    local other_code = start_lapse_of_other_server(key, id, seen, flags, announced_at)
     return other_code == 1 and code or other_code
   end
   if seen then
@@ -115,16 +115,16 @@ local function start_lapse(key, id, seen, flags, announced_at)
 end
 
 -- Returns whether the expiry is that of a key that was written back. Each of these is announced once, at or after its
--- deadline. By then its retry waits, runs, or has ended.
+-- deadline. By then its retry waits, runs, or has ended. An event that is still to come is expected for OWED_FOR ms.
 local OWED_FOR = 10000
 local function is_write_back_expiry(key, past)
-  if past.owed > 0 and now < past.back + OWED_FOR then
-    past.owed = past.owed - 1
+  if past.events_owed > 0 and now < past.reported_deadline + OWED_FOR then
+    past.events_owed = past.events_owed - 1
     return true
   end
-  local back = write_back_deadline(key)
-  if back and now >= back and past.returned ~= back then
-    past.returned = back
+  local written_until = write_back_deadline(key)
+  if written_until and now >= written_until and past.unreported_deadline ~= written_until then
+    past.unreported_deadline = written_until
     return true
   end
 end
@@ -137,45 +137,45 @@ end
 -- All listeners that receive an expiry in a gap receive the same next heartbeat key and all expiries between the two. They
 -- agree on the count back from there, and a listener that reports one expiry has reported those after it. Returns whether
 -- this is the first report.
-local function is_first(past, heartbeat, back)
+local function is_first(past, heartbeat, count_back)
   local insert_at = #past.gaps + 1
   for i, gap in ipairs(past.gaps) do
     if gap[1] == heartbeat then
-      local first = back > gap[2]
-      if first then gap[2] = back end
+      local first = count_back > gap[2]
+      if first then gap[2] = count_back end
       return first
     end
     if gap[1] > heartbeat and insert_at > i then insert_at = i end
   end
-  table.insert(past.gaps, insert_at, { heartbeat, back })
+  table.insert(past.gaps, insert_at, { heartbeat, count_back })
   return true
 end
 
 -- A replaced server has announced the expiry, and its successor finds the key gone: the event may have been true. An expiry
 -- or a reading on the successor, if there is any, decides instead.
-local function record_replaced_server(key, past, gone, id)
-  local at_n, at_c = struct.unpack('>I8I4', gone)
-  local decides = #past.noted > 0 or #past.gaps > 0 or redis.call('HEXISTS', tracked, key) == 1
-  for _, trace in ipairs(past.traces) do decides = decides or (trace.to_node or node) == node end
-  if decides then return 0 end
+local function record_replaced_server_expiry(key, past, absence, id)
+  local at_n, at_c = struct.unpack('>I8I4', absence)
+  local is_decided = #past.recorded > 0 or #past.gaps > 0 or redis.call('HEXISTS', tracked, key) == 1
+  for _, trace in ipairs(past.traces) do is_decided = is_decided or (trace.to_node or node) == node end
+  if is_decided then return 0 end
   if not fires then return 3 end
-  past.traces[#past.traces + 1] = { 0, 0, at_n, at_c, from_node = sub(gone, 21), to_node = node }
+  past.traces[#past.traces + 1] = { 0, 0, at_n, at_c, from_node = sub(absence, 21), to_node = node }
   add_lapse(key, id, now, AMBIGUOUS, '')
   save_history(key, past)
   return 1
 end
 
 -- A reading from before the key was found gone is of an expiry cycle that has ended.
-local function record_gap_expiry(key, past, heartbeat, back, gone, id, requested_at)
-  if heartbeat == 0 and back == 1 then return record_replaced_server(key, past, gone, id) end
-  if heartbeat > floor and not is_first(past, heartbeat, back) then return 0 end
-  local seen, code = (gone ~= '' or node ~= '') and tracked_of(key) or nil, nil
+local function record_gap_expiry(key, past, heartbeat, count_back, absence, id, requested_at)
+  if heartbeat == 0 and count_back == 1 then return record_replaced_server_expiry(key, past, absence, id) end
+  if heartbeat > floor and not is_first(past, heartbeat, count_back) then return 0 end
+  local seen, code = (absence ~= '' or node ~= '') and tracked_of(key) or nil, nil
   local announced_at = heartbeat
-  if gone ~= '' then
+  if absence ~= '' then
     local at = { n = 0, c = 0, stamp = 0 }
-    at.n, at.c, at.stamp = struct.unpack('>I8I4I8', gone)
+    at.n, at.c, at.stamp = struct.unpack('>I8I4I8', absence)
     announced_at = math.max(announced_at, at.stamp / 1000)
-    if seen and seen.node == node and not earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
+    if seen and seen.node == node and not is_earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
     -- Nothing was written about the key since this request: the reading on the other server is earlier.
     if seen and seen.node ~= node and not is_overtaken(past, seen, requested_at) then seen.node = node end
     advance(past, at.n, at.c, at.stamp)
@@ -193,9 +193,9 @@ local function record_gap_expiry(key, past, heartbeat, back, gone, id, requested
   return code
 end
 
-local function record_expiry(key, n, c, since, gone, id, requested_at)
+local function record_expiry(key, n, c, since, absence, id, requested_at)
   local past = load_history(key)
-  if since == 0 then return record_gap_expiry(key, past, n, c, gone, id, requested_at) end
+  if since == 0 then return record_gap_expiry(key, past, n, c, absence, id, requested_at) end
   if n <= floor then return 4 end
   if not is_new(past, since, n, c) then return 0 end
   local recovered, seen = was_recovered(past, n, c), tracked_of(key)
@@ -203,7 +203,7 @@ local function record_expiry(key, n, c, since, gone, id, requested_at)
   local elsewhere = seen and seen.node ~= node
   -- A reading after this expiry is of the key's next cycle. Without 'fire', an expiry before the known deadline is ignored,
   -- because any client can publish an event.
-  if seen and not elsewhere and not before(seen.n, seen.c, n, c) then seen = nil end
+  if seen and not elsewhere and not is_before(seen.n, seen.c, n, c) then seen = nil end
   local code, announced_at = 2, n + NEXT_WITHIN
   if seen and not elsewhere and not fires and not is_due(seen, announced_at) then
     code = 3

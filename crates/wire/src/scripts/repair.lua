@@ -75,7 +75,7 @@ end
 
 if which == 'tombstones' then
   local gone = remove_old_tombstones(1000)
-  if WATCHED then flush_log(true) end
+  if LOGGED then flush_log(true) end
   if meta[5] and (tonumber(meta[5]) or 0) <= now then redis.call('HDEL', KEYS[1], 'watched_until') end
   return { secs, micros, gone == 1000 and 1 or 0, gone, gone }
 end

@@ -16,7 +16,8 @@
 --   were trimmed; the most partitions that the topic has had; for how long it has been closed, in ms
 -- Errors: WIREVERSION (nothing was written)
 -- Invariants: Only the caller that has paused partition 0 closes it, and the ID under which it is closed never changes. No
---   other partition is closed if it was resumed after its pause. A closed partition is opened only under its ID.
+--   other partition is closed if it was resumed after its pause. A closed partition is opened only under its ID. A repeat of
+--   a step that was done is answered 1, but a repeat of 'resume' 0.
 
 local meta, tombstones, claimers, journal = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local version, old_count, step, new_count, index = ARGV[1], ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -24,9 +25,9 @@ local caller_id, closing_id = ARGV[7], ARGV[8]
 local REASON = 'it is getting another number of partitions'
 local found = redis.call('HMGET', meta, 'v', 'partitions', 'kind', 'paused', 'target_partitions', 'repartition_id',
   'paused_before', 'trimmed', 'max_partitions', 'closed_at')
-local stored_version, stored_count, paused = found[1], found[2], found[4]
+local stored_version, stored_count, paused, stored_target, stored_id = found[1], found[2], found[4], found[5], found[6]
 local open, closed = stored_version == version, stored_version == 'repartitioning'
--- Why others had paused it. False if no repartition pauses it, or if it was resumed since.
+-- Why others had paused the partition, or ''. False if no repartition pauses it, or if it was resumed since.
 local paused_before = (paused or closed) and found[7]
 if stored_version and not open and not closed and stored_version ~= 'destroying' then
   return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' has wire version ' .. found[1] .. ', the caller ' .. ARGV[1])
@@ -34,8 +35,8 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- Returns why others pause it, before or since this repartition has paused it.
-local function reason()
+-- Returns why others pause the partition: they did before this repartition has paused it, or have done so since.
+local function other_reason()
   if paused == REASON or closed then return paused_before or '' end
   return paused or ''
 end
@@ -48,7 +49,7 @@ end
 
 local function close()
   local max_partitions = math.max(tonumber(found[9] or '') or 0, tonumber(old_count), tonumber(new_count))
-  redis.call('HSET', meta, 'paused_before', reason(), 'v', 'repartitioning', 'partitions', old_count,
+  redis.call('HSET', meta, 'paused_before', other_reason(), 'v', 'repartitioning', 'partitions', old_count,
     'target_partitions', new_count, 'repartition_id', closing_id, 'max_partitions', max_partitions)
   redis.call('HSETNX', meta, 'closed_at', now)
 end
@@ -72,7 +73,7 @@ end
 
 local function open_to(number)
   add_trimmed()
-  local why = reason()
+  local why = other_reason()
   -- The claimers of the old number are refused from now on, and must not count as leaders.
   redis.call('UNLINK', claimers)
   -- A partition beyond the new number keeps its meta, which refuses late callers with the old number.
@@ -87,12 +88,12 @@ local function open_to(number)
   resume(why)
 end
 
-local paused_by_caller = open and stored_count == old_count and paused_before and found[6] == caller_id
+local paused_by_caller = open and stored_count == old_count and paused_before and stored_id == caller_id
 local steps, done = {}, false
 
 function steps.pause()
-  if open and stored_count == old_count and not (index == 0 and paused_before and found[5] ~= new_count) then
-    redis.call('HSET', meta, 'paused_before', reason(), 'paused', REASON, 'target_partitions', new_count,
+  if open and stored_count == old_count and not (index == 0 and paused_before and stored_target ~= new_count) then
+    redis.call('HSET', meta, 'paused_before', other_reason(), 'paused', REASON, 'target_partitions', new_count,
       'repartition_id', caller_id)
     return true
   end
@@ -100,12 +101,13 @@ function steps.pause()
 end
 
 function steps.resume()
-  if paused_by_caller then resume(reason()) end
+  if paused_by_caller then resume(other_reason()) end
   return paused_by_caller
 end
 
 function steps.close()
-  if closed then return found[index == 0 and 5 or 6] == (index == 0 and new_count or closing_id) end
+  if closed and index == 0 then return stored_target == new_count end
+  if closed then return stored_id == closing_id end
   if paused_by_caller or index > 0 and not stored_version then
     close()
     return true
@@ -113,26 +115,26 @@ function steps.close()
 end
 
 function steps.share()
-  if not closed or found[6] ~= closing_id then return false end
+  if not closed or stored_id ~= closing_id then return false end
   if ARGV[9] ~= '' and (paused_before or '') == '' then redis.call('HSET', meta, 'paused_before', ARGV[9]) end
   if ARGV[11] ~= '0' then redis.call('HSET', meta, 'trimmed_' .. ARGV[10], ARGV[11]) end
   return true
 end
 
 function steps.open()
-  if closed and found[6] == closing_id then
+  if closed and stored_id == closing_id then
     open_to(new_count)
     return true
   end
   if not open or stored_count ~= new_count then return false end
   -- A change that has ended may have paused it since.
-  if paused_before then resume(reason()) end
+  if paused_before then resume(other_reason()) end
   return true
 end
 
 function steps.clean_up()
-  if open and paused_before then resume(reason()) end
-  if closed and found[6] == closing_id then open_to(old_count) end
+  if open and paused_before then resume(other_reason()) end
+  if closed and stored_id == closing_id then open_to(old_count) end
   return true
 end
 

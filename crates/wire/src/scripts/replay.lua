@@ -19,15 +19,15 @@ local member, replay_tombstone, new_id = ARGV[5], 'p' .. ARGV[6], ARGV[7]
 if ARGV[4] == '1' and redis.call('ZSCORE', tombstones, replay_tombstone) then return { secs, micros, 1, 0, '' } end
 local key = sub(member, 17)
 if redis.call('HEXISTS', timers, key) == 1 then return { secs, micros, 2, 0, '' } end
-local letter = redis.call('HGET', dead_letters, member)
-if not letter then return { secs, micros, 0, 0, '' } end
-local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.unpack('>I4', letter, 11)) or ''
-if #record < 17 or not known(record) then return { secs, micros, 3, 0, '' } end
+local value = redis.call('HGET', dead_letters, member)
+if not value then return { secs, micros, 0, 0, '' } end
+local record = #value >= 14 and byte(value) == 1 and sub(value, 15 + struct.unpack('>I4', value, 11)) or ''
+if #record < 17 or not is_readable(record) then return { secs, micros, 3, 0, '' } end
 
 local id = new_id == '' and sub(record, 2, 9) or new_id
 redis.call('HDEL', timer_states, key)
-redis.call('HSET', timers, key, sub(record, 1, 1) .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
-index_timer(due, ceil, key)
+redis.call('HSET', timers, key, sub(record, 1, 1) .. id .. struct.pack('>I8', now_rounded_up) .. sub(record, 18))
+index_timer(due, now_rounded_up, key)
 redis.call('ZREM', dead, member)
 redis.call('HDEL', dead_letters, member)
 -- The arming waits again: a tombstone of its end would refuse it.
@@ -35,4 +35,4 @@ redis.call('ZREM', tombstones, 'a' .. id)
 -- Written last: a repeat that finds it does nothing more.
 add_tombstone(replay_tombstone)
 publish_wake_ups()
-return { secs, micros, 1, ceil, wake_up_error }
+return { secs, micros, 1, now_rounded_up, wake_up_error }

@@ -1,7 +1,7 @@
 -- set_journal_limits.lua: Set how many ends of timers a partition keeps.
 --
--- Purpose: A program asks for the journal of a topic, or for its end, when it registers the topic. The other scripts then
---   keep there how timers ended.
+-- Purpose: A program switches the journal of a topic on or off when it registers the topic. The other scripts keep in the
+--   journal how timers end.
 -- Parts: prelude
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 journal

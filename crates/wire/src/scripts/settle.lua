@@ -1,8 +1,8 @@
--- settle.lua: End attempts, except those that are done for good.
+-- settle.lua: End attempts whose timers wait again or become dead letters.
 --
 -- Purpose: A claimed timer becomes a waiting timer again (retry, snooze, again, release) or a dead letter. An arming that is
---   queued behind it takes its place after a retry, an again or a dead letter (queued -> waiting). A call has at most 1,000
---   timers.
+--   queued behind it takes its place after a retry, an again or a dead letter (queued -> waiting); expiry cycles do not
+--   replace a retry. A call has at most 1,000 timers.
 -- Parts: prelude, timers, tail_journal, markers, queued_timers, dead_letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 timers, 5 timer_states, 6 queued, 7 tombstones, 8 dead, 9 dead_letters, 10 tried
@@ -18,17 +18,17 @@
 -- Errors: those of the prelude, BADEND (nothing was written)
 -- Invariants: A timer is settled only with the token that holds it; a lease that has ended still counts until the timer is
 --   claimed again. An end that a live listener settles clears the lost leases; a release, which proves nothing about the
---   handler, keeps them.
+--   handler, keeps them. A repeat finds that the token holds nothing any more (0).
 
 dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local BASE, WIDTH = 7, 5
 
--- Each of these writes or deletes the state, which has the token, last: if an earlier write is refused, a repeat still finds
+-- Each function writes or deletes the state, which has the token, last: if an earlier write is refused, a repeat still finds
 -- the timer claimed and finishes the rest.
 local ends = {}
 
 function ends.snooze(key, record, state, delay, body)
-  local at, attempt = ceil + delay, (struct.unpack('>I4', body))
+  local at, attempt = now_rounded_up + delay, (struct.unpack('>I4', body))
   redis.call('ZREM', quarantine, key)
   index_timer(due, at, key)
   add_tried(key, record, at)
@@ -38,20 +38,20 @@ function ends.snooze(key, record, state, delay, body)
 end
 
 function ends.retry(key, record, state, delay, body)
-  local kept = redis.call('HGET', queued, key)
+  local queued_value = redis.call('HGET', queued, key)
   -- A retry gives way to a queued arming, but not to queued expiry cycles of an attached key: these wait until the timer has
   -- ended.
-  if kept and byte(kept) ~= CYCLES then return 2, replace_with_queued(key, record) end
+  if queued_value and byte(queued_value) ~= CYCLES then return 2, replace_with_queued(key, record) end
   return ends.snooze(key, record, state, delay, body)
 end
 
 function ends.again(key, record, state, delay, body)
   if redis.call('HEXISTS', queued, key) == 1 then return 2, replace_with_queued(key, record) end
-  local at = ceil + delay
+  local at = now_rounded_up + delay
   add_tombstone('a' .. sub(record, 2, 9))
   redis.call('ZREM', quarantine, key)
   if is_tried(state) then remove_tried(key) end
-  install(key, sub(record, 1, 1) .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
+  install_timer(key, sub(record, 1, 1) .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
   redis.call('HDEL', timer_states, key)
   return 1, at, body
 end
@@ -72,11 +72,11 @@ local TAIL_CODES = { retry = 'T', snooze = 'Z', release = 'H' }
 local function log_outcome(what, key, record, state, code, at, body)
   if what == 'dead' then return end
   if code == 2 then
-    log_end(what == 'again' and 'D' or 'G', key, record, state, at)
+    log_timer_end(what == 'again' and 'D' or 'G', key, record, state, at)
   elseif what == 'again' then
-    log_end('A', key, record, state, at)
+    log_timer_end('A', key, record, state, at)
   else
-    log_next(TAIL_CODES[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
+    log_attempt_end(TAIL_CODES[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
   end
 end
 
@@ -93,7 +93,7 @@ for base = BASE, #ARGV - 1, WIDTH do
   local code, at, id, attempt = 0, 0, '', nil
   if state and record and #state >= 25 and sub(state, 3, 10) == token then
     code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
-    if WATCHED then log_outcome(what, key, record, state, code, at, ARGV[base + 5]) end
+    if LOGGED then log_outcome(what, key, record, state, code, at, ARGV[base + 5]) end
     -- A released timer is claimed again immediately, or its marker key still exists.
     if ARGV[7] == '1' and at > 0 and what ~= 'release' then
       if set_marker(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then markers_taken = markers_taken + 1 end
@@ -104,5 +104,5 @@ for base = BASE, #ARGV - 1, WIDTH do
 end
 out[3], out[4], out[#out + 1] = markers_taken, refused, trimmed
 publish_wake_ups()
-if WATCHED then flush_log() end
+if LOGGED then flush_log() end
 return out

@@ -7,9 +7,9 @@
 -- KEYS 1 meta, 2 duties
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 ID of the caller, 5 'hold' or 'release',
 --   6 for how long in ms, 7 '1' from a listener that receives no events, else '0': it takes only a duty that has been free
---   for as long again, and after its first renewal a listener that receives events may take the duty from it
+--   for the time of 6, and from its first renewal on a listener that receives events may take the duty from it
 -- Returns: secs, micros, the duty of the caller now: 0 none, 1 to track, 2 to scan and to track
--- Invariants: Nothing depends on the number of two. Further listeners with a duty repeat the same work.
+-- Invariants: Nothing is lost if more than two listeners have a duty: they repeat the same work.
 
 local duties, caller = KEYS[2], ARGV[4]
 local duration, no_events = tonumber(ARGV[6]), ARGV[7] == '1'

@@ -9,7 +9,7 @@
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
 
 -- Returns whether this release can read the record: version 1, or 129 with a trace context before the payload.
-local function known(record)
+local function is_readable(record)
   local version = byte(record)
   return version == 1 or version == 129
 end
@@ -26,17 +26,19 @@ local function fresh_state(lost)
   return '\1\0' .. NO_TOKEN .. '\0\0\0\1' .. char(lost) .. '\0\0' .. NO_TOKEN
 end
 
+-- Returns the lowest score of an index as text, or nil if the index is empty.
 local function head_of(zset)
   return redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2]
 end
 
--- The earliest score of each index during this call, and the scores to announce, by the letter of the index's message.
-local heads, news = {}, {}
+-- `heads` has the earliest score of each index during this call. `to_announce` has the scores to announce, by the first
+-- letter of the message: 'w' for `due`, 'q' for `quarantine`.
+local heads, to_announce = {}, {}
 local function announce_if_earliest(zset, score)
   local head = heads[zset] or tonumber(head_of(zset)) or math.huge
   heads[zset] = math.min(head, score)
   -- A listener need not wake earlier within the same millisecond.
-  if math.floor(score) < math.floor(head) then news[sub(zset, -4) == ':due' and 'w' or 'q'] = score end
+  if math.floor(score) < math.floor(head) then to_announce[sub(zset, -4) == ':due' and 'w' or 'q'] = score end
 end
 
 -- Adds a timer to an index, or changes its score there.
@@ -46,8 +48,8 @@ local function index_timer(zset, at, key)
 end
 
 -- A timer whose first attempt ended without success is in `tried` until it ends. It has two members: '<' and its key at
--- minus its first deadline, '>' and its key at its score in the index. With them, ZCOUNT counts the timers that should have
--- ended by now without reading these. A timer that ends at its first attempt is never added.
+-- minus its first deadline, '>' and its key at its score in the index. From these, ZCOUNT finds how many timers should have
+-- ended by now, and no timer is read. A timer that ends at its first attempt is never added.
 local tried = sub(KEYS[1], 1, -5) .. 'tried'
 local function is_tried(state) return sub(state, 11) ~= UNTRIED end
 local function add_tried(key, record, at)
@@ -57,8 +59,8 @@ end
 local function move_tried(key, at) redis.call('ZADD', tried, 'XX', at, '>' .. key) end
 local function remove_tried(key) redis.call('ZREM', tried, '<' .. key, '>' .. key) end
 
-local function announce(letter)
-  if news[letter] then publish(letter .. string.format('%.0f', math.floor(news[letter]))) end
+local function announce(prefix)
+  if to_announce[prefix] then publish(prefix .. string.format('%.0f', math.floor(to_announce[prefix]))) end
 end
 
 -- The order is fixed, because the order of the keys of a table differs between servers.

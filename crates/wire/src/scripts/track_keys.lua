@@ -18,25 +18,25 @@
 -- Returns: secs, micros, the next check (score, or ''), then per key: 0 stale, 1 tracked, 2 tracked before, 3 no room,
 --   4 tracked, and a copy is wanted: there is none, or none will be read before the deadline; 5 keylapse has written the key
 --   back, 6 untracked
--- Invariants: An action at a later position stands, and so does a check at a later time. The later of two readings at one
---   position stands. A reading without a heartbeat key stands if it is the later one, and was made ten seconds after the
---   last heartbeat key. If a key was read on two servers, a reading is refused that was requested before the last write
---   about the key. A copy stays until another replaces it, even when the deadline changes. An entry without a copy takes
---   that of an earlier reading of the same deadline.
+-- Invariants: A reading is stale after an action at a later position, and after a check at a later time that has untracked
+--   the key. The earlier of two readings at one position is stale. A reading without a heartbeat key is stale within ten
+--   seconds of the key's last heartbeat key, and after a later reading. If a key was read on two servers, a reading is stale
+--   that was requested before the last write about the key. A copy is kept until another replaces it, even when the deadline
+--   changes. An entry without a copy gets that of an earlier reading of the same deadline (2).
 
-local cap, reread_before = tonumber(ARGV[7]), tonumber(ARGV[8])
+local max_tracked, reread_before = tonumber(ARGV[7]), tonumber(ARGV[8])
 local BASE, WIDTH = 8, node == '' and 6 or 7
-local WITHOUT_HEARTBEAT = 10000
+local MIN_SILENCE = 10000
 local CHECK_AFTER = 2 -- in the millisecond of its deadline a key still exists
 
-local function check_at(deadline)
+local function check_time(deadline)
   local early = deadline - reread_before
   if reread_before > 0 and early > now then return early end
   return deadline + CHECK_AFTER
 end
 
--- Stores a copy. Returns when it was read, as the entry of the key has it.
-local function keep(key, stamp, copy, previous)
+-- Stores a copy of a value. Returns when it was read, as the entry of the key has it.
+local function store_copy(key, stamp, copy, previous)
   if previous == '' or redis.call('HGET', values, key) ~= copy then redis.call('HSET', values, key, copy) end
   return struct.pack('>I8', math.floor(stamp / 1000))
 end
@@ -44,7 +44,7 @@ end
 -- A later reading was written first. The copy of this one is kept if the later one has none, and the same deadline.
 local function keep_late_copy(key, own, deadline, stamp, copy)
   if copy == '' or own.deadline ~= deadline or own.value_read ~= '' then return 0 end
-  own.value_read = keep(key, stamp, copy, '')
+  own.value_read = store_copy(key, stamp, copy, '')
   write_tracked(key, own)
   return 2
 end
@@ -53,17 +53,17 @@ local function track_key(key, deadline, n, c, stamp, copy, requested_at)
   local bytes = redis.call('HGET', tracked, key)
   local old = bytes and read_tracked(bytes)
   local past = load_history(key)
-  if is_overtaken(past, old, requested_at) or has_ended(past, stamp, requested_at) then return 0 end
+  if is_overtaken(past, old, requested_at) or was_untracked_after(past, stamp, requested_at) then return 0 end
   local own = old and old.node == node and old
   if n == 0 then
-    -- Without a heartbeat key there are only times to compare, which count from ten seconds after the last heartbeat key of
-    -- the key.
+    -- Without a heartbeat key there are only times to compare. They count from MIN_SILENCE ms after the last heartbeat key
+    -- that was recorded with the key.
     local read = stamp / 1000
-    if read <= floor or read - math.max(past.n, old and old.n or 0) < WITHOUT_HEARTBEAT then return 0 end
+    if read <= floor or read - math.max(past.n, old and old.n or 0) < MIN_SILENCE then return 0 end
     if own and stamp < own.stamp then return keep_late_copy(key, own, deadline, stamp, copy) end
-  elseif n <= floor or before(n, c, past.n, past.c) then
+  elseif n <= floor or is_before(n, c, past.n, past.c) then
     return 0
-  elseif own and earlier(n, c, stamp, own) then
+  elseif own and is_earlier(n, c, stamp, own) then
     return keep_late_copy(key, own, deadline, stamp, copy)
   end
   if deadline == 0 then
@@ -72,16 +72,16 @@ local function track_key(key, deadline, n, c, stamp, copy, requested_at)
   end
   local kept = old and old.value_read or ''
   if own and own.deadline == deadline and copy == '' then
-    redis.call('ZADD', checks, 'NX', check_at(deadline), key)
+    redis.call('ZADD', checks, 'NX', check_time(deadline), key)
     return kept == '' and reread_before > 0 and 4 or 2
   end
-  local back, waits = write_back_deadline(key)
-  if back == deadline then return 5 end
+  local written_until, waits = write_back_deadline(key)
+  if written_until == deadline then return 5 end
   if waits then replace_with_queued(key) end
-  if not old and redis.call('HLEN', tracked) >= cap then return 3 end
-  local at = check_at(deadline)
+  if not old and redis.call('HLEN', tracked) >= max_tracked then return 3 end
+  local at = check_time(deadline)
   local wanted = copy == '' and reread_before > 0 and (kept == '' or at > deadline)
-  if copy ~= '' then kept = keep(key, stamp, copy, kept) end
+  if copy ~= '' then kept = store_copy(key, stamp, copy, kept) end
   write_tracked(key, { deadline = deadline, n = n, c = c, stamp = stamp, node = node, announced_elsewhere = 0,
     value_read = kept })
   redis.call('ZADD', checks, at, key)

@@ -1,7 +1,8 @@
 -- wake_followers.lua: Wake the followers of a partition.
 --
--- Purpose: One of several listeners claims first, and the others follow: they claim rarely. This call wakes them if more
---   timers are due than that one can run, or if it or the standby ends.
+-- Purpose: One of several listeners claims first, and the others follow: they claim rarely. The first calls this if more
+--   timers are due than it can run. Each claimer that ends calls this too: its entry is deleted, and the followers wake if
+--   it was the last claimer or the standby.
 -- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 claimers

@@ -6,7 +6,8 @@
 -- Flags: (none)
 -- KEYS 1 the key
 -- ARGV 1 deadline in ms since 1970, 2 'string' or 'dump', 3 value
--- Returns: 1 written, 0 the name is taken (nothing was changed), 2 the deadline has passed
+-- Returns: 1 written, 0 the name is taken (nothing was changed; a repeat finds the key of the first call), 2 the deadline
+--   has passed
 -- Invariants: A key that its writer has created again is never changed.
 
 local time = redis.call('TIME')

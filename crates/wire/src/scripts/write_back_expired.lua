@@ -10,15 +10,15 @@
 --   4 0 (no heartbeat key is named), 5 '1' if keys are written back for their retries,
 --   6 the server of all positions in the call ('' if there is only one server), 7 key, 8 the deadline that it was given, in
 --   ms
--- Returns: secs, micros, 1 if its expiry event is still to come, else 0
+-- Returns: secs, micros, 1 if its expiry event is still to come; 0 if that was recorded before, or if this is a repeat
 -- Invariants: For each deadline, one expiry event counts as that of the key that was written back.
 
 rotate_history(tonumber(ARGV[4]))
 local key, deadline = ARGV[7], tonumber(ARGV[8])
 local past = load_history(key)
-local owed = past.returned ~= deadline and past.back ~= deadline
+local owed = past.unreported_deadline ~= deadline and past.reported_deadline ~= deadline
 if owed then
-  past.owed, past.back = math.min(past.owed + 1, 255), deadline
+  past.events_owed, past.reported_deadline = math.min(past.events_owed + 1, 255), deadline
   save_history(key, past)
 end
 return { secs, micros, owed and 1 or 0 }

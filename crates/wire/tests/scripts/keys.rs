@@ -135,7 +135,7 @@ fn calls(source: &Source) -> Vec<Call> {
         }
     }
     let helpers: &[&str] = match source.name.as_str() {
-        "reschedule" => &["head_of(", "index_timer(", "announce_if_earliest(", "put("],
+        "reschedule" => &["head_of(", "index_timer(", "announce_if_earliest(", "write_scores("],
         // Called with trigger keys by others, too, but these declare theirs.
         "set_marker" | "delete_marker" => &["set_marker(", "delete_marker("],
         _ => &["head_of(", "index_timer(", "announce_if_earliest("],

@@ -31,7 +31,7 @@ const TEXT: [&str; 29] = [
     "name",
     "copy",
     "dump",
-    "letter",
+    "prefix",
     "claimer",
     "kept",
     "value",

@@ -22,7 +22,7 @@ impl Scene {
     fn anchored() -> Self {
         let mut scene = Self::begin();
         scene.name(0, 1);
-        assert_eq!(scene.receive(0, 1), CanaryStatus::Believed);
+        assert_eq!(scene.receive(0, 1), CanaryStatus::Accepted);
         scene
     }
 
@@ -32,7 +32,7 @@ impl Scene {
 
     /// Calls the script, which names `FIRST + number`. The previous number is lower by `back`.
     fn name(&mut self, number: i64, back: u64) {
-        self.chain.name(numbers(number, back), self.now());
+        self.chain.set_named(numbers(number, back), self.now());
     }
 
     fn receive(&mut self, number: i64, back: u64) -> CanaryStatus {
@@ -51,7 +51,7 @@ fn before_the_script_has_named_a_heartbeat_none_is_accepted() {
     assert_eq!(scene.receive(0, 1), CanaryStatus::Broken);
     scene.name(0, 1);
     assert_eq!(scene.receive(0, 2), CanaryStatus::Broken, "another name with that number");
-    assert_eq!(scene.receive(0, 1), CanaryStatus::Believed);
+    assert_eq!(scene.receive(0, 1), CanaryStatus::Accepted);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn others_make_canaries_too_and_each_follows_the_last() {
         scene.elapsed = second * 1000;
         assert_eq!(
             scene.receive(i64::try_from(second * 1000).expect("it fits"), 1000),
-            CanaryStatus::Believed
+            CanaryStatus::Accepted
         );
     }
 }
@@ -69,11 +69,11 @@ fn others_make_canaries_too_and_each_follows_the_last() {
 #[test]
 fn no_number_is_higher_than_the_clock_can_be() {
     for (elapsed, number, expected) in [
-        (0, 5, CanaryStatus::Believed),
+        (0, 5, CanaryStatus::Accepted),
         (0, 6, CanaryStatus::Refused),
-        (1000, 1006, CanaryStatus::Believed),
+        (1000, 1006, CanaryStatus::Accepted),
         (1000, 1007, CanaryStatus::Refused),
-        (3_600_000, 3_600_100, CanaryStatus::Believed),
+        (3_600_000, 3_600_100, CanaryStatus::Accepted),
         (3_600_000, 3_600_101, CanaryStatus::Refused),
         (0, i64::MAX / 2, CanaryStatus::Refused),
     ] {
@@ -81,7 +81,7 @@ fn no_number_is_higher_than_the_clock_can_be() {
         scene.elapsed = elapsed;
         let numbers = CanaryNumbers { number: FIRST.saturating_add_signed(number), before: FIRST };
         assert_eq!(scene.chain.apply_canary(numbers, scene.now()), expected, "{number} after {elapsed} ms");
-        assert!(scene.chain.is_whole(), "the chain stays whole");
+        assert!(scene.chain.is_unbroken(), "the chain stays unbroken");
     }
 }
 
@@ -89,11 +89,11 @@ fn no_number_is_higher_than_the_clock_can_be() {
 fn a_number_that_is_not_higher_than_the_last_changes_nothing() {
     let mut scene = Scene::anchored();
     scene.elapsed = 2000;
-    assert_eq!(scene.receive(1000, 1000), CanaryStatus::Believed);
+    assert_eq!(scene.receive(1000, 1000), CanaryStatus::Accepted);
     for (number, back) in [(0, 1), (1000, 1000), (1000, 0), (999, 0), (-500, 1500)] {
         assert_eq!(scene.receive(number, back), CanaryStatus::Refused);
     }
-    assert_eq!(scene.receive(2000, 1000), CanaryStatus::Believed);
+    assert_eq!(scene.receive(2000, 1000), CanaryStatus::Accepted);
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn only_a_heartbeat_that_the_script_names_restores_a_broken_chain() {
     assert_eq!(scene.receive(2600, 100), CanaryStatus::Broken);
     scene.name(3000, 1000);
     assert_eq!(scene.receive(2900, 100), CanaryStatus::Broken);
-    assert_eq!(scene.receive(3000, 1000), CanaryStatus::Believed);
-    assert_eq!(scene.receive(3005, 5), CanaryStatus::Believed);
+    assert_eq!(scene.receive(3000, 1000), CanaryStatus::Accepted);
+    assert_eq!(scene.receive(3005, 5), CanaryStatus::Accepted);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn only_the_script_proves_that_the_clock_was_set_back() {
     scene.elapsed = 1000;
     assert_eq!(scene.receive(-5000, 1000), CanaryStatus::Refused);
     scene.name(-5000, 1000);
-    assert_eq!(scene.receive(-5000, 1000), CanaryStatus::Believed);
+    assert_eq!(scene.receive(-5000, 1000), CanaryStatus::Accepted);
     scene.elapsed = 2000;
-    assert_eq!(scene.receive(-4000, 1000), CanaryStatus::Believed);
+    assert_eq!(scene.receive(-4000, 1000), CanaryStatus::Accepted);
     assert_eq!(scene.receive(2000, 6000), CanaryStatus::Refused);
 }
 
@@ -137,12 +137,12 @@ fn only_the_script_proves_that_the_clock_was_set_back() {
 fn after_a_forged_number_the_chain_waits_until_the_clock_has_passed_it() {
     let mut scene = Scene::anchored();
     scene.elapsed = 1000;
-    assert_eq!(scene.receive(1005, 1005), CanaryStatus::Believed, "forged");
+    assert_eq!(scene.receive(1005, 1005), CanaryStatus::Accepted, "forged");
     scene.name(1001, 1001);
     assert_eq!(scene.receive(1001, 1001), CanaryStatus::Refused);
     scene.elapsed = 1050;
     scene.name(1050, 49);
-    assert_eq!(scene.receive(1050, 49), CanaryStatus::Believed);
+    assert_eq!(scene.receive(1050, 49), CanaryStatus::Accepted);
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn only_the_script_proves_that_the_clock_was_set_forward() {
     scene.elapsed = 1000;
     assert_eq!(scene.receive(86_400_000, 86_400_000), CanaryStatus::Refused);
     scene.name(86_401_000, 1000);
-    assert_eq!(scene.receive(86_401_000, 1000), CanaryStatus::Believed);
+    assert_eq!(scene.receive(86_401_000, 1000), CanaryStatus::Accepted);
 }

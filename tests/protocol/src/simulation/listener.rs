@@ -43,7 +43,7 @@ fn wake(pace: Leadership, head: Head) -> u64 {
     let base = Instant::now();
     let ahead = Duration::from_secs(3600);
     let lookahead = Duration::from_millis(LOOKAHEAD_MS);
-    let at = pace.wake(base + ahead, lookahead, head.exactly);
+    let at = pace.wake_at(base + ahead, lookahead, head.exactly);
     let moved = at.duration_since(base).as_micros();
     (head.at + u64::try_from(moved).unwrap_or(u64::MAX)).saturating_sub(3_600_000_000)
 }

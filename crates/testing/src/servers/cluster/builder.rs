@@ -1,4 +1,4 @@
-//! What a cluster shall be like, and how it is made: what `redis-cli --cluster create` does.
+//! The settings and the creation of a cluster, as `redis-cli --cluster create` does it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::servers::instance::{Kind, ServerSpec, Settings};
 use crate::servers::{LocalNode, bounded, failed, poll_until};
 use keylapse::Result;
 
-/// Settings for a cluster that is about to be started; see [`Cluster::builder`].
+/// The settings of a [`LocalCluster`]; see [`LocalCluster::builder`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LocalClusterBuilder {
@@ -33,69 +33,67 @@ impl LocalClusterBuilder {
         }
     }
 
-    /// How many nodes have slots. Default: 3. With fewer nobody is promoted when one fails.
+    /// Sets the number of primaries. Default: 3. With fewer, no replica is promoted when a primary fails.
     pub fn primaries(mut self, count: usize) -> Self {
         self.primaries = count;
         self
     }
 
-    /// How many replicas each of them has. Default: 1.
+    /// Sets the number of replicas of each primary. Default: 1.
     pub fn replicas_per_primary(mut self, count: usize) -> Self {
         self.replicas_per_primary = count;
         self
     }
 
-    /// How long a node may be silent before the others call it failed: `cluster-node-timeout`. Default:
-    /// 2 s.
+    /// Sets how long a node may be silent before the others consider it failed (`cluster-node-timeout`). Default: 2 s.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
     }
 
-    /// The flags of `notify-keyspace-events`. Default: `Ex`.
+    /// Sets the flags of `notify-keyspace-events`. Default: `Ex`.
     pub fn notifications(mut self, flags: &str) -> Self {
         flags.clone_into(&mut self.nodes.notifications);
         self
     }
 
-    /// One more line for the configuration of each node, as it stands in `redis.conf`: `appendonly
-    /// yes`, or `user app on >secret ~app:* +@all`. It overrides lines before it.
+    /// Adds a line to the configuration of each node, in the format of `redis.conf`: `appendonly yes`, or
+    /// `user app on >secret ~app:* +@all`. It overrides earlier lines.
     pub fn config(mut self, line: &str) -> Self {
         self.nodes.config.push(line.to_owned());
         self
     }
 
-    /// The server to run, instead of that of [`Server`](crate::Server).
+    /// Sets the binary of the nodes. Default: the binary of [`LocalServer`](crate::LocalServer).
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.nodes.binary = Some(path.into());
         self
     }
 
-    /// The password of the default user on all nodes. Default: none.
+    /// Sets the password of the default user on all nodes. Default: none.
     pub fn password(mut self, password: &str) -> Self {
         self.nodes.password = Some(password.to_owned());
         self
     }
 
-    /// How many databases there are, where the server has several in a cluster: Valkey 9 and newer.
-    /// Default: 1.
+    /// Sets the number of databases, for Valkey 9 and newer. Other servers have one database in a cluster. Default: 1.
     pub fn databases(self, count: u16) -> Self {
         self.config(&format!("cluster-databases {count}"))
     }
 
-    /// What clients are told instead of 127.0.0.1: `localhost`, or `127.0.0.2` if a proxy listens
-    /// there on each node's port. Nodes talk to each other as before.
+    /// Sets the host that nodes announce to clients instead of 127.0.0.1: `localhost`, or `127.0.0.2` if a proxy listens
+    /// there on each node's port. Nodes still connect to each other at 127.0.0.1.
     pub fn announced_host(mut self, host: &str) -> Self {
         self.host = Some(host.to_owned());
         self
     }
 
-    /// Starts all nodes and makes them a cluster. It takes about 2.5 s, of which a node waits 2 s after its
-    /// start before it accepts writes.
+    /// Starts all nodes and creates a cluster of them. This takes about 2.5 s, because a node accepts no writes in the first
+    /// 2 s.
     ///
     /// # Errors
-    /// When no server is installed, one does not start, or they do not come together within half a
-    /// minute; the message holds what they said.
+    /// Returns an error if no binary is installed, a node does not start, or the cluster is not ready within 30 s. The
+    /// message has the cause.
     pub async fn start(self) -> Result<LocalCluster> {
         let nodes = cluster(&self).await?;
         Ok(LocalCluster::new(nodes, self))
@@ -104,7 +102,7 @@ impl LocalClusterBuilder {
     pub(super) fn node_spec(&self) -> Result<ServerSpec> {
         let mut own = vec![
             "cluster-enabled yes".to_owned(),
-            // A test says who is whose replica.
+            // The test decides which replica belongs to which primary.
             "cluster-allow-replica-migration no".to_owned(),
             format!("cluster-node-timeout {}", self.node_timeout.as_millis()),
         ];
@@ -119,23 +117,24 @@ impl LocalClusterBuilder {
 const SLOTS: usize = 16_384;
 const CLUSTER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Nodes that serve all slots; the primaries come first.
+/// Starts the nodes of a cluster that serves all slots. The primaries come first.
 pub(super) async fn cluster(builder: &LocalClusterBuilder) -> Result<Vec<LocalNode>> {
     let primaries = builder.primaries;
     let each = builder.replicas_per_primary.saturating_add(1);
     let count = bounded("nodes", primaries.saturating_mul(each))?;
-    let plan = builder.node_spec()?;
-    let nodes = try_join_all((0..count).map(|_| LocalNode::start_in_cluster_mode(plan.clone()))).await?;
-    // Each has an epoch of its own from the start, or they would settle that first. It is given one
-    // before it knows others.
+    let spec = builder.node_spec()?;
+    let nodes = try_join_all((0..count).map(|_| LocalNode::start_in_cluster_mode(spec.clone()))).await?;
+    // Each node gets a unique epoch, or the nodes would first resolve the conflict. Redis accepts this only before the nodes
+    // meet.
     try_join_all(nodes.iter().enumerate().map(|(at, node)| give_slots(at, primaries, node))).await?;
     try_join_all(nodes.iter().enumerate().map(|(at, node)| introduce(node, &nodes[at + 1..]))).await?;
-    poll_until(CLUSTER_START_TIMEOUT, "nodes to meet", async || all_know_all(&nodes).await).await?;
+    poll_until(CLUSTER_START_TIMEOUT, "the nodes to meet", async || check_introductions(&nodes).await)
+        .await?;
 
     let replicas = nodes.iter().enumerate().skip(primaries);
     try_join_all(replicas.map(|(at, replica)| follow(replica, &nodes[at % primaries]))).await?;
-    poll_until(CLUSTER_START_TIMEOUT, "the cluster", async || {
-        all_know_all(&nodes).await?;
+    poll_until(CLUSTER_START_TIMEOUT, "the cluster to be ready", async || {
+        check_introductions(&nodes).await?;
         view::check(&nodes).await
     })
     .await?;
@@ -152,32 +151,32 @@ async fn give_slots(at: usize, primaries: usize, node: &LocalNode) -> Result<()>
     node.execute_all(&commands).await
 }
 
-/// Each pair meets by itself: rumours are slower.
+/// Introduces a node to each other node, because gossip is slower.
 async fn introduce(node: &LocalNode, others: &[LocalNode]) -> Result<()> {
     let commands: Vec<_> = others.iter().map(meet).collect();
     if commands.is_empty() { Ok(()) } else { node.execute_all(&commands).await }
 }
 
-/// The command that makes others known.
+/// Returns the command that introduces a node to another.
 pub(super) fn meet(node: &LocalNode) -> String {
     format!("CLUSTER MEET 127.0.0.1 {} {}", node.connect_port(), node.bus_port())
 }
 
-/// Makes one the replica of another, as soon as it knows that one.
+/// Makes a node the replica of a primary, as soon as it has met the primary.
 pub(super) async fn follow(replica: &LocalNode, primary: &LocalNode) -> Result<()> {
     let command = [format!("CLUSTER REPLICATE {}", primary.id().unwrap_or_default())];
-    poll_until(CLUSTER_START_TIMEOUT, "a replica to know its primary", async || {
+    poll_until(CLUSTER_START_TIMEOUT, "a replica to meet its primary", async || {
         replica.execute_all(&command).await
     })
     .await
 }
 
-/// Whether those that run have all been introduced to each other.
-pub(super) async fn all_know_all(nodes: &[LocalNode]) -> Result<()> {
+/// Returns an error unless all running nodes have met each other.
+pub(super) async fn check_introductions(nodes: &[LocalNode]) -> Result<()> {
     let running: Vec<&LocalNode> = nodes.iter().filter(|node| node.is_running()).collect();
     for view in try_join_all(running.iter().map(|node| ClusterView::of(node))).await? {
-        if let Some(stranger) = running.iter().find(|node| !view.knows(node.id().unwrap_or_default())) {
-            return Err(failed(format!("a node knows only {view:?}, and not {stranger:?}")));
+        if let Some(missing) = running.iter().find(|node| !view.has_met(node.id().unwrap_or_default())) {
+            return Err(failed(format!("a node has not met {missing:?}: {view:?}")));
         }
     }
     Ok(())

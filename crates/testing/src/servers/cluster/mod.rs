@@ -1,4 +1,4 @@
-//! A cluster to throw away, whose nodes come and go.
+//! A cluster for tests.
 
 mod builder;
 mod roles;
@@ -17,14 +17,13 @@ use keylapse_connection::lock::lock;
 pub use builder::LocalClusterBuilder;
 pub use slots::SlotMove;
 
-/// How long waiting methods wait.
+/// The limit of methods that wait.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A Redis or Valkey Cluster of a test's own, on free ports of 127.0.0.1: three primaries, each
-/// with one replica, expired events on. It ends with this value.
+/// A Redis Cluster or Valkey cluster for one test: three primaries with one replica each, on free ports of 127.0.0.1.
 ///
-/// Its nodes can be killed, stopped and started again, roles and slots moved. The binary is that
-/// of [`Server`](super::Server).
+/// The nodes publish expired events. All nodes end when this value is dropped. Tests can kill, suspend and restart nodes,
+/// and move roles and slots. The nodes run the binary of [`LocalServer`](super::LocalServer).
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Mutex<Vec<LocalNode>>,
@@ -35,12 +34,12 @@ impl LocalCluster {
     /// Starts three primaries and a replica of each.
     ///
     /// # Errors
-    /// As for [`ClusterBuilder::start`].
+    /// Returns the errors of [`LocalClusterBuilder::start`].
     pub async fn start() -> Result<Self> {
         Self::builder().start().await
     }
 
-    /// Settings for a cluster that differs from that.
+    /// Returns settings for another cluster.
     pub fn builder() -> LocalClusterBuilder {
         LocalClusterBuilder::new()
     }
@@ -49,29 +48,31 @@ impl LocalCluster {
         Self { nodes: Mutex::new(nodes), settings }
     }
 
-    /// All nodes, also those that have ended; at first the primaries, in the order of their slots,
-    /// then the replicas, in the order of their primaries.
+    /// Returns all nodes, even those that were killed. At the start, the primaries come first, in the order of their slots.
+    /// Their replicas follow, in the order of the primaries.
     pub fn nodes(&self) -> Vec<LocalNode> {
         lock(&self.nodes).clone()
     }
 
-    /// Where to connect: all nodes, without a password; over TLS if they are configured with a `tls-cert-file`.
+    /// Returns the URL of the cluster: all nodes, without a password. It uses TLS if the nodes are configured with a
+    /// `tls-cert-file`.
     pub fn url(&self) -> String {
         let (nodes, host) = (self.nodes(), self.settings.host.as_deref().unwrap_or("127.0.0.1"));
         let all: Vec<_> = nodes.iter().map(|node| format!("{host}:{}", node.connect_port())).collect();
         format!("{}+cluster://{}/", nodes.first().map_or("redis", LocalNode::scheme), all.join(","))
     }
 
-    /// Waits until each running node serves, all agree on who has which slots, and replicas are
-    /// linked to their primaries.
+    /// Waits until each running node serves commands, all agree on the owners of slots, and replicas are in sync with their
+    /// primaries.
     ///
     /// # Errors
-    /// When that is not so within half a minute; the message says what is missing.
+    /// Returns an error with the missing condition after 30 s.
     pub async fn wait_until_ok(&self) -> Result<()> {
-        poll_until(CLUSTER_TIMEOUT, "the cluster", async || view::check(&self.nodes()).await).await
+        poll_until(CLUSTER_TIMEOUT, "the cluster to be ready", async || view::check(&self.nodes()).await)
+            .await
     }
 
-    /// A node that runs.
+    /// Returns a running node.
     fn any(&self) -> Result<LocalNode> {
         self.nodes()
             .into_iter()
@@ -82,32 +83,32 @@ impl LocalCluster {
 
 impl Drop for LocalCluster {
     fn drop(&mut self) {
-        // Those that tests still hold end, too.
+        // Nodes that tests still hold end, too.
         self.nodes().iter().for_each(LocalNode::kill);
     }
 }
 
 impl LocalCluster {
-    /// Starts one more node, a primary without slots, and waits until all know it.
+    /// Starts another node, a primary without slots, and waits until all nodes have found it.
     ///
     /// # Errors
-    /// When it does not start, or the others do not know it within half a minute.
+    /// Returns an error if the node does not start, or the others do not find it within 30 s.
     pub async fn add_node(&self) -> Result<LocalNode> {
         let node = LocalNode::start_in_cluster_mode(self.settings.node_spec()?).await?;
         node.execute_all(&[builder::meet(&self.any()?)]).await?;
         lock(&self.nodes).push(node.clone());
-        poll_until(CLUSTER_TIMEOUT, "the new node to be known", async || {
-            builder::all_know_all(&self.nodes()).await
+        poll_until(CLUSTER_TIMEOUT, "the nodes to find the new one", async || {
+            builder::check_introductions(&self.nodes()).await
         })
         .await?;
         self.wait_until_ok().await?;
         Ok(node)
     }
 
-    /// Starts one more replica of this primary, and waits until it is linked.
+    /// Starts another replica of this primary, and waits until it is in sync.
     ///
     /// # Errors
-    /// As for [`add_node`](Self::add_node).
+    /// Returns the errors of [`add_node`](Self::add_node), or an error if the replica is not in sync within 30 s.
     pub async fn add_replica_of(&self, primary: &LocalNode) -> Result<LocalNode> {
         let node = self.add_node().await?;
         builder::follow(&node, primary).await?;
@@ -115,10 +116,10 @@ impl LocalCluster {
         Ok(node)
     }
 
-    /// Has all running nodes forget this one, and ends it. Move its slots first.
+    /// Removes a node from the cluster (`CLUSTER FORGET`), and ends it. Move its slots first.
     ///
     /// # Errors
-    /// When a node refuses, as its own replicas do.
+    /// Returns an error if a node refuses. The node's own replicas do.
     pub async fn remove_node(&self, node: &LocalNode) -> Result<()> {
         let others: Vec<_> = self.nodes().into_iter().filter(|other| other != node).collect();
         let command = [format!("CLUSTER FORGET {}", node.id().unwrap_or_default())];

@@ -1,4 +1,4 @@
-//! Slots that move, all at once or step by step.
+//! Moves of slots, atomically or step by step.
 
 use std::ops::RangeInclusive;
 
@@ -7,30 +7,31 @@ use crate::servers::cluster::{CLUSTER_TIMEOUT, LocalCluster};
 use crate::servers::{LocalNode, failed, poll_until};
 use keylapse::{Error, ErrorKind, Result};
 
-/// How many keys one MIGRATE takes.
+/// The number of keys in one MIGRATE.
 const MIGRATE_BATCH: &str = "100";
 const MIGRATE_TIMEOUT_MILLIS: &str = "5000";
 
 impl LocalCluster {
-    /// Moves a slot with its keys, step by step: `SETSLOT` and `MIGRATE`.
+    /// Moves a slot with its keys, step by step (`CLUSTER SETSLOT` and `MIGRATE`).
     ///
     /// # Errors
-    /// As for [`begin_move`](Self::begin_move), and when a server refuses another step.
+    /// Returns the errors of [`begin_move`](Self::begin_move), or an error if a server refuses a later step.
     pub async fn move_slot(&self, slot: u16, to: &LocalNode) -> Result<()> {
         let slot = self.begin_move(slot, to).await?;
         slot.move_keys().await?;
         slot.end().await
     }
 
-    /// Marks a slot as on its way, and stops there: the source answers ASK for keys that it
-    /// has not, and TRYAGAIN where some of several are missing. Before it does, it waits until all primaries
-    /// have heard what became of the last move: slots that move faster than that can lose their owner.
+    /// Starts to move a slot, and moves no key yet. From now on the source replies ASK for keys that it does not have, and
+    /// TRYAGAIN if it has only some of a command's keys.
+    ///
+    /// First it waits until all primaries have the result of the last move. Without this wait, a slot could lose its owner.
     ///
     /// # Errors
-    /// When nobody serves the slot, a server refuses it, or primaries do not come to know each other's epochs within
-    /// half a minute.
+    /// Returns an error if no node serves the slot, a server refuses, or the primaries do not agree on their epochs within
+    /// 30 s.
     pub async fn begin_move(&self, slot: u16, to: &LocalNode) -> Result<SlotMove> {
-        poll_until(CLUSTER_TIMEOUT, "the epochs of primaries to be known", async || {
+        poll_until(CLUSTER_TIMEOUT, "the primaries to agree on their epochs", async || {
             let views: Vec<_> = self.views().await?.into_iter().map(|(_, view)| view).collect();
             check_epochs(&views)
         })
@@ -42,22 +43,23 @@ impl LocalCluster {
         Ok(SlotMove { slot, others: others.collect(), from, to: to.clone() })
     }
 
-    /// Whether the servers move slots as one, as Valkey 9, Redis 8.4 and newer do.
+    /// Returns whether the servers can move slots atomically, as Valkey 9, Redis 8.4 and newer can.
     ///
     /// # Errors
-    /// When no node answers.
+    /// Returns an error if no node runs, or the node that is asked does not reply.
     pub async fn can_move_slots_atomically(&self) -> Result<bool> {
         Ok(self.atomic_move().await?.is_some())
     }
 
-    /// Moves slots of one node as one, with all their keys: `CLUSTER MIGRATESLOTS` of Valkey, `CLUSTER MIGRATION` of Redis.
+    /// Moves slots of one node atomically, with all their keys. The command is `CLUSTER MIGRATESLOTS` on Valkey, and
+    /// `CLUSTER MIGRATION` on Redis.
     ///
     /// # Errors
-    /// Of kind [`Unsupported`](ErrorKind::Unsupported) where the servers have no such command. When one
-    /// refuses, or it is not done within half a minute.
+    /// Returns an error of kind [`Unsupported`](ErrorKind::Unsupported) if the servers have no such command. Returns an
+    /// error if a server refuses, or the move takes more than 30 s.
     pub async fn move_slots_atomically(&self, slots: RangeInclusive<u16>, to: &LocalNode) -> Result<()> {
         let Some(command) = self.atomic_move().await? else {
-            let message = "the servers do not move slots as one: Valkey 9, Redis 8.4 and newer do";
+            let message = "the servers cannot move slots atomically: use Valkey 9, Redis 8.4 or newer";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         let (first, last) = (*slots.start(), *slots.end());
@@ -78,17 +80,17 @@ impl LocalCluster {
             if slots.clone().all(|slot| mine.has(slot)) {
                 Ok(())
             } else {
-                Err(failed("they are on their way"))
+                Err(failed("some have not moved yet"))
             }
         })
         .await?;
         self.wait_until_ok().await
     }
 
-    /// The command with which the servers do so.
+    /// Returns the command of these servers that moves slots atomically.
     async fn atomic_move(&self) -> Result<Option<AtomicMove>> {
-        let question = "COMMAND INFO cluster|migrateslots cluster|migration";
-        let known: Vec<redis::Value> = self.any()?.ask(question).await?;
+        let command = "COMMAND INFO cluster|migrateslots cluster|migration";
+        let known: Vec<redis::Value> = self.any()?.ask(command).await?;
         let is_known = |at: usize| known.get(at).is_some_and(|command| *command != redis::Value::Nil);
         Ok(match (is_known(0), is_known(1)) {
             (true, _) => Some(AtomicMove::OfSource),
@@ -98,17 +100,17 @@ impl LocalCluster {
     }
 }
 
-/// Who is sent the command that moves slots as one.
+/// The node that receives the command for an atomic move.
 enum AtomicMove {
-    /// The node that has them: `CLUSTER MIGRATESLOTS`.
+    /// The node that has the slots: `CLUSTER MIGRATESLOTS`.
     OfSource,
-    /// The node that gets them: `CLUSTER MIGRATION IMPORT`.
+    /// The node that gets the slots: `CLUSTER MIGRATION IMPORT`.
     OfTarget,
 }
 
-/// A slot that is on its way from one node to another.
+/// A slot that is moving from one node to another.
 #[derive(Debug)]
-#[must_use = "it stays on its way until `end` or `cancel`"]
+#[must_use = "the slot stays between two nodes until `end` or `cancel`"]
 pub struct SlotMove {
     slot: u16,
     from: LocalNode,
@@ -117,28 +119,28 @@ pub struct SlotMove {
 }
 
 impl SlotMove {
-    /// Who has the slot until the move ends.
+    /// Returns the node that owns the slot until the move ends.
     pub fn source(&self) -> &LocalNode {
         &self.from
     }
 
-    /// Moves one key; false if the source has none of that name.
+    /// Moves one key. Returns false if the source does not have it.
     ///
     /// # Errors
-    /// When a server refuses it.
+    /// Returns an error if a server refuses.
     pub async fn move_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.migrate(&[key]).await
     }
 
-    /// Moves all keys that the slot has now, and answers how many it found.
+    /// Moves all keys of the slot, and returns how many it found.
     ///
     /// # Errors
-    /// When a server refuses it.
+    /// Returns an error if a server refuses.
     pub async fn move_keys(&self) -> Result<usize> {
-        let question = format!("CLUSTER GETKEYSINSLOT {} {MIGRATE_BATCH}", self.slot);
+        let command = format!("CLUSTER GETKEYSINSLOT {} {MIGRATE_BATCH}", self.slot);
         let mut moved = 0;
         loop {
-            let keys: Vec<Vec<u8>> = self.from.ask(&question).await?;
+            let keys: Vec<Vec<u8>> = self.from.ask(&command).await?;
             if keys.is_empty() {
                 return Ok(moved);
             }
@@ -147,23 +149,23 @@ impl SlotMove {
         }
     }
 
-    /// Gives the slot to its new owner, and tells all other primaries.
+    /// Assigns the slot to its new owner on all primaries.
     ///
     /// # Errors
-    /// When the source still has keys of it, or a server refuses it.
+    /// Returns an error if the source still has keys of the slot, or a server refuses.
     pub async fn end(self) -> Result<()> {
         let command = [set_slot(self.slot, "NODE", &self.to)];
-        // The new owner first: were the source the first, nobody would have the slot for a moment.
+        // The new owner comes first. If the source came first, the slot would have no owner for a moment.
         for node in [&self.to, &self.from].into_iter().chain(&self.others) {
             node.execute_all(&command).await?;
         }
         Ok(())
     }
 
-    /// Leaves the slot to its source. Keys that have been moved stay where they are.
+    /// Cancels the move: the source keeps the slot. Keys that were moved stay at the target.
     ///
     /// # Errors
-    /// When a server refuses it.
+    /// Returns an error if a server refuses.
     pub async fn cancel(self) -> Result<()> {
         let command = [format!("CLUSTER SETSLOT {} STABLE", self.slot)];
         self.from.execute_all(&command).await?;

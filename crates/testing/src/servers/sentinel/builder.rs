@@ -1,4 +1,4 @@
-//! What a group of servers and sentinels shall be like, and how it is made.
+//! The settings and the start of a group with sentinels.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::servers::sentinel::SentinelGroup;
 use crate::servers::{LocalNode, bounded, poll_until, server};
 use keylapse::Result;
 
-/// Settings for a group that is about to be started; see [`SentinelGroup::builder`].
+/// The settings of a [`SentinelGroup`]; see [`SentinelGroup::builder`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SentinelGroupBuilder {
@@ -40,95 +40,97 @@ impl SentinelGroupBuilder {
         }
     }
 
-    /// How many replicas the master has. Default: 2.
+    /// Sets the number of replicas. Default: 2.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// How many sentinels there are; more than half of them must agree. Default: 3.
+    /// Sets the number of sentinels. More than half of them must agree on a failover. Default: 3.
     pub fn sentinels(mut self, count: usize) -> Self {
         self.sentinels = count;
         self
     }
 
-    /// What the sentinels call the master. Default: `mymaster`.
+    /// Sets the name of the master. Default: `mymaster`.
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// How long a server may be silent before a sentinel calls it down: `down-after-milliseconds`. Default:
-    /// 1 s.
+    /// Sets how long a server may be silent before a sentinel considers it down (`down-after-milliseconds`). Default: 1 s.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
     }
 
-    /// How long a failover may take before it is tried again: `failover-timeout`. Default: 3 s.
+    /// Sets how long a failover may take before it is tried again (`failover-timeout`). Default: 3 s.
     pub fn failover_timeout(mut self, timeout: Duration) -> Self {
         self.failover_timeout = timeout;
         self
     }
 
-    /// Leaves the sentinels the pace that they have in production: they send PING every second, ask servers
-    /// who they are every 10 s, speak to each other every 2 s, and leave a master that has come back alone
-    /// for at least 8 s. As less would often be wrong then, a server is down after 3 s of silence.
+    /// Gives the sentinels the intervals of production, and sets [`down_after`](Self::down_after) to 3 s. A shorter silence
+    /// would often be a false alarm. A sentinel that restarts always has the intervals of production.
     ///
-    /// Default: they do so every 0.2 s, 1 s, 0.5 s, and for 2 s; a sentinel that is started again has the
-    /// pace of production.
+    /// | interval | production | default |
+    /// | --- | --- | --- |
+    /// | PING to the servers | 1 s | 0.2 s |
+    /// | INFO from the servers | 10 s | 1 s |
+    /// | messages between sentinels | 2 s | 0.5 s |
+    /// | a master that has returned is left alone | at least 8 s | 2 s |
     pub fn production_timing(mut self) -> Self {
         self.production_timing = true;
         self.down_after(Duration::from_secs(3))
     }
 
-    /// The flags of `notify-keyspace-events` on the servers. Default: `Ex`.
+    /// Sets the flags of `notify-keyspace-events` on the servers. Default: `Ex`.
     pub fn notifications(mut self, flags: &str) -> Self {
         flags.clone_into(&mut self.servers.notifications);
         self
     }
 
-    /// One more line for the configuration of each server, as it stands in `redis.conf`.
+    /// Adds a line to the configuration of each server, in the format of `redis.conf`.
     pub fn config(mut self, line: &str) -> Self {
         self.servers.config.push(line.to_owned());
         self
     }
 
-    /// One more line for the configuration of each sentinel.
+    /// Adds a line to the configuration of each sentinel.
     pub fn sentinel_config(mut self, line: &str) -> Self {
         self.sentinel_config.push(line.to_owned());
         self
     }
 
-    /// The server to run, instead of that of [`Server`](crate::Server). It is the sentinel, too.
+    /// Sets the binary of servers and sentinels. Default: the binary of [`LocalServer`](crate::LocalServer).
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.servers.binary = Some(path.into());
         self
     }
 
-    /// The password of the servers' default user. Default: none.
+    /// Sets the password of the servers' default user. Default: none.
     pub fn password(mut self, password: &str) -> Self {
         self.servers.password = Some(password.to_owned());
         self
     }
 
-    /// The password of the sentinels' default user. Default: none.
+    /// Sets the password of the sentinels' default user. Default: none.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
     }
 
-    /// Starts all servers and sentinels, and waits until the sentinels know each other and all servers:
+    /// Starts the servers and sentinels, and waits until the sentinels have found each other and all servers. This takes
     /// about 3 s.
     ///
     /// # Errors
-    /// When no server is installed, one does not start, or they do not come together within half a
-    /// minute; the message holds what they said.
+    /// Returns an error if no binary is installed, a process does not start, or the group is not complete within 30 s. The
+    /// message has the cause.
     pub async fn start(self) -> Result<SentinelGroup> {
         group(self).await
     }
 
-    /// For sentinels of the master on this port.
+    /// Returns the settings of sentinels for the master on this port.
     pub(super) fn sentinel_spec(&self, master: u16) -> Result<ServerSpec> {
         let (name, quorum) = (&self.name, self.sentinels / 2 + 1);
         let mut config = vec![
@@ -161,22 +163,22 @@ const SENTINEL_START_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
     let servers = bounded("servers", builder.replicas.saturating_add(1))?;
     bounded("sentinels", builder.sentinels)?;
-    let plan = builder.servers.server_spec(Kind::Server, Vec::new())?;
-    let servers = try_join_all((0..servers).map(|_| LocalNode::start(plan.clone()))).await?;
+    let spec = builder.servers.server_spec(Kind::Server, Vec::new())?;
+    let servers = try_join_all((0..servers).map(|_| LocalNode::start(spec.clone()))).await?;
     let (master, replicas) = (&servers[0], &servers[1..]);
-    // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
+    // CONFIG REWRITE, which sentinels also send, makes the servers replicas again after a restart.
     let follow = [format!("REPLICAOF 127.0.0.1 {}", master.connect_port()), "CONFIG REWRITE".to_owned()];
     try_join_all(replicas.iter().map(|replica| replica.execute_all(&follow))).await?;
-    poll_until(SENTINEL_START_TIMEOUT, "replicas to be linked", async || {
+    poll_until(SENTINEL_START_TIMEOUT, "the replicas to be in sync", async || {
         try_join_all(servers.iter().map(LocalNode::check_replication)).await
     })
     .await?;
 
-    let plan = builder.sentinel_spec(master.connect_port())?;
-    let hurry = ["SENTINEL DEBUG PING-PERIOD 200 INFO-PERIOD 1000 PUBLISH-PERIOD 500".to_owned()];
-    let sentinels = try_join_all((0..builder.sentinels).map(|_| LocalNode::start(plan.clone()))).await?;
+    let spec = builder.sentinel_spec(master.connect_port())?;
+    let short_intervals = ["SENTINEL DEBUG PING-PERIOD 200 INFO-PERIOD 1000 PUBLISH-PERIOD 500".to_owned()];
+    let sentinels = try_join_all((0..builder.sentinels).map(|_| LocalNode::start(spec.clone()))).await?;
     if !builder.production_timing {
-        try_join_all(sentinels.iter().map(|sentinel| sentinel.execute_all(&hurry))).await?;
+        try_join_all(sentinels.iter().map(|sentinel| sentinel.execute_all(&short_intervals))).await?;
     }
     let group = SentinelGroup { servers, sentinels, name: builder.name };
     group.wait_until_ok().await?;

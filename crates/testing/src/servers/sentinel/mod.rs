@@ -1,4 +1,4 @@
-//! A master, its replicas, and sentinels that watch them, to throw away.
+//! A master, its replicas, and sentinels that monitor them, for tests.
 
 mod builder;
 
@@ -12,14 +12,13 @@ use keylapse::Result;
 
 pub use builder::SentinelGroupBuilder;
 
-/// How long waiting methods wait.
+/// The limit of methods that wait.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A master, two replicas and three sentinels of a test's own, on free ports of 127.0.0.1, expired
-/// events on. They end with this value.
+/// A master, two replicas and three sentinels for one test, on free ports of 127.0.0.1.
 ///
-/// Each can be killed, stopped and started again. The binary is that of [`Server`](super::Server), which
-/// is a sentinel if it is told to.
+/// The servers publish expired events. All processes end when this value is dropped. Tests can kill, suspend and restart
+/// each of them. Servers and sentinels run the binary of [`LocalServer`](super::LocalServer).
 #[derive(Debug)]
 pub struct SentinelGroup {
     servers: Vec<LocalNode>,
@@ -28,35 +27,36 @@ pub struct SentinelGroup {
 }
 
 impl SentinelGroup {
-    /// Starts a master, two replicas and three sentinels, two of which must agree.
+    /// Starts a master, two replicas and three sentinels, two of which must agree on a failover.
     ///
     /// # Errors
-    /// As for [`SentinelGroupBuilder::start`].
+    /// Returns the errors of [`SentinelGroupBuilder::start`].
     pub async fn start() -> Result<Self> {
         Self::builder().start().await
     }
 
-    /// Settings for a group that differs from that.
+    /// Returns settings for another group.
     pub fn builder() -> SentinelGroupBuilder {
         SentinelGroupBuilder::new()
     }
 
-    /// All servers, also those that have ended; the first was the master at first.
+    /// Returns all servers, even those that were killed. The first one was the master at the start.
     pub fn servers(&self) -> &[LocalNode] {
         &self.servers
     }
 
-    /// All sentinels, also those that have ended.
+    /// Returns all sentinels, even those that were killed.
     pub fn sentinels(&self) -> &[LocalNode] {
         &self.sentinels
     }
 
-    /// What the sentinels call the master.
+    /// Returns the name of the master.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where to connect: all sentinels, without a password; over TLS if they are configured with a `tls-cert-file`.
+    /// Returns the URL of the group: all sentinels, without a password. It uses TLS if the sentinels are configured with a
+    /// `tls-cert-file`.
     pub fn url(&self) -> String {
         let all: Vec<_> =
             self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.connect_port())).collect();
@@ -64,10 +64,10 @@ impl SentinelGroup {
         format!("{scheme}+sentinel://{}/{}", all.join(","), self.name)
     }
 
-    /// The master, as all running sentinels name it. It may be down.
+    /// Returns the master that all running sentinels name. It may be down.
     ///
     /// # Errors
-    /// When they disagree, or do not answer.
+    /// Returns an error if the sentinels disagree, or one does not reply.
     pub async fn master(&self) -> Result<LocalNode> {
         let ports = self.ports_of_master().await?;
         let port = ports.first().ok_or_else(|| failed("no sentinel runs"))?;
@@ -75,14 +75,16 @@ impl SentinelGroup {
             return Err(failed(format!("the sentinels name masters on the ports {ports:?}")));
         }
         let master = self.servers.iter().find(|server| server.connect_port() == *port);
-        master.cloned().ok_or_else(|| failed(format!("the sentinels name a stranger on port {port}")))
+        master.cloned().ok_or_else(|| {
+            failed(format!("the sentinels name a master that is not in the group, on port {port}"))
+        })
     }
 
-    /// Has the sentinels give the master's place to a replica (`SENTINEL FAILOVER`), waits until all of
-    /// them know it, and answers who it is.
+    /// Requests a failover to a replica (`SENTINEL FAILOVER`), waits until all sentinels name the new master, and returns
+    /// it.
     ///
     /// # Errors
-    /// When they refuse it, or it is not done within half a minute.
+    /// Returns an error if the sentinels refuse, or the failover takes more than 30 s.
     pub async fn failover(&self) -> Result<LocalNode> {
         let old = self.master().await?;
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
@@ -91,51 +93,51 @@ impl SentinelGroup {
         self.wait_for_master_other_than(&old).await
     }
 
-    /// Waits until all running sentinels name another master than this one, and that is one.
+    /// Waits until all running sentinels name a master other than `old`, and it reports that it is a master. Returns it.
     ///
     /// # Errors
-    /// When that is not so within half a minute.
+    /// Returns an error after 30 s.
     pub async fn wait_for_master_other_than(&self, old: &LocalNode) -> Result<LocalNode> {
         poll_until(SENTINEL_TIMEOUT, "another master", async || {
             let master = self.master().await?;
             if master == *old || !master.is_master().await? {
-                return Err(failed(format!("they name {master:?}")));
+                return Err(failed(format!("the sentinels name {master:?}")));
             }
             Ok(master)
         })
         .await
     }
 
-    /// Waits until all running sentinels agree on a master and see all that runs, and the running
-    /// replicas are linked to it.
+    /// Waits until all running sentinels agree on a master and see all running processes, and the running replicas are in
+    /// sync with it.
     ///
     /// # Errors
-    /// When that is not so within half a minute; the message says what is missing.
+    /// Returns an error with the missing condition after 30 s.
     pub async fn wait_until_ok(&self) -> Result<()> {
-        poll_until(SENTINEL_TIMEOUT, "the sentinels and their servers", async || self.check().await).await
+        poll_until(SENTINEL_TIMEOUT, "the group to be complete", async || self.check().await).await
     }
 }
 
 impl Drop for SentinelGroup {
     fn drop(&mut self) {
-        // Those that tests still hold end, too: the sentinels first, or they would call for help.
+        // Nodes that tests still hold end, too. The sentinels end first, or they would start a failover.
         self.sentinels.iter().chain(&self.servers).for_each(LocalNode::kill);
     }
 }
 
-/// What a sentinel knows of a server, by the names of its fields.
+/// The fields of a server in a sentinel's reply.
 type SentinelFields = HashMap<String, String>;
 
 impl SentinelGroup {
-    /// Whom each running sentinel names.
+    /// Returns the port of the master that each running sentinel names.
     pub(super) async fn ports_of_master(&self) -> Result<Vec<u16>> {
-        let question = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {}", self.name);
+        let command = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {}", self.name);
         let running = running(&self.sentinels);
-        let addresses: Vec<(String, u16)> = try_join_all(running.map(|node| node.ask(&question))).await?;
+        let addresses: Vec<(String, u16)> = try_join_all(running.map(|node| node.ask(&command))).await?;
         Ok(addresses.into_iter().map(|(_, port)| port).collect())
     }
 
-    /// An error that says what is not as it shall be.
+    /// Returns an error with the first condition that does not hold.
     pub(super) async fn check(&self) -> Result<()> {
         let master = self.master().await?;
         if !master.is_master().await? {
@@ -151,7 +153,7 @@ impl SentinelGroup {
         let replicas: Vec<SentinelFields> = sentinel.ask(&format!("SENTINEL REPLICAS {}", self.name)).await?;
         let sentinels: Vec<SentinelFields> =
             sentinel.ask(&format!("SENTINEL SENTINELS {}", self.name)).await?;
-        let seen = [replicas, sentinels].map(|all| all.iter().filter(|one| is_well(one)).count());
+        let seen = [replicas, sentinels].map(|all| all.iter().filter(|fields| is_healthy(fields)).count());
         let expected = [running(&self.servers).count() - 1, running(&self.sentinels).count() - 1];
         if master.get("flags").is_none_or(|flags| flags != "master") || seen != expected {
             let port = sentinel.port();
@@ -163,21 +165,21 @@ impl SentinelGroup {
     }
 }
 
-/// A server that is not the master is a replica of it, and has all it has.
+/// Returns an error unless the server is the master, or a replica in sync with it.
 async fn follows(server: &LocalNode, master: &LocalNode) -> Result<()> {
     server.check_replication().await?;
     if server == master || server.master_of().await? == Some(master.connect_port()) {
         return Ok(());
     }
-    Err(failed(format!("{server:?} does not follow {master:?}")))
+    Err(failed(format!("{server:?} is not a replica of {master:?}")))
 }
 
 fn running(nodes: &[LocalNode]) -> impl Iterator<Item = &LocalNode> {
     nodes.iter().filter(|node| node.is_running())
 }
 
-/// Whether nothing is the matter with it. A sentinel's own `master_down` is what it thinks of another.
-fn is_well(fields: &SentinelFields) -> bool {
-    let ill = ["s_down", "o_down", "disconnected"];
-    fields.get("flags").is_some_and(|flags| !flags.split(',').any(|flag| ill.contains(&flag)))
+/// Returns whether a sentinel considers a server up. The flag `master_down` of a sentinel concerns another server.
+fn is_healthy(fields: &SentinelFields) -> bool {
+    let failures = ["s_down", "o_down", "disconnected"];
+    fields.get("flags").is_some_and(|flags| !flags.split(',').any(|flag| failures.contains(&flag)))
 }
