@@ -137,7 +137,7 @@ impl Claimer {
                         *quarantine_turn = Some((turn, groups.departed()));
                     }
                     None => {
-                        *quarantine_turn = groups.wait_for_turn().await.map(|turn| (turn, groups.departed()))
+                        *quarantine_turn = groups.wait_for_turn().await.map(|turn| (turn, groups.departed()));
                     }
                 }
             }

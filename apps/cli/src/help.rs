@@ -53,17 +53,17 @@ pub(crate) fn command() -> Command {
     let command = Cli::command();
     let mut groups = String::new();
     for (group, names) in GROUPS {
-        _ = write!(groups, "{heading}{group}:{heading:#}\n");
+        _ = writeln!(groups, "{heading}{group}:{heading:#}");
         for one in names {
             let about =
                 command.find_subcommand(one).and_then(Command::get_about).cloned().unwrap_or_default();
-            _ = write!(groups, "  {name}{one:NAME_WIDTH$}{name:#}  {about}\n");
+            _ = writeln!(groups, "  {name}{one:NAME_WIDTH$}{name:#}  {about}");
         }
         groups.push('\n');
     }
     let mut questions = format!("{heading}Which command answers which question:{heading:#}\n");
     for (one, question) in QUESTIONS {
-        _ = write!(questions, "  {name}{one:NAME_WIDTH$}{name:#}  {question}\n");
+        _ = writeln!(questions, "  {name}{one:NAME_WIDTH$}{name:#}  {question}");
     }
     command
         .mut_subcommands(|command| command.hide(true))

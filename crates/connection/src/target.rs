@@ -397,7 +397,7 @@ fn read_query(target: &mut Target, kind: Kind, query: &str) -> Result<()> {
             ("pass", Kind::Unix) => target.options_mut().login.password = password(),
             ("sentinel_user", Kind::Sentinel) => target.sentinel_options_mut().login.user = text(),
             ("sentinel_password", Kind::Sentinel) => {
-                target.sentinel_options_mut().login.password = password()
+                target.sentinel_options_mut().login.password = password();
             }
             _ => return Err(unknown_parameter(name, index, kind)),
         }

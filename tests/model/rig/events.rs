@@ -36,7 +36,7 @@ impl Events {
                 event if event == mark => return heard,
                 Event::Gap(gap) if gap != Gap::Silent => panic!("events were lost: {gap:?}"),
                 event @ (Event::Wake { .. } | Event::Unclaimed { .. } | Event::Fence { .. }) => {
-                    heard.push(event)
+                    heard.push(event);
                 }
                 _ => {}
             }

@@ -50,7 +50,7 @@ impl Ear {
             match next.expect("it is heard").expect("the line holds") {
                 TailMessage::Message(0, message) if message == mark[..] => return all,
                 TailMessage::Message(0, message) => {
-                    all.push(TailBatch::decode(message).expect("it can be read"))
+                    all.push(TailBatch::decode(message).expect("it can be read"));
                 }
                 other => panic!("{other:?}"),
             }

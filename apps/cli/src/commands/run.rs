@@ -108,7 +108,7 @@ async fn follow(relay: &mut Relay, args: &Args) {
     match followed.await {
         Ok(()) => info!(file = %args.config.display(), "the configuration file was reloaded"),
         Err(error) => {
-            error!(%error, "the configuration file was not reloaded: the previous one stays in effect")
+            error!(%error, "the configuration file was not reloaded: the previous one stays in effect");
         }
     }
 }

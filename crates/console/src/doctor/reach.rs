@@ -39,10 +39,10 @@ fn explain_refusal(case: &mut ServerExamination, error: &Error) -> bool {
             wrong_url(case, case.url_scheme_suffix(), false, &case.path_there(), observed);
         }
         ErrorKind::Tls if observed.contains(TLS_AT_PORT) => {
-            wrong_url(case, case.url_scheme_suffix(), true, &case.path_there(), observed)
+            wrong_url(case, case.url_scheme_suffix(), true, &case.path_there(), observed);
         }
         _ if is_of_no_database(error) => {
-            wrong_url(case, case.url_scheme_suffix(), case.is_over_tls(), "0", observed)
+            wrong_url(case, case.url_scheme_suffix(), case.is_over_tls(), "0", observed);
         }
         // The primary was reached, because it has named this replica.
         _ if case.is_known_replica() && is_retryable(error) && case.asked == ServerKind::Server => {

@@ -132,7 +132,7 @@ pub(super) async fn read(case: &mut ServerExamination) -> Result<()> {
         // The server has no CONFIG, so no permission is missing.
         Err(error) if is_of_unknown_command(&error) => case.has_no_config = true,
         Err(error) => {
-            case.refusals.push(MissingRight::new(Need::Settings, "+'config|get'", &error.to_string()))
+            case.refusals.push(MissingRight::new(Need::Settings, "+'config|get'", &error.to_string()));
         }
     }
     if let Some(service) = case.service() {

@@ -71,7 +71,7 @@ impl LocalCluster {
                     .await?;
             }
             AtomicMove::OfTarget => {
-                to.execute_all(&[format!("CLUSTER MIGRATION IMPORT {first} {last}")]).await?
+                to.execute_all(&[format!("CLUSTER MIGRATION IMPORT {first} {last}")]).await?;
             }
         }
         poll_until(CLUSTER_TIMEOUT, "the slots to have moved", async || {

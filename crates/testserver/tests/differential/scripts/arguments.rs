@@ -230,7 +230,7 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.extend(words([*random.one(&["2", "2", "100", "0", "x"]), *random.one(&["600000", "1000"])]));
         }
         "sync_policy" => {
-            out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])]))
+            out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])]));
         }
         "take_duty" => {
             out.extend(words([
