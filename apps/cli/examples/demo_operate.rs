@@ -1,8 +1,11 @@
-//! An evening on call, played on a server as it is when it was just installed: `make demo SHOW=operate`.
+//! Plays an evening on call, on a server with its default configuration: `make demo SHOW=operate`.
 //!
-//! A doctor's advice is followed. A shop's orders are closed by a listener while the bank is silent, so that some become
-//! dead letters. The listener is killed in the middle of its work; the program says so, and why nothing runs. Another one
-//! is started, and the letters are replayed. In the end each order has been closed, or this fails.
+//! 1. The operator follows the advice of `keylapse doctor`.
+//! 2. A listener closes a shop's orders while the bank does not answer. Some orders become dead letters.
+//! 3. The listener is killed during its work. `keylapse why` explains why nothing runs.
+//! 4. A second listener starts, and the operator replays the dead letters.
+//!
+//! The demo fails if an order was not closed, a replay failed, or a command ended with an unexpected exit code.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,13 +22,13 @@ use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Where the shop writes down which orders it has closed: a key of its own.
+/// The shop's own set of the orders that it has closed.
 const CLOSED: &str = "shop:closed";
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// The maximum wait for one step. Each step is faster, even on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(40);
 
 fn orders() -> keylapse::Result<Topic<u64>> {
-    // A lease is short here so that what a crashed listener held is soon seen to run elsewhere.
+    // With a short lease, the second listener soon takes over the order that the killed listener ran.
     let orders = Topic::new("order:unpaid:{id}")?.max_attempts(3).lease(Duration::from_secs(2));
     Ok(orders.timeout(Duration::from_secs(60)))
 }
@@ -39,7 +42,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// What that process does.
+/// Runs the shop's listener in its own process.
 async fn listen(url: &str, silent: bool) -> Result<()> {
     let shop = keylapse_support::connect(url).await?;
     let close = move |lapse: Lapse<u64>| close(lapse, shop.clone(), silent);
@@ -53,7 +56,7 @@ async fn close(
 ) -> std::result::Result<Outcome, Failure> {
     let id = lapse.capture("id").unwrap_or_default();
     match lapse.payload() {
-        // The bank is asked about these, and does not answer: by error, or by no end.
+        // While the bank is silent, orders of kind 2 time out, and orders of kind 3 wait for a minute.
         2 if silent => {
             return Err(Failure::retry_after(Duration::from_millis(50), "timeout: the bank is silent"));
         }
@@ -64,16 +67,16 @@ async fn close(
     Ok(Done.into())
 }
 
-/// The shop's listener: a process of its own, so that it can be killed.
+/// Starts the shop's listener as a process that the demo can kill.
 fn listener(url: &str, bank: &str) -> Result<Program> {
     println!(
-        "\n# A listener is started; the bank {}.",
-        if bank == "silent" { "is silent" } else { "answers" }
+        "\n# A listener starts. The bank {}.",
+        if bank == "silent" { "does not answer" } else { "answers" }
     );
     Ok(Program::silent(Command::new(std::env::current_exe()?).args(["listen", url, bank]))?)
 }
 
-/// Who is on call, and what they have done.
+/// The operator on call, with the counts that the demo prints at its end.
 struct OnCall {
     program: PathBuf,
     url: String,
@@ -84,18 +87,18 @@ struct OnCall {
 }
 
 impl OnCall {
-    /// Runs a command, shows it with what it says, and expects it to end so.
+    /// Runs a command, prints it with its output, and counts an exit code other than `expected` as failed.
     fn run(&mut self, line: &str, expected: i32) -> Result<String> {
         println!("\n$ keylapse {line}");
         let Output { status, stdout, stderr } = self.command(line).output()?;
-        let said = String::from_utf8_lossy(&stdout).into_owned();
-        print!("{}{said}", String::from_utf8_lossy(&stderr));
+        let text = String::from_utf8_lossy(&stdout).into_owned();
+        print!("{}{text}", String::from_utf8_lossy(&stderr));
         self.commands += 1;
         if status.code() != Some(expected) {
-            println!("! this ended with {status}, and {expected} is expected");
+            println!("! this ended with {status}, expected {expected}");
             self.failed += 1;
         }
-        Ok(said)
+        Ok(text)
     }
 
     fn command(&self, line: &str) -> Command {
@@ -104,29 +107,29 @@ impl OnCall {
         command
     }
 
-    /// What it says as lines of JSON, which is not shown.
+    /// Runs a command with `--json`, and returns its lines without printing them.
     fn lines(&self, line: &str) -> Result<Vec<Value>> {
-        let said = self.command(&format!("--json {line}")).output()?.stdout;
-        Ok(String::from_utf8_lossy(&said)
+        let json = self.command(&format!("--json {line}")).output()?.stdout;
+        Ok(String::from_utf8_lossy(&json)
             .lines()
             .map(serde_json::from_str)
             .collect::<serde_json::Result<_>>()?)
     }
 
-    /// Waits until a number of the topic's status is what is wanted.
+    /// Waits until `wanted` accepts this number of the topic's status.
     async fn until(&self, field: &str, wanted: impl Fn(u64) -> bool) -> Result<()> {
         let began = Instant::now();
         while !self.lines("status")?.first().and_then(|topic| topic[field].as_u64()).is_some_and(&wanted) {
-            if began.elapsed() > PATIENCE {
-                return Err(format!("waited for {field} in vain").into());
+            if began.elapsed() > STEP_TIMEOUT {
+                return Err(format!("timeout: the topic's status has an unexpected number of {field}").into());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())
     }
 
-    /// Follows the doctor's advice until there are no errors.
-    async fn see_the_doctor(&mut self, server: &mut MultiplexedConnection) -> Result<()> {
+    /// Follows the advice of `keylapse doctor` until it finds no errors.
+    async fn follow_doctor(&mut self, server: &mut MultiplexedConnection) -> Result<()> {
         for visit in 0..5 {
             let found = self.lines("doctor")?;
             let bad =
@@ -141,16 +144,16 @@ impl OnCall {
             }
             for fix in errors.iter().filter_map(|error| error["fix"].as_str()) {
                 println!("\n$ {fix}");
-                // What it says is said to the server itself: redis-cli need not be installed.
+                // The demo sends the command on its own connection: redis-cli may not be installed.
                 let words: Vec<_> = fix.split(' ').skip_while(|word| *word != "CONFIG").collect();
-                let (name, words) = words.split_first().ok_or("advice that this demo cannot follow")?;
+                let (name, words) = words.split_first().ok_or("the doctor's advice has no CONFIG command")?;
                 let words = words.iter().map(|word| word.trim_matches(['\'', '"']));
                 let mut command = redis::cmd(name);
                 words.for_each(|word| _ = command.arg(word));
                 println!("{}", command.query_async::<String>(server).await?);
             }
         }
-        Err("there are errors though the doctor's advice was followed".into())
+        Err("`keylapse doctor` still finds errors after its advice was followed five times".into())
     }
 }
 
@@ -169,10 +172,10 @@ async fn play() -> Result<()> {
         .map(|folder| folder.join("keylapse"));
     let program = program
         .filter(|program| program.exists())
-        .ok_or("build the program first: make demo SHOW=operate does")?;
-    println!("# A server as it is when it was just installed.\n$ export KEYLAPSE_URL={url}");
+        .ok_or("`keylapse` is not built: run `make demo SHOW=operate`")?;
+    println!("# A server with its default configuration.\n$ export KEYLAPSE_URL={url}");
     let mut on_call = OnCall { program, url: url.clone(), commands: 0, findings: 0, replayed: 0, failed: 0 };
-    on_call.see_the_doctor(&mut server).await?;
+    on_call.follow_doctor(&mut server).await?;
 
     let first = listener(&url, "silent")?;
     let armed = evening(&mut on_call, &url, first).await?;
@@ -191,7 +194,7 @@ async fn play() -> Result<()> {
     let lost = armed.difference(&closed).count();
     let OnCall { commands, findings, replayed, failed, .. } = on_call;
     println!("\ncommands={commands} findings={findings} replayed={replayed} lost={lost} failed={failed}");
-    if lost > 0 || failed > 0 { Err("this is not as it should be".into()) } else { Ok(()) }
+    if lost > 0 || failed > 0 { Err("an order was lost, or a command failed".into()) } else { Ok(()) }
 }
 
 async fn connected(url: &str) -> Result<MultiplexedConnection> {
@@ -199,16 +202,16 @@ async fn connected(url: &str) -> Result<MultiplexedConnection> {
     loop {
         match keylapse_support::connect(url).await {
             Ok(connection) => return Ok(connection),
-            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            Err(error) if began.elapsed() > STEP_TIMEOUT => return Err(error.into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
 }
 
-/// Orders are armed, some fail, and the listener is killed. Answers which were armed.
+/// Arms orders of which some fail, kills the listener, and returns the IDs of the orders.
 async fn evening(on_call: &mut OnCall, url: &str, running: Program) -> Result<BTreeSet<String>> {
     let (schedule, orders) = (Schedule::connect(url).await?, orders()?);
-    println!("\n# 20 orders are armed. Of 6 the bank is asked and does not answer; 1 waits for it for long.");
+    println!("\n# 20 orders are armed. The bank does not answer for 7: 6 time out, and 1 keeps waiting.");
     let now = Duration::from_millis(200);
     let soon = [(1..=13, 1), (14..=19, 2), (20..=20, 3)];
     let mut armed = BTreeSet::new();
@@ -228,7 +231,7 @@ async fn evening(on_call: &mut OnCall, url: &str, running: Program) -> Result<BT
         armed.insert(id.to_string());
     }
     running.kill();
-    println!("# What is not heard of for 15 s counts as gone.");
+    println!("# A listener that has sent no report for 15 s counts as gone.");
     on_call.until("listeners", |listeners| listeners == 0).await?;
     on_call.run("status", 0)?;
     on_call.run("why order:unpaid:20", 0)?;
@@ -240,34 +243,34 @@ async fn evening(on_call: &mut OnCall, url: &str, running: Program) -> Result<BT
     Ok(armed)
 }
 
-/// Waits until the server knows of somebody who looks on.
-async fn looked_on(server: &mut MultiplexedConnection) -> Result<()> {
+/// Waits until `keylapse tail` has registered its watch on the topic.
+async fn until_watched(server: &mut MultiplexedConnection) -> Result<()> {
     let began = Instant::now();
     while !server.hexists::<_, _, bool>("keylapse:{order.unpaid/0}:meta", "tail").await? {
-        if began.elapsed() > PATIENCE {
-            return Err("nobody looks on".into());
+        if began.elapsed() > STEP_TIMEOUT {
+            return Err("timeout: `keylapse tail` has not registered its watch".into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
 
-/// What died is replayed, while somebody looks on.
+/// Replays the dead letters while `keylapse tail` watches.
 async fn replay(on_call: &mut OnCall, server: &mut MultiplexedConnection) -> Result<()> {
     let dead = on_call.lines("ls order.unpaid --state dead")?.len();
     on_call.run("dead replay order.unpaid error:~timeout --dry-run", 0)?;
-    let look = format!("tail order.unpaid --limit {} --for 5s", 2 * dead);
-    let looking = on_call.command(&look).stdout(Stdio::piped()).spawn()?;
-    looked_on(server).await?;
-    let said = on_call.run(&format!("dead replay order.unpaid error:~timeout --yes --expect {dead}"), 0)?;
-    let last = said.lines().last().unwrap_or_default();
+    let tail_line = format!("tail order.unpaid --limit {} --for 5s", 2 * dead);
+    let watcher = on_call.command(&tail_line).stdout(Stdio::piped()).spawn()?;
+    until_watched(server).await?;
+    let text = on_call.run(&format!("dead replay order.unpaid error:~timeout --yes --expect {dead}"), 0)?;
+    let last = text.lines().last().unwrap_or_default();
     let number = |name: &str| {
         last.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
     };
-    on_call.replayed += number("done").ok_or("no last line")?;
-    on_call.failed += number("failed").ok_or("no last line")?;
-    println!("\n$ keylapse {look}   # in another terminal, meanwhile");
-    print!("{}", String::from_utf8_lossy(&looking.wait_with_output()?.stdout));
+    on_call.replayed += number("done").ok_or("the last line of `keylapse dead replay` has no `done`")?;
+    on_call.failed += number("failed").ok_or("the last line of `keylapse dead replay` has no `failed`")?;
+    println!("\n$ keylapse {tail_line}   # in another terminal, during the replay");
+    print!("{}", String::from_utf8_lossy(&watcher.wait_with_output()?.stdout));
     on_call.commands += 1;
     Ok(())
 }

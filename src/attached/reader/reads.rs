@@ -17,7 +17,7 @@ use crate::runtime::RefusedRead;
 use crate::time::ServerTime;
 use crate::wire::{KeyDeadline, KeySnapshot};
 
-/// Maximum number of reads in flight for keys that expired in a gap. The same maximum holds for keys of replaced servers.
+/// Maximum number of reads in flight for keys that expired in a gap. This maximum also holds for keys of replaced servers.
 pub(super) const MAX_RECHECKS_IN_FLIGHT: usize = 4;
 
 /// A permission counts as granted after this time without a refusal, as the reads that needed it may have ended.

@@ -73,8 +73,8 @@ fn each_outcome_stands_on_its_pages() {
     let attempts = part_of("docs/operations.md", "| `keylapse_lapses_total` |", " |\n");
     let journal = part_of("docs/wire.md", "| how it ended | |", "\n\n");
     let tail = part_of("docs/wire.md", "| what happened | the attempt | the time |", "\n\n");
-    let told = part_of("docs/operate.md", "| `what` (not always) |", " |\n");
-    let ended = part_of("docs/operate.md", "\n### `ended`\n", "\n### ");
+    let told = part_of("docs/operate.md", "| `event` (not always) |", " |\n");
+    let ended = part_of("docs/operate.md", "\n### `journal_entry`\n", "\n### ");
     let failed = part_of("docs/messages.md", "\n## Attempts and dead letters\n", "\n## ");
     let settled = part_of("docs/wire.md", "-- settle.lua:", "-- Returns:");
     let mut missing = Vec::new();
@@ -93,10 +93,10 @@ fn each_outcome_stands_on_its_pages() {
             look("the attempts of docs/messages.md", &failed, word.clone());
         }
         if is_told {
-            look("`what` of docs/operate.md", &told, format!("`{word}`"));
+            look("`event` of docs/operate.md", &told, format!("`{word}`"));
         }
         if is_told && !goes_on {
-            look("`ended` of docs/operate.md", &ended, format!("`{word}`"));
+            look("`journal_entry` of docs/operate.md", &ended, format!("`{word}`"));
         }
         if let Some((_, code)) = row.split_once("code: Some(b'") {
             let code = format!("`{}`", &code[..1]);

@@ -1,10 +1,12 @@
-//! Orders whose keys expire are told to a shop, by a program that nobody has written a line of Rust for: `make
-//! demo SHOW=webhooks`.
+//! Sends webhooks to a shop when the keys of its orders expire, without handlers in Rust: `make demo SHOW=webhooks`.
 //!
-//! Another program writes keys with `SET … EX`, and arms notices over HTTP. `keylapse run` calls the shop, which fails
-//! now and then; it is killed in the middle of that, started again, and told to read its file again. What the shop never
-//! took is a dead letter, and replayed from the dashboard in a browser, where a key that is a script does nothing. In the
-//! end the shop has taken each of them, under one id, or this fails.
+//! 1. Another program writes keys with `SET … PX`, and arms notices over HTTP.
+//! 2. `keylapse run` calls the shop, which sometimes answers with an error.
+//! 3. `keylapse run` is killed during its work, started again, and reloads its file at SIGHUP.
+//! 4. The orders that the shop never accepted become dead letters. A browser replays them from the dashboard.
+//! 5. One key contains a script, which must not run on the dashboard.
+//!
+//! The demo fails unless the shop has accepted each webhook, under a single ID.
 
 mod dashboard;
 mod programs;
@@ -28,12 +30,12 @@ use self::receiver::Receiver;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What the orders are like: how many, and what the shop answers.
+/// The maximum wait for one step. Each step is faster, even on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of orders for each kind of trouble, which decides how the shop answers.
 const ORDERS: [(u64, &str); 4] = [(300, "none"), (40, "once"), (20, "busy"), (20, "always")];
 const NOTICES: u64 = 60;
-/// A key that would be a script, if a page took it for one.
+/// A key that runs as a script on a page that does not escape it.
 const SCRIPT: &str = "order:unpaid:<img src=x onerror=window.xss=1>";
 
 fn config(receiver: &Receiver) -> String {
@@ -63,7 +65,7 @@ allow-addresses = ["127.0.0.1"]
     )
 }
 
-/// The shop, what calls it, and what shows how that goes.
+/// The shop, the files of `keylapse run`, and the connections of the demo.
 struct Stage {
     url: String,
     folder: tempfile::TempDir,
@@ -85,13 +87,13 @@ impl Stage {
         listening(&mut serve).await
     }
 
-    /// As any program of the shop writes its orders. Answers how many.
+    /// Writes orders with plain `SET` commands, and returns their number.
     async fn write_orders(&mut self) -> Result<u64> {
         let mut count = 0;
         for (orders, trouble) in ORDERS {
             for _ in 0..orders {
                 count += 1;
-                // From half a second to four.
+                // The keys expire within 0.5 s to 4 s.
                 self.write(&format!("order:unpaid:{count}"), trouble, 500 + count * 9).await?;
             }
         }
@@ -106,12 +108,12 @@ impl Stage {
         Ok(command.query_async(&mut self.writer).await?)
     }
 
-    /// Waits until the shop has taken so many, and so many dead letters lie there.
+    /// Waits until the condition holds. `what` names it in the error.
     async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
         let began = Instant::now();
         while !holds().await? {
-            if began.elapsed() > PATIENCE {
-                return Err(format!("waited in vain for {what}").into());
+            if began.elapsed() > STEP_TIMEOUT {
+                return Err(format!("timeout: waited for {what}").into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -127,7 +129,7 @@ impl Stage {
     }
 }
 
-/// Arms notices over HTTP, as a program without a client of Redis does.
+/// Arms notices over HTTP, as a program without a Redis client does.
 async fn arm_notices(http: &str) -> Result<u64> {
     let client = reqwest::Client::new();
     for id in 0..NOTICES {
@@ -158,7 +160,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // What `reqwest` needs, though nothing here goes over TLS.
+    // `reqwest` needs a crypto provider, although the demo uses no TLS.
     _ = rustls::crypto::ring::default_provider().install_default();
     let (mut stage, _server) = set_up().await?;
     println!(
@@ -173,26 +175,26 @@ async fn main() -> Result<()> {
     let webhooks = stage.write_orders().await? + arm_notices(&http).await?;
     stage.until("the first orders", async || Ok(stage.taken() > 60)).await?;
     println!(
-        "# `keylapse run` is killed in the middle of its work, started again, and told to read its file again."
+        "# `keylapse run` is killed in the middle of its work, started again, and reloads its file at SIGHUP."
     );
     relay.kill();
     let (relay, _) = stage.relay().await?;
     stage.until("more orders", async || Ok(stage.taken() > 160)).await?;
     relay.signal("HUP");
-    let stubborn =
+    let always_failing =
         ORDERS.iter().filter(|(_, trouble)| *trouble == "always").map(|(count, _)| count).sum::<u64>() + 1;
-    stage.until("dead letters", async || Ok(stage.dead().await? == stubborn)).await?;
+    stage.until("dead letters", async || Ok(stage.dead().await? == always_failing)).await?;
     println!(
-        "# What the shop never took is a dead letter. Somebody looks at the dashboard, {dashboard}, and replays them."
+        "# Orders that the shop never accepted are dead letters. They are replayed from the dashboard, {dashboard}."
     );
-    stage.receiver.mend();
-    let visit = Visit::pay(&dashboard, SCRIPT).await?;
-    stage.until("all of them", async || Ok(stage.taken() == webhooks)).await?;
-    stage.until("the last notice", async || stage.nothing_left().await).await?;
-    judge(&stage, webhooks, stubborn, &visit)
+    stage.receiver.repair();
+    let visit = Visit::run(&dashboard, SCRIPT).await?;
+    stage.until("all webhooks", async || Ok(stage.taken() == webhooks)).await?;
+    stage.until("the last timer to end", async || stage.is_finished().await).await?;
+    judge(&stage, webhooks, always_failing, &visit)
 }
 
-/// Waits until the relay hears of expired keys.
+/// Waits until `keylapse run` receives the events of expired keys.
 async fn ready(stage: &Stage, http: &str) -> Result<()> {
     let client = reqwest::Client::new();
     let url = format!("{http}/readyz");
@@ -202,13 +204,13 @@ async fn ready(stage: &Stage, http: &str) -> Result<()> {
 }
 
 impl Stage {
-    async fn nothing_left(&self) -> Result<bool> {
+    async fn is_finished(&self) -> Result<bool> {
         let status = self.console.status(10).await?;
         Ok(status.topics.iter().all(|topic| topic.overview.timers + topic.overview.dead == 0))
     }
 }
 
-/// Says what came of it all, and whether it is as it should be.
+/// Prints the counts. Fails if a webhook was lost, doubled, forged or not replayed, or if a script ran.
 fn judge(stage: &Stage, webhooks: u64, dead: u64, visit: &Visit) -> Result<()> {
     let booked = stage.receiver.booked();
     let delivered = stage.taken();
@@ -221,5 +223,9 @@ fn judge(stage: &Stage, webhooks: u64, dead: u64, visit: &Visit) -> Result<()> {
          doubled_ids={doubled} pages={pages} actions={actions} xss={scripts}"
     );
     let is_right = lost == 0 && doubled == 0 && forged == 0 && *scripts == 0 && *replayed == dead;
-    if is_right { Ok(()) } else { Err("this is not as it should be".into()) }
+    if is_right {
+        Ok(())
+    } else {
+        Err("a webhook was lost, doubled, forged or not replayed, or a script ran in the dashboard".into())
+    }
 }

@@ -1,4 +1,4 @@
-//! Who is called: a shop that checks signatures, books each delivery by its id, and breaks when it is told to.
+//! The shop that receives webhooks: it checks signatures, records deliveries by ID, and fails as each order asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,17 +14,16 @@ use standardwebhooks::Webhook;
 
 use crate::Result;
 
-/// What became of a key's deliveries.
+/// The deliveries of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Booked {
-    /// The ids that its calls had.
+    /// The webhook IDs of the calls.
     pub(crate) ids: BTreeSet<String>,
     pub(crate) calls: u64,
-    /// How many of them were answered with 200.
+    /// The number of calls that were answered with 200.
     pub(crate) taken: u64,
 }
 
-/// What the shop knows.
 #[derive(Debug, Default)]
 struct Books {
     by_key: BTreeMap<String, Booked>,
@@ -41,7 +40,7 @@ type Shared = Arc<Shop>;
 struct Shop {
     signed: Webhook,
     books: Mutex<Books>,
-    is_mended: AtomicBool,
+    is_repaired: AtomicBool,
 }
 
 impl Receiver {
@@ -49,7 +48,7 @@ impl Receiver {
         let shop = Arc::new(Shop {
             signed: Webhook::new(secret)?,
             books: Mutex::default(),
-            is_mended: AtomicBool::new(false),
+            is_repaired: AtomicBool::new(false),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -58,17 +57,17 @@ impl Receiver {
         Ok(Self { address, shop })
     }
 
-    /// What became of each key.
+    /// Returns the deliveries of each key.
     pub(crate) fn booked(&self) -> BTreeMap<String, Booked> {
         self.shop.books().by_key.clone()
     }
 
-    /// What it has always failed at works from now on.
-    pub(crate) fn mend(&self) {
-        self.shop.is_mended.store(true, Ordering::Relaxed);
+    /// Lets the shop accept the orders that it has always refused.
+    pub(crate) fn repair(&self) {
+        self.shop.is_repaired.store(true, Ordering::Relaxed);
     }
 
-    /// Calls whose signatures were wrong.
+    /// Returns the number of calls with an invalid signature.
     pub(crate) fn forged(&self) -> u64 {
         self.shop.books().forged
     }
@@ -89,31 +88,30 @@ async fn take(
         shop.books().forged += 1;
         return later(StatusCode::UNAUTHORIZED);
     }
-    let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let key = told["data"]["key"].as_str().unwrap_or_default().to_owned();
+    let delivery: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let key = delivery["data"]["key"].as_str().unwrap_or_default().to_owned();
     let mut books = shop.books();
     let booked = books.by_key.entry(key).or_default();
     booked.calls += 1;
     booked.ids.extend(headers.get("webhook-id").and_then(|id| Some(id.to_str().ok()?.to_owned())));
-    let is_mended = shop.is_mended.load(Ordering::Relaxed);
-    let status = answer(told["data"]["value"]["trouble"].as_str(), booked.calls, is_mended);
+    let is_repaired = shop.is_repaired.load(Ordering::Relaxed);
+    let status = answer(delivery["data"]["value"]["trouble"].as_str(), booked.calls, is_repaired);
     booked.taken += u64::from(status.is_success());
     later(status)
 }
 
-/// A status that says when to come back, which only some heed.
+/// Adds a `Retry-After` of one second. `keylapse run` reads it from errors, and ignores it after a success.
 fn later(status: StatusCode) -> (StatusCode, [(&'static str, &'static str); 1]) {
     (status, [("retry-after", "1")])
 }
 
-/// What the order says is answered: the demo decides when it writes the key.
-fn answer(trouble: Option<&str>, calls: u64, is_mended: bool) -> StatusCode {
+/// Returns the status that the order's `trouble` asks for.
+fn answer(trouble: Option<&str>, calls: u64, is_repaired: bool) -> StatusCode {
     match trouble {
-        // Of the first call the answer is an error, ...
         Some("once") if calls == 1 => StatusCode::INTERNAL_SERVER_ERROR,
-        // ... of all until somebody has looked, so that the order is a dead letter, ...
-        Some("always") if !is_mended => StatusCode::BAD_GATEWAY,
-        // ... or that it is to come back later.
+        // The order becomes a dead letter, because all its attempts fail until the repair.
+        Some("always") if !is_repaired => StatusCode::BAD_GATEWAY,
+        // `keylapse run` snoozes after a 429, which uses up no attempt.
         Some("busy") if calls == 1 => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::OK,
     }
