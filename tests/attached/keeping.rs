@@ -25,7 +25,7 @@ async fn has_duty(server: &Server, field: &str) -> bool {
 #[tokio::test]
 async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
     let harness = Harness::hearing(ALL_FLAGS).await;
-    assert!(has_duty(&harness.server, "slot").await);
+    assert!(has_duty(&harness.server, "scanner").await);
     let Harness { server, listener, notes, .. } = harness;
     let second = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
     eventually(PATIENCE, "a second", async || has_duty(&server, "tracker").await).await;
@@ -117,5 +117,5 @@ async fn two_have_duties(server: &Server) -> bool {
         let ends: Option<u64> = redis::from_redis_value(server.cmd(&["HGET", SCANNER, field]).await).unwrap();
         ends.is_some_and(|ends| ends > now())
     };
-    until("until").await && until("second_until").await
+    until("scanner_until").await && until("tracker_until").await
 }

@@ -12,7 +12,7 @@ use super::support::{PATIENCE, Running, listener};
 
 const GONE: &str = "the data of keylapse is gone";
 const BACK: &str = "the earlier data of keylapse is back";
-const MADE: &str = "the names of a partition were gone";
+const MADE: &str = "a partition had vanished from Redis";
 
 async fn says(log: &Capture, times: usize, what: &str) {
     let said = async || log.lines().iter().filter(|line| line.contains(what)).count() >= times;

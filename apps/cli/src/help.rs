@@ -93,6 +93,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_the_same_questions() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate.md");
+        let page = std::fs::read_to_string(page).expect("the page");
+        let rows = QUESTIONS.map(|(one, question)| format!("| `{one}` | {question} |\n")).concat();
+        assert!(page.contains(&rows), "docs/operate.md needs:\n{rows}");
+    }
+
+    #[test]
     fn the_short_help_fits_a_screen() {
         let help = command().term_width(80).render_help().to_string();
         assert!(help.lines().count() <= 52, "{help}");

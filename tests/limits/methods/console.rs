@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
             "console::TopicHandle::timer",
             "console::TopicHandle::dead_letters_of_key",
             "console::TopicHandle::journal_of_key",
-            "console::TopicHandle::enrolment",
+            "console::TopicHandle::tracked_key",
             "console::TopicHandle::explain_key",
         ],
         || with_topic(keys_and_times),

@@ -98,7 +98,7 @@ async fn a_listener_of_the_old_number_says_so_and_loses_nothing_and_one_of_the_n
     eventually(PATIENCE, "the new listener to wait", async || {
         log.lines()
             .iter()
-            .any(|line| line.contains("waiting for the server") && line.contains("number of partitions"))
+            .any(|line| line.contains("waiting for the server") && line.contains("is being repartitioned"))
     })
     .await;
     console.repartition(&orders(), 8).await.unwrap();
