@@ -96,7 +96,7 @@ async fn hearing_four_hundred_thousand_expiries_in_a_gap_takes_less_than_a_hundr
     eventually(LONG, "an anchor", async || state(&server, "mode").await == "Expired").await;
     server.cmd(&["DEL", CANARY]).await;
     server.cmd(&["LPUSH", CANARY, "no canary"]).await;
-    eventually(LONG, "a gap", async || state(&server, "mode").await == "Blind").await;
+    eventually(LONG, "a gap", async || state(&server, "mode").await == "ScanOnly").await;
     let (before, _) = listener.memory();
     expire(&server, KEYS).await;
     server.cmd(&["DEL", CANARY]).await;

@@ -125,7 +125,7 @@ async fn nodes_that_send_calls_round_and_round_end_a_callers_patience_and_not_th
     let forger = Forger::start(&shards("{port}", 0, 16_383), "-MOVED 7 127.0.0.1:{port}\r\n").await;
     let refused = forger.refusal().await;
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert!(refused.to_string().contains("on its way"), "{refused}");
+    assert!(refused.to_string().contains("is being migrated"), "{refused}");
     let asked = forger.scripts();
     assert!(asked < 1000, "it was asked {asked} times in a second");
 }

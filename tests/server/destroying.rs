@@ -152,7 +152,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     let refused = console.detach(&orders()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     let refused = console.destroy(attached().topic()).await.unwrap_err();
-    assert!(refused.to_string().contains("topic order holds 20,000 enrolled keys"), "{refused}");
+    assert!(refused.to_string().contains("topic order holds 20,000 tracked keys"), "{refused}");
     let refused = console.destroy(&orders()).forced().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "a topic of another kind is left alone");
 

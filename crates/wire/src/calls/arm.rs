@@ -165,7 +165,8 @@ impl Durably {
         Self { replicas, local_fsync: true, within_ms: 1000 }
     }
 
-    /// Sets how long the call waits, from 1 ms to 4 s (default: 1 s). After that time it returns what was reached.
+    /// Sets how long the call waits for the replicas, at least 1 ms. After that time it returns how many have confirmed.
+    /// Default: 1 s, at most 4 s.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within_ms = ms_ceil(limit).clamp(1, 4000);
         self

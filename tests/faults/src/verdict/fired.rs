@@ -51,7 +51,7 @@ impl Fires {
 
     /// Whether one was told that the key may have fired before.
     pub(super) fn was_said(&self) -> bool {
-        self.0.iter().any(|fired| fired.expiry != "Heard")
+        self.0.iter().any(|fired| fired.expiry != "Announced")
     }
 
     /// An attempt that ran again, unless all such are `excused`, and more lapses than the key can have had lives, which
@@ -93,7 +93,7 @@ impl Fires {
         let ends = self.0.iter().filter(|fired| lives.iter().any(|since| *since <= fired.run.started));
         let ids: BTreeSet<_> = ends.map(|fired| &fired.id).collect();
         let extra = ids.len().saturating_sub(lives.len());
-        let is_told = |fired: &&Fired| fired.expiry != "Heard" || troubles.may_be_forgotten(&fired.run);
+        let is_told = |fired: &&Fired| fired.expiry != "Announced" || troubles.may_be_forgotten(&fired.run);
         let told: BTreeSet<_> = self.0.iter().filter(is_told).map(|fired| &fired.id).collect();
         report.duplicated += extra;
         report.explained += extra.min(told.len());

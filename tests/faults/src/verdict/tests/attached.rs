@@ -42,7 +42,7 @@ impl Tale {
 
 #[test]
 fn a_key_that_fired_once_when_it_had_expired_is_right() {
-    let report = Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Heard").judged(&[]);
+    let report = Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Announced").judged(&[]);
     let line = "armed=1 acknowledged=1 handled=1 lost=0 duplicated=0 explained=0 early=0 unexpected=0 \
                 unknowable=0 late_p50_ms=4.0 late_p99_ms=4.0 late_max_ms=4.0 dead=0";
     assert_eq!((report.to_string().as_str(), report.is_valid()), (line, true));
@@ -67,15 +67,15 @@ fn a_deadline_that_had_passed_when_it_was_given_deletes_the_key() {
 fn a_key_that_expires_as_its_deadline_is_given_must_fire_once() {
     let expired = || Tale::new().enrolled(60_000).wrote(21_000, Life::Expired, Wrote::Done).heard(21_000);
     finds(expired(), &[Wrong::Lost]);
-    finds(expired().fired(21_004, LISTENER, "a", "Heard"), &[]);
-    finds(expired().fired(20_900, LISTENER, "a", "Heard"), &[Wrong::Lost, Wrong::Early]);
+    finds(expired().fired(21_004, LISTENER, "a", "Announced"), &[]);
+    finds(expired().fired(20_900, LISTENER, "a", "Announced"), &[Wrong::Lost, Wrong::Early]);
     finds(Tale::new().enrolled(60_000).wrote(21_000, Life::Expired, Wrote::Nothing), &[Wrong::Lost]);
 }
 
 #[test]
 fn of_two_lives_the_last_must_fire() {
     let again = Tale::new().enrolled(21_000).wrote(21_500, Life::For(1000), Wrote::Done);
-    finds(again.heard(22_502).fired(21_004, LISTENER, "a", "Heard"), &[Wrong::Lost]);
+    finds(again.heard(22_502).fired(21_004, LISTENER, "a", "Announced"), &[Wrong::Lost]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_key_that_was_never_enrolled_is_lost_only_if_a_listener_heard_it() {
 
 #[test]
 fn a_key_that_is_written_again_has_to_be_enrolled_again() {
-    let fired = || Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Heard");
+    let fired = || Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Announced");
     let again = || fired().wrote(21_500, Life::Until(22_000_000), Wrote::Done).heard(22_002);
     finds(again().outage(21_900, 22_100, None), &[]);
     let enrolled = again().then(21_600, HARNESS, Entry::Enrolled { key: KEY.to_owned() });
@@ -121,46 +121,46 @@ fn a_deadline_that_was_brought_forward_and_that_nobody_heard_pass_is_unknowable(
 
 #[test]
 fn a_start_before_any_deadline_of_the_key_is_early() {
-    finds(Tale::new().enrolled(21_000).fired(20_999, LISTENER, "a", "Heard"), &[Wrong::Lost, Wrong::Early]);
+    finds(Tale::new().enrolled(21_000).fired(20_999, LISTENER, "a", "Announced"), &[Wrong::Lost, Wrong::Early]);
     // It was extended before it could expire.
     let extended = Tale::new().enrolled(21_000).wrote(20_500, Life::Until(23_000_000), Wrote::Done);
-    finds(extended.fired(21_004, LISTENER, "a", "Heard"), &[Wrong::Lost, Wrong::Early]);
+    finds(extended.fired(21_004, LISTENER, "a", "Announced"), &[Wrong::Lost, Wrong::Early]);
     // Nobody knows whether it was.
     let perhaps = Tale::new().enrolled(21_000).wrote(20_500, Life::Until(23_000_000), Wrote::Unknown);
-    finds(perhaps.fired(21_004, LISTENER, "a", "Heard"), &[]);
+    finds(perhaps.fired(21_004, LISTENER, "a", "Announced"), &[]);
 }
 
 #[test]
 fn a_key_that_was_taken_away_is_unexpected_unless_nobody_may_have_heard_it() {
     let deleted = || Tale::new().enrolled(21_000).wrote(20_500, Life::Gone, Wrote::Done);
     finds(deleted(), &[]);
-    finds(deleted().fired(21_004, LISTENER, "a", "Heard"), &[Wrong::Unexpected]);
+    finds(deleted().fired(21_004, LISTENER, "a", "Announced"), &[Wrong::Unexpected]);
     finds(deleted().fired(21_004, LISTENER, "a", "Recovered"), &[Wrong::Unexpected]);
     let cut_off = deleted().outage(20_400, 20_600, Some("listener 0"));
     finds(cut_off.fired(21_004, LISTENER, "a", "Recovered"), &[]);
     let endless = Tale::new().enrolled(21_000).wrote(20_500, Life::Endless, Wrote::Done);
-    finds(endless.fired(21_004, LISTENER, "a", "Heard"), &[Wrong::Unexpected]);
+    finds(endless.fired(21_004, LISTENER, "a", "Announced"), &[Wrong::Unexpected]);
 }
 
 #[test]
 fn a_second_lapse_of_one_life_is_unexplained_unless_it_was_said_that_it_might_be() {
-    let fired = || Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Heard");
-    finds(fired().fired(21_009, OTHER, "b", "Heard"), &[Wrong::Unexplained]);
+    let fired = || Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Announced");
+    finds(fired().fired(21_009, OTHER, "b", "Announced"), &[Wrong::Unexplained]);
     finds(fired().fired(21_009, OTHER, "b", "Ambiguous"), &[]);
     finds(fired().fired(21_009, OTHER, "b", "Recovered"), &[]);
     finds(
-        fired().fired(21_009, OTHER, "b", "Ambiguous").fired(21_010, OTHER, "c", "Heard"),
+        fired().fired(21_009, OTHER, "b", "Ambiguous").fired(21_010, OTHER, "c", "Announced"),
         &[Wrong::Unexplained],
     );
     let second_life = fired().wrote(21_500, Life::Until(22_000_000), Wrote::Done);
-    finds(second_life.fired(22_004, OTHER, "b", "Heard"), &[]);
+    finds(second_life.fired(22_004, OTHER, "b", "Announced"), &[]);
 }
 
 #[test]
 fn an_attempt_of_a_key_that_runs_again_needs_a_fault_like_any_other() {
     let twice = || {
-        let tale = Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Heard");
-        tale.fired(24_000, OTHER, "a", "Heard")
+        let tale = Tale::new().enrolled(21_000).fired(21_004, LISTENER, "a", "Announced");
+        tale.fired(24_000, OTHER, "a", "Announced")
     };
     finds(twice(), &[Wrong::Unexplained]);
     finds(twice().died(21_100, LISTENER), &[]);

@@ -39,7 +39,7 @@ impl Tale {
 
 #[test]
 fn an_order_that_fired_once_is_counted_and_one_that_did_not_is_lost() {
-    let report = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Heard").judged(&[]);
+    let report = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Announced").judged(&[]);
     assert!(report.is_valid(), "{:?}", report.findings);
     assert_eq!((report.attached, report.fired, report.armed, report.late.len()), (1, 1, 0, 0));
     finds(Tale::new().ordered(0, SERVER, None), &[Wrong::Lost]);
@@ -47,37 +47,37 @@ fn an_order_that_fired_once_is_counted_and_one_that_did_not_is_lost() {
 
 #[test]
 fn an_order_that_fires_before_its_deadline_is_early() {
-    finds(Tale::new().ordered(0, SERVER, None).order_fired(1_999, "a", "Heard"), &[Wrong::Early]);
+    finds(Tale::new().ordered(0, SERVER, None).order_fired(1_999, "a", "Announced"), &[Wrong::Early]);
 }
 
 #[test]
 fn what_fires_twice_is_explained_if_that_was_said() {
     let twice = |expiry| {
-        let tale = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Heard");
+        let tale = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Announced");
         tale.order_fired(2_500, "b", expiry)
     };
     for said in ["Ambiguous", "Recovered"] {
         let report = twice(said).judged(&[]);
         assert_eq!((report.is_valid(), report.duplicated, report.explained), (true, 1, 1));
     }
-    finds(twice("Heard"), &[Wrong::Unexplained]);
+    finds(twice("Announced"), &[Wrong::Unexplained]);
 }
 
 #[test]
 fn what_was_written_again_has_had_two_lives_and_fires_at_least_once() {
     let again = |tale: Tale| tale.tried(0, 1_000, Wrote::Unknown, None, None).ordered(1_050, SERVER, None);
-    let fired = |tale: Tale| tale.order_fired(2_004, "a", "Heard");
+    let fired = |tale: Tale| tale.order_fired(2_004, "a", "Announced");
     finds(fired(again(Tale::new())), &[]);
-    finds(fired(again(Tale::new())).order_fired(3_060, "b", "Heard"), &[]);
+    finds(fired(again(Tale::new())).order_fired(3_060, "b", "Announced"), &[]);
     finds(again(Tale::new()), &[Wrong::Lost]);
-    finds(again(Tale::new()).order_fired(1_990, "a", "Heard"), &[Wrong::Early]);
+    finds(again(Tale::new()).order_fired(1_990, "a", "Announced"), &[Wrong::Early]);
 }
 
 #[test]
 fn what_was_refused_has_had_no_life() {
     let refused = || Tale::new().tried(0, 10, Wrote::Nothing, None, None);
     finds(refused(), &[]);
-    finds(refused().order_fired(2_004, "a", "Heard"), &[Wrong::Unexpected]);
+    finds(refused().order_fired(2_004, "a", "Announced"), &[Wrong::Unexpected]);
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn what_a_server_takes_that_has_lost_its_place_is_unreplicated() {
 fn an_attempt_may_run_again_where_the_server_that_keeps_it_fell() {
     let kept = shard_of(KEY).expect("it is an order");
     let again = |partition| {
-        let tale = Tale::new().ordered(0, ANOTHER, None).order_fired(2_004, "a", "Heard");
-        tale.order_fired(4_500, "a", "Heard").replaced(2_100, &[], vec![partition])
+        let tale = Tale::new().ordered(0, ANOTHER, None).order_fired(2_004, "a", "Announced");
+        tale.order_fired(4_500, "a", "Announced").replaced(2_100, &[], vec![partition])
     };
     finds(again(kept), &[]);
     finds(again(kept - 1), &[Wrong::Unexplained]);
@@ -214,7 +214,7 @@ fn what_came_and_went_around_a_fall_is_unknowable() {
             id: "a".into(),
             attempt: 1,
             deadline: 0,
-            expiry: "Heard".into(),
+            expiry: "Announced".into(),
         };
         let ended = Entry::FiredEnded { key: other.clone(), id: "a".into(), attempt: 1, end: End::Done };
         let tale = Tale::new().then(50, HARNESS, asked).then(51, HARNESS, told).ordered(100, SERVER, None);
