@@ -121,7 +121,10 @@ fn a_deadline_that_was_brought_forward_and_that_nobody_heard_pass_is_unknowable(
 
 #[test]
 fn a_start_before_any_deadline_of_the_key_is_early() {
-    finds(Tale::new().enrolled(21_000).fired(20_999, LISTENER, "a", "Announced"), &[Wrong::Lost, Wrong::Early]);
+    finds(
+        Tale::new().enrolled(21_000).fired(20_999, LISTENER, "a", "Announced"),
+        &[Wrong::Lost, Wrong::Early],
+    );
     // It was extended before it could expire.
     let extended = Tale::new().enrolled(21_000).wrote(20_500, Life::Until(23_000_000), Wrote::Done);
     finds(extended.fired(21_004, LISTENER, "a", "Announced"), &[Wrong::Lost, Wrong::Early]);
