@@ -105,7 +105,7 @@ fn collect(tokens: TokenStream, found: &mut BTreeSet<Line>) {
         }
         let level = match (before(2).as_str(), before(1).as_str()) {
             (level @ ("info" | "warn" | "error"), "!") => Some(level.to_owned()),
-            (_, "not_written") => Some("warn".to_owned()),
+            (_, "report_failure") => Some("warn".to_owned()),
             _ => None,
         };
         let text = level

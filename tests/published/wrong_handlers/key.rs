@@ -1,5 +1,5 @@
 // says: `f64` does not name a timer
-// says: give the pattern's only capture as a string or an integer
+// says: pass the pattern's only capture as a string or an integer
 use keylapse::{Schedule, Topic};
 
 pub async fn cancel(schedule: Schedule, orders: Topic<u64>) {

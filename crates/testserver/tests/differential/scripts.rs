@@ -53,7 +53,7 @@ async fn history(pair: &mut Pair, scripts: &[Script], random: &mut Random) {
         call.extend(keys);
         call.extend(args);
         match &*script.name {
-            "reports" => pair.same_in_any_order_or_note(&call).await,
+            "list_reports" => pair.same_in_any_order_or_note(&call).await,
             _ => pair.same_or_note(&call).await,
         }
         if step % 10 == 9 {
