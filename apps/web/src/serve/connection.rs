@@ -77,9 +77,9 @@ impl Connection {
         let Self { routes, from, slot, closed, limits } = self;
         let routes = Extension(closed.clone()).layer(Extension(ConnectInfo(from)).layer(routes));
         let routes = Extension(slot.clone()).layer(routes);
-        let its_seat = slot.clone();
+        let its_slot = slot.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
-            let (routes, slot) = (routes.clone(), its_seat.clone());
+            let (routes, slot) = (routes.clone(), its_slot.clone());
             async move {
                 if !is_probe(request.uri().path()) {
                     slot.leave_probe_slot().await;

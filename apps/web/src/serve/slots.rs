@@ -50,7 +50,7 @@ pub(crate) struct ConnectionSlot(Arc<SlotShared>);
 struct SlotShared {
     slots: ConnectionSlots,
     gives_way: Arc<Notify>,
-    standing: Mutex<SlotState>,
+    state: Mutex<SlotState>,
 }
 
 /// The state of a connection, and its position among the idle ones.
@@ -113,11 +113,11 @@ impl ConnectionSlots {
     }
 
     fn occupy(&self, permit: OwnedSemaphorePermit, is_kept: bool) -> ConnectionSlot {
-        let standing = SlotState { permit, is_kept, busy: 0, waits: false, idle: None };
+        let state = SlotState { permit, is_kept, busy: 0, waits: false, idle: None };
         let slot = ConnectionSlot(Arc::new(SlotShared {
             slots: self.clone(),
             gives_way: Arc::default(),
-            standing: Mutex::new(standing),
+            state: Mutex::new(state),
         }));
         slot.change(|_| {});
         slot
@@ -137,7 +137,7 @@ impl Idle {
         longest.into_iter().for_each(|waiter| waiter.gives_way.notify_one());
     }
 
-    fn occupy(&self, waiter: Waiter) -> u64 {
+    fn push(&self, waiter: Waiter) -> u64 {
         let mut all = self.all();
         let place = all.next;
         all.next += 1;
@@ -146,7 +146,7 @@ impl Idle {
         place
     }
 
-    fn stand_up(&self, place: u64) {
+    fn remove(&self, place: u64) {
         self.all().since.remove(&place);
     }
 }
@@ -163,7 +163,7 @@ impl ConnectionSlot {
         loop {
             self.0.gives_way.notified().await;
             // A request may have arrived at the same moment. The connection then stays.
-            if self.0.standing().is_idle() {
+            if self.0.state().is_idle() {
                 return;
             }
         }
@@ -171,41 +171,41 @@ impl ConnectionSlot {
 
     /// Marks a request as in progress, while the returned guard lives.
     pub(super) fn busy(&self) -> ActiveRequestGuard {
-        self.change(|standing| standing.busy += 1);
+        self.change(|state| state.busy += 1);
         ActiveRequestGuard(self.clone())
     }
 
     /// Marks the request in progress as waiting, while the returned guard lives. The connection counts as idle.
     pub(crate) fn waiting(&self) -> WaitingRequestGuard {
-        self.change(|standing| standing.waits = true);
+        self.change(|state| state.waits = true);
         WaitingRequestGuard(self.clone())
     }
 
     /// Moves the connection from a reserved slot to a general one, and counts it as idle until it has one.
     pub(super) async fn leave_probe_slot(&self) {
-        if self.0.standing().is_kept {
+        if self.0.state().is_kept {
             let permit = self.0.slots.take_free().await;
             // Leaves the idle connections and joins them again, so that it becomes the last one, with a general slot.
-            self.change(|standing| standing.busy += 1);
-            self.change(|standing| {
-                (standing.permit, standing.is_kept) = (permit, false);
-                standing.busy -= 1;
+            self.change(|state| state.busy += 1);
+            self.change(|state| {
+                (state.permit, state.is_kept) = (permit, false);
+                state.busy -= 1;
             });
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut SlotState)) {
         let SlotShared { slots, gives_way, .. } = &*self.0;
-        let mut standing = self.0.standing();
-        change(&mut standing);
-        match (standing.is_idle(), standing.idle) {
+        let mut state = self.0.state();
+        change(&mut state);
+        match (state.is_idle(), state.idle) {
             (true, None) => {
-                let waiter = Waiter { gives_way: Arc::clone(gives_way), is_kept: standing.is_kept };
-                standing.idle = Some(slots.idle.occupy(waiter));
+                let waiter = Waiter { gives_way: Arc::clone(gives_way), is_kept: state.is_kept };
+                state.idle = Some(slots.idle.push(waiter));
             }
             (false, Some(place)) => {
-                slots.idle.stand_up(place);
-                standing.idle = None;
+                slots.idle.remove(place);
+                state.idle = None;
             }
             _ => {}
         }
@@ -213,27 +213,27 @@ impl ConnectionSlot {
 }
 
 impl SlotShared {
-    fn standing(&self) -> MutexGuard<'_, SlotState> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for SlotShared {
     fn drop(&mut self) {
-        let idle = self.standing().idle.take();
-        idle.into_iter().for_each(|place| self.slots.idle.stand_up(place));
+        let idle = self.state().idle.take();
+        idle.into_iter().for_each(|place| self.slots.idle.remove(place));
     }
 }
 
 impl Drop for WaitingRequestGuard {
     fn drop(&mut self) {
-        self.0.change(|standing| standing.waits = false);
+        self.0.change(|state| state.waits = false);
     }
 }
 
 impl Drop for ActiveRequestGuard {
     fn drop(&mut self) {
-        self.0.change(|standing| standing.busy -= 1);
+        self.0.change(|state| state.busy -= 1);
     }
 }
 
