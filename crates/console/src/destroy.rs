@@ -236,7 +236,7 @@ impl Destroyer<'_> {
 
     fn refuse_if_armed(&self, held: &Destroyed) -> Result<()> {
         let detaches = self.empty == CloseMode::Detached;
-        let more = if detaches { (held.dead_letters, "dead letter") } else { (held.tracked, "enrolled key") };
+        let more = if detaches { (held.dead_letters, "dead letter") } else { (held.tracked, "tracked key") };
         let there: Vec<_> =
             [(held.timers, "timer"), more].into_iter().filter(|(count, _)| *count > 0).collect();
         if there.is_empty() {
