@@ -64,7 +64,7 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         log.lines().iter().any(|line| line.contains("no expired events") && line.contains(&silent))
     })
     .await;
-    let is_blind = async || (health.mode(), health.canary_heard()) == (EventMode::ScanOnly, false);
+    let is_blind = async || (health.mode(), health.heartbeat_received()) == (EventMode::ScanOnly, false);
     eventually(PATIENCE, "its canaries to be missed", is_blind).await;
     eventually(PATIENCE, "the report to say which", async || {
         // A server that is slow to answer fails the call, and the next one is as good.

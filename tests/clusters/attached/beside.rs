@@ -71,7 +71,7 @@ impl Beside {
     pub(crate) async fn harm<T>(&mut self, work: impl Future<Output = T>) -> T {
         self.pause().await;
         let begun = self.state.begun.load(Ordering::Relaxed) as u64;
-        let enrolled = || self.listener.stats.attached("orders").map_or(0, |stats| stats.enrolled);
+        let enrolled = || self.listener.stats.attached("orders").map_or(0, |stats| stats.tracked);
         eventually(PATIENCE, "all to be enrolled", async || enrolled() >= begun).await;
         let done = self.notes.harm(work).await;
         self.state.enough.store(false, Ordering::Relaxed);

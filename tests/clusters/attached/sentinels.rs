@@ -23,7 +23,7 @@ async fn during(fault: impl AsyncFnOnce(&SentinelGroup, LocalNode)) -> Notes {
     let servers: Vec<_> = group.servers().iter().map(LocalNode::url).collect();
     let mut again = Writer::among(servers.clone(), 1).stream(300, Duration::ZERO, 1500).await.unwrap();
     let enrolled = || -> u64 {
-        listeners.iter().filter_map(|one| one.stats.attached("orders")).map(|stats| stats.enrolled).sum()
+        listeners.iter().filter_map(|one| one.stats.attached("orders")).map(|stats| stats.tracked).sum()
     };
     eventually(PATIENCE, "all to be enrolled", async || enrolled() >= 300).await;
     master.command(["WAIT", "1", "5000"]).await.unwrap();
