@@ -20,7 +20,9 @@ async fn an_attempt_whose_claim_a_failover_has_lost_changes_nothing_when_it_ends
     let builder = config.iter().fold(SentinelGroup::builder(), |builder, line| builder.config(line));
     let group = builder.start().await.unwrap();
     let (handler, mut reported, gate) = gated(|lapse: &Lapse<u32>| (lapse.id(), lapse.attempt()));
-    let running = Running::start(Listener::builder(group.url()).on(topic(1), handler));
+    // A failover may last longer than a lease of seconds, whose end would stop the first attempt.
+    let patient = topic(1).lease(PATIENCE);
+    let running = Running::start(Listener::builder(group.url()).on(patient, handler));
     running.until_anchored().await;
     let schedule = reach::schedule(&group.url());
     let soon = Duration::from_millis(700);

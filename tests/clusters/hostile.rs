@@ -149,7 +149,7 @@ async fn a_call_that_is_sent_to_no_address_is_refused() {
     for to in ["127.0.0.1:0", "nowhere", "h\tx:7000"] {
         let forger = Forger::start(&shards("{port}", 0, 16_383), &format!("-MOVED 7 {to}\r\n")).await;
         let refused = forger.refusal().await;
-        assert!(refused.to_string().contains("no address"), "{refused}");
+        assert!(refused.to_string().contains("an invalid address"), "{refused}");
     }
 }
 
