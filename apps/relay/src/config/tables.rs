@@ -11,7 +11,7 @@ use super::values::{Size, Span};
 use crate::message::Form;
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "the tables of a configuration")]
 pub(super) struct File {
     pub(super) concurrency: Option<usize>,
     pub(super) grace: Option<Span>,
@@ -24,7 +24,7 @@ pub(super) struct File {
 
 /// `[topics.NAME]`.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as in [topics.NAME]")]
 pub(super) struct TopicTable {
     /// The pattern of keys that other programs write.
     pub(super) attach: Option<Spanned<String>>,
@@ -61,7 +61,11 @@ pub(super) struct TopicTable {
 
 /// The backoff schedule. One of the three forms is set.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table: { every = \"…\" }, { after = [\"…\"] } or { from = \"…\", to = \"…\" }"
+)]
 pub(super) struct RetryTable {
     /// The delay before every retry.
     pub(super) every: Option<Span>,
@@ -75,7 +79,7 @@ pub(super) struct RetryTable {
 
 /// How many dead letters or journal entries are kept, and for how long.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table: { count = …, age = \"…\" }")]
 pub(super) struct KeepTable {
     pub(super) count: u64,
     pub(super) age: Span,
@@ -85,7 +89,7 @@ pub(super) struct KeepTable {
 
 /// `[topics.NAME.webhook]`.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as in [topics.NAME.webhook]")]
 pub(super) struct WebhookTable {
     pub(super) url: Spanned<String>,
     pub(super) hosts: Option<Spanned<Vec<String>>>,
@@ -111,7 +115,11 @@ pub(super) enum HeaderTable {
 
 /// The source of a secret, which is never in the configuration file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table: { file = \"…\" } or { env = \"…\" }"
+)]
 pub(super) struct SecretTable {
     pub(super) file: Option<PathBuf>,
     pub(super) env: Option<String>,
@@ -119,7 +127,11 @@ pub(super) struct SecretTable {
 
 /// When a failing host is not called for a while.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table: { failures = …, open-for = \"…\" }"
+)]
 pub(super) struct CircuitTable {
     pub(super) failures: u32,
     pub(super) open_for: Span,
@@ -127,7 +139,7 @@ pub(super) struct CircuitTable {
 
 /// `[topics.NAME.forward]`.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as in [topics.NAME.forward]")]
 pub(super) struct ForwardTable {
     pub(super) list: Option<String>,
     pub(super) stream: Option<String>,
@@ -138,7 +150,7 @@ pub(super) struct ForwardTable {
 /// `[topics.NAME.exec]`.
 #[cfg_attr(not(unix), allow(dead_code))] // `exec` is refused there
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as in [topics.NAME.exec]")]
 pub(super) struct ExecTable {
     pub(super) argv: Spanned<Vec<String>>,
     pub(super) directory: Option<PathBuf>,

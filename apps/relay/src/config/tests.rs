@@ -81,6 +81,24 @@ fn values_of_another_kind_are_refused_with_their_line() {
 }
 
 #[test]
+fn a_value_instead_of_a_table_is_refused_with_the_settings_of_the_table() {
+    let topic = "pattern = \"a:{id}\"";
+    for (text, expected) in [
+        ("topics.a = 5".to_owned(), "[topics.NAME]"),
+        (format!("[topics.a]\n{topic}\nretry = 5"), "{ every = \"…\" }"),
+        (format!("[topics.a]\n{topic}\ndead-letters = 5"), "{ count = …, age = \"…\" }"),
+        (format!("[topics.a]\n{topic}\nwebhook = 5"), "[topics.NAME.webhook]"),
+        (format!("[topics.a]\n{topic}\nforward = 5"), "[topics.NAME.forward]"),
+        (format!("[topics.a]\n{topic}\nexec = 5"), "[topics.NAME.exec]"),
+        (webhook(topic, "previous-secret = 5"), "{ file = \"…\" } or { env = \"…\" }"),
+        (webhook(topic, "circuit = 5"), "{ failures = …, open-for = \"…\" }"),
+    ] {
+        let error = refused(&text);
+        assert!(error.contains("expected a table") && error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
 fn what_can_never_work_is_refused() {
     let attach = "attach = \"a:{id}\"";
     let url = |url: &str| webhook(attach, "").replace("https://shop.example/a", url);
