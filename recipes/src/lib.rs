@@ -1,19 +1,18 @@
 //! Eleven well-known ways to build delays and queues on Redis, each by hand and with keylapse.
 //!
-//! A recipe is a folder of three files. `by_hand.rs` is the design as articles describe it, in the
-//! plain `redis` crate; `with_keylapse.rs` does the same job; `story.rs` plays both under the same
-//! fault and says what became of each job.
+//! A recipe is a folder of three files. `by_hand.rs` is the design that articles describe, with the plain
+//! `redis` crate. `with_keylapse.rs` does the same job with keylapse. `story.rs` runs both under one fault
+//! and counts how the jobs ended.
 //!
 //! ```text
 //! cargo run -p recipes -- zset
 //! ```
 //!
-//! [`stage`] is what stories need: servers, processes that can be killed, a ledger outside Redis, a
-//! verdict. Nothing of it is between a reader and the two programs but [`stage::World`], which is
-//! whatever a job does outside Redis.
+//! [`stage`] has the tools of the stories: servers, processes that can be killed, and a ledger outside
+//! Redis. The two programs use only [`stage::World`] of it, which stands for the effects of a job.
 
-pub mod beside;
 pub mod record;
+pub mod short;
 pub mod stage;
 
 #[path = "check_in/story.rs"]
@@ -43,23 +42,22 @@ use futures::future::LocalBoxFuture;
 
 use stage::{Program, Stage, Tale};
 
-/// One way to build it, and how both sides of it are played.
+/// A design, with its programs and its story.
 #[derive(Debug)]
 pub struct Recipe {
-    /// What it is called on the command line and in the documentation.
+    /// The name on the command line and in the documentation.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// The design by hand, in a few words.
     pub about: &'static str,
-    /// Plays it.
+    /// Runs all scenes.
     pub story: fn(Stage) -> LocalBoxFuture<'static, anyhow::Result<Tale>>,
-    /// The programs that run as processes.
+    /// The programs that run as processes, by name.
     pub programs: &'static [(&'static str, Program)],
-    /// Its three files, then those that not every recipe has: for whoever asks whether what was recorded is
-    /// still what is here.
+    /// The three files, then further files of this recipe. Their hash shows whether recorded results are current.
     pub files: &'static [&'static str],
 }
 
-/// The three files of a recipe, and more.
+/// Includes the three files of a recipe, and further ones.
 macro_rules! files {
     ($($more:literal),*) => {
         &[
@@ -72,7 +70,7 @@ macro_rules! files {
 }
 pub(crate) use files;
 
-/// All of them, in the order of the documentation.
+/// All recipes, in the order of the documentation.
 pub static RECIPES: &[Recipe] = &[
     notice::RECIPE,
     zset::RECIPE,
@@ -87,7 +85,7 @@ pub static RECIPES: &[Recipe] = &[
     cron::RECIPE,
 ];
 
-/// The recipe of this name.
+/// Returns the recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }

@@ -1,4 +1,4 @@
-//! Plays recipes: `cargo run -p recipes -- zset`, or `all`.
+//! Runs recipes: `cargo run -p recipes -- zset`, or `all`.
 
 use std::path::PathBuf;
 use std::process::{self, ExitCode};
@@ -13,23 +13,23 @@ use recipes::stage::ledger::Ledger;
 use recipes::stage::{Account, Part, Stage, Tale, World, choose_tls};
 use recipes::{RECIPES, Recipe, recipe};
 
-/// Plays well-known designs of delays and queues on Redis, by hand and with keylapse, side by side.
+/// Compare well-known designs of delays and queues on Redis, by hand and with keylapse.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
     /// Names of recipes, or `all`.
     #[arg(value_parser = names())]
     recipes: Vec<String>,
-    /// Chance in stories is the same for the same seed.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Fewer jobs and shorter waits, with the same verdict.
+    /// Use fewer jobs and shorter waits. The result is the same.
     #[arg(long)]
     short: bool,
-    /// Keeps what happened in this file, for the figures in the documentation.
+    /// Write the results to this file, for the figures in the documentation.
     #[arg(long)]
     record: Option<PathBuf>,
-    /// How many recipes are played at a time.
+    /// Number of recipes that run at a time.
     #[arg(long, default_value_t = 3)]
     jobs: usize,
     #[command(subcommand)]
@@ -38,7 +38,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Be one of the processes of a story. Stories run this.
+    /// Run one program of a recipe. Stories start their processes with this command.
     #[command(hide = true)]
     Act(Act),
 }
@@ -64,7 +64,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 }
 
 fn failure(text: &str) -> Result<(String, usize)> {
-    let (job, times) = text.split_once('=').context("a job, `=`, and how often it fails")?;
+    let (job, times) = text.split_once('=').context("expected JOB=TIMES")?;
     Ok((job.to_owned(), times.parse()?))
 }
 
@@ -72,11 +72,11 @@ fn failure(text: &str) -> Result<(String, usize)> {
 async fn main() -> ExitCode {
     choose_tls();
     let cli = Cli::parse();
-    let went = match cli.act {
-        Some(Command::Act(act)) => play_a_part(act).await.map(|()| true),
+    let outcome = match cli.act {
+        Some(Command::Act(act)) => run_program(act).await.map(|()| true),
         None => play(&cli).await,
     };
-    match went {
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -86,9 +86,9 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn play_a_part(act: Act) -> Result<()> {
+async fn run_program(act: Act) -> Result<()> {
     tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
-    let recipe = recipe(&act.recipe).with_context(|| format!("there is no recipe {}", act.recipe))?;
+    let recipe = recipe(&act.recipe).with_context(|| format!("unknown recipe {}", act.recipe))?;
     let program = recipe.programs.iter().find(|(name, _)| *name == act.program);
     let (_, program) = program.with_context(|| format!("{} has no program {}", act.recipe, act.program))?;
     let takes = Duration::from_millis(act.takes_ms);
@@ -96,25 +96,25 @@ async fn play_a_part(act: Act) -> Result<()> {
     program(Part { url: act.url, world, words: act.words }).await
 }
 
-/// Whether all went as the documentation says.
+/// Returns whether all results are as the documentation claims.
 async fn play(cli: &Cli) -> Result<bool> {
     let wanted = |recipe: &&Recipe| cli.recipes.iter().any(|name| name == "all" || name == recipe.name);
     let program = std::env::current_exe()?;
     let stage = |recipe| Stage { recipe, seed: cli.seed, short: cli.short, program: program.clone() };
-    let mut tales = tales(RECIPES.iter().filter(wanted).map(stage), cli.jobs);
+    let mut stories = run_stories(RECIPES.iter().filter(wanted).map(stage), cli.jobs);
     let (mut sums, mut played, mut well) = ([Account::default(), Account::default()], Vec::new(), true);
-    while let Some((recipe, tale)) = tales.next().await {
-        let tale = tale.with_context(|| format!("{} could not be played", recipe.name))?;
-        println!("{}: {}\n\n{tale}", recipe.name, recipe.about);
-        for complaint in tale.complaints() {
+    while let Some((recipe, results)) = stories.next().await {
+        let results = results.with_context(|| format!("recipe {} failed", recipe.name))?;
+        println!("{}: {}\n\n{results}", recipe.name, recipe.about);
+        for complaint in results.complaints() {
             println!("  WRONG: {complaint}");
             well = false;
         }
         println!();
-        for (sum, side) in sums.iter_mut().zip(tale.sums()) {
+        for (sum, side) in sums.iter_mut().zip(results.sums()) {
             sum.add(&side);
         }
-        played.push(Recorded::of(recipe, &tale));
+        played.push(Recorded::of(recipe, &results));
     }
     let [hand, ours] = sums;
     println!(
@@ -147,11 +147,11 @@ fn circumstances(seed: u64) -> Result<Circumstances> {
     Ok(Circumstances { seed, server: Binary::find()?.version().to_string(), commit })
 }
 
-/// The tales, in the order of the documentation, some told at the same time.
-fn tales(
+/// Runs the stories, `jobs` at a time. Returns the results in the order of the documentation.
+fn run_stories(
     stages: impl Iterator<Item = Stage>,
     jobs: usize,
 ) -> impl futures::Stream<Item = (&'static Recipe, Result<Tale>)> + Unpin {
-    let tale = |stage: Stage| async move { (stage.recipe, (stage.recipe.story)(stage).await) };
-    Box::pin(futures::stream::iter(stages.map(tale)).buffered(jobs.max(1)))
+    let run = |stage: Stage| async move { (stage.recipe, (stage.recipe.story)(stage).await) };
+    Box::pin(futures::stream::iter(stages.map(run)).buffered(jobs.max(1)))
 }

@@ -1,4 +1,4 @@
-//! A run that is kept, for the figures in docs/comparison.md.
+//! The recorded results of a run, for the figures in docs/comparison.md.
 
 use std::fmt::Write;
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use crate::stage::{Account, Tale, late_in_words};
 use crate::{RECIPES, Recipe};
 
-/// How it was made: the first line of the file.
+/// The circumstances of a run: the first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The seed.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The server and its version.
+    /// Name and version of the server.
     pub server: String,
     /// The commit that was checked out.
     pub commit: String,
 }
 
-/// What one recipe did: a line of the file.
+/// The results of one recipe: a line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The recipe.
+    /// Name of the recipe.
     pub recipe: String,
-    /// The SHA-1 of its three files, one after the other.
+    /// SHA-1 of the concatenated files of the recipe.
     pub files: String,
-    /// What happened.
+    /// Results of the scenes.
     pub tale: Tale,
 }
 
 impl Recorded {
-    /// What this recipe did just now.
+    /// Creates the line of a recipe that has just run.
     pub fn of(recipe: &Recipe, tale: &Tale) -> Self {
         Self { recipe: recipe.name.to_owned(), files: hash(recipe), tale: tale.clone() }
     }
 
-    /// Whether the recipe's files are still those that were played.
+    /// Returns whether the files of the recipe are unchanged since the run.
     pub fn is_current(&self) -> bool {
         RECIPES.iter().any(|recipe| recipe.name == self.recipe && hash(recipe) == self.files)
     }
@@ -49,17 +49,17 @@ fn hash(recipe: &Recipe) -> String {
 /// A whole run, as JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How it was made.
+    /// The circumstances of the run.
     pub circumstances: Circumstances,
-    /// Each recipe that was played.
+    /// The recipes that ran.
     pub recipes: Vec<Recorded>,
 }
 
 impl Record {
-    /// The file's text.
+    /// Returns the text of the file.
     ///
     /// # Errors
-    /// None that a record can have.
+    /// If serialization fails.
     pub fn to_lines(&self) -> Result<String> {
         let mut lines = serde_json::to_string(&self.circumstances)? + "\n";
         for recipe in &self.recipes {
@@ -68,31 +68,31 @@ impl Record {
         Ok(lines)
     }
 
-    /// Reads it again.
+    /// Reads a record from the text of its file.
     ///
     /// # Errors
-    /// When it is no record.
+    /// If the text is not a valid record, or has no recipe.
     pub fn from_lines(text: &str) -> Result<Self> {
         let mut lines = text.lines();
-        let circumstances = serde_json::from_str(lines.next().context("an empty record")?)?;
+        let circumstances = serde_json::from_str(lines.next().context("the record is empty")?)?;
         let recipes = lines.map(serde_json::from_str).collect::<Result<Vec<_>, _>>()?;
-        ensure!(!recipes.is_empty(), "a record without recipes");
+        ensure!(!recipes.is_empty(), "the record has no recipes");
         Ok(Self { circumstances, recipes })
     }
 
-    /// The section of docs/comparison.md.
+    /// Returns the section of docs/comparison.md.
     pub fn to_markdown(&self) -> String {
         let Circumstances { seed, server, commit } = &self.circumstances;
         let mut page = format!(
             "`make recipes SEED={seed}`, {server}, commit {commit}. `late` is the 99th percentile of how long after \
-             its time a job began.\n\n| recipe | what happens | by hand | with keylapse |\n| --- | --- | --- | --- |\n"
+             its deadline a job began.\n\n| recipe | what happens | by hand | with keylapse |\n| --- | --- | --- | --- |\n"
         );
         for Recorded { recipe, tale, .. } in &self.recipes {
             for scene in &tale.scenes {
                 let [hand, ours] = [&scene.by_hand, &scene.with_keylapse].map(sum);
-                let [said_hand, said_ours] = scene.words.each_ref().map(|words| sentence(words));
+                let [hand_words, our_words] = scene.words.each_ref().map(|words| sentence(words));
                 page += &format!(
-                    "| [{recipe}](recipes.md#{recipe}) | {} | {said_hand}{hand} | {said_ours}{ours} |\n",
+                    "| [{recipe}](recipes.md#{recipe}) | {} | {hand_words}{hand} | {our_words}{ours} |\n",
                     scene.title
                 );
             }
@@ -112,7 +112,7 @@ impl Record {
     }
 }
 
-/// With a capital, as it stands alone here.
+/// Begins a sentence with a capital letter.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -123,5 +123,5 @@ fn sum(account: &Account) -> String {
     if *given == 0 {
         return String::new();
     }
-    format!(" *Of {given}: {lost} lost, {doubled} twice, late {}.*", late_in_words(account, 0.99))
+    format!(" *{given} jobs: {lost} lost, {doubled} twice, late {}.*", late_in_words(account, 0.99))
 }

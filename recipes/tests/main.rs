@@ -1,4 +1,4 @@
-//! The recipes: their handlers, their stories, and the pages that show both.
+//! Tests of the handlers and stories of the recipes, and of the pages that show them.
 
 mod handlers;
 mod page;

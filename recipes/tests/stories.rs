@@ -1,5 +1,5 @@
-//! Each recipe's story in its short form: keylapse loses nothing, and each weakness that the
-//! documentation claims of the design by hand shows.
+//! Runs each story in its short form. keylapse must lose no job, and each weakness that the documentation
+//! claims of a design by hand must appear.
 
 use recipes::recipe;
 use recipes::stage::Stage;
@@ -7,13 +7,13 @@ use recipes::stage::Stage;
 async fn play(name: &str) {
     let recipe = recipe(name).expect("a recipe of this name");
     let stage = Stage { recipe, seed: 1, short: true, program: env!("CARGO_BIN_EXE_recipes").into() };
-    let tale = (recipe.story)(stage).await.expect("a story that can be played");
-    assert_eq!(tale.complaints(), [""; 0], "{tale}");
-    let [_, ours] = tale.sums();
-    assert!(ours.given > 0 && tale.scenes.iter().any(|scene| !scene.claims.is_empty()), "{tale}");
+    let results = (recipe.story)(stage).await.expect("the story runs");
+    assert_eq!(results.complaints(), [""; 0], "{results}");
+    let [_, ours] = results.sums();
+    assert!(ours.given > 0 && results.scenes.iter().any(|scene| !scene.claims.is_empty()), "{results}");
 }
 
-/// A test for each, and one that none is missing.
+/// Defines a test for each recipe, and a test that no recipe is missing.
 macro_rules! stories {
     ($($name:ident),* $(,)?) => {
         $(#[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,7 @@
-//! A bit for each day of a month: who checks in sets the day's bit, and their streak grows by one.
+//! A bit for each day of a month. A check-in sets the day's bit, and the user's streak grows by one.
 //!
-//! How often somebody came in the first ten days is counted by hand, since BITCOUNT counts whole bytes:
-//! the bits of the first two bytes, without the last six. Rewards for days 3, 5, 10, 20 and 30 are
-//! looked up in one pipeline.
+//! BITCOUNT counts whole bytes, so the visits of the first ten days are counted by hand: in the bits of
+//! two bytes, without the bits after day 10. One pipeline reads the bits of the days with a reward.
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -10,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 /// The days with a reward.
 const REWARDED: [usize; 5] = [3, 5, 10, 20, 30];
 
-/// Notes that a user came on this day of the month. How long their streak is now.
+/// Records a visit on a day of the month. Returns the length of the user's streak.
 pub async fn check_in(
     redis: &mut MultiplexedConnection,
     user: &str,
@@ -24,20 +23,20 @@ pub async fn check_in(
     Ok(streak.unwrap_or_default())
 }
 
-/// How long a user's streak is.
+/// Returns the length of a user's streak.
 pub async fn streak(redis: &mut MultiplexedConnection, user: &str) -> anyhow::Result<u64> {
     let streak: Option<u64> = redis.get(format!("hand:streak:{user}")).await?;
     Ok(streak.unwrap_or_default())
 }
 
-/// On how many of the days 1 to 10 a user came. Day 0 has a bit, too, which nobody sets.
+/// Counts the visits on days 1 to 10. Day 0 also has a bit, which is never set.
 pub async fn first_ten(redis: &mut MultiplexedConnection, user: &str, month: &str) -> anyhow::Result<u32> {
     let bytes: Vec<u8> = redis.getrange(bits(user, month), 0, 1).await?;
     let masks = [0b1111_1111, 0b1110_0000];
     Ok(bytes.iter().zip(masks).map(|(byte, mask)| (byte & mask).count_ones()).sum())
 }
 
-/// Whether a user came on each of the days with a reward.
+/// Returns for each day with a reward whether the user came.
 pub async fn rewards(
     redis: &mut MultiplexedConnection,
     user: &str,

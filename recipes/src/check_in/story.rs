@@ -1,4 +1,4 @@
-//! Who came on which day, by both, and the streaks of those who come no more.
+//! Visits that both sides count, and the streaks of users who stop coming.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -12,10 +12,10 @@ use keylapse::{Schedule, When};
 use crate::stage::{Jobs, Stage, Tale, Told};
 use crate::{Recipe, files};
 
-/// A bitmap of the days on which somebody came, and streaks.
+/// A bitmap of the days with a visit, and streaks.
 pub const RECIPE: Recipe = Recipe {
     name: "check_in",
-    about: "a bit for each day, and a streak that nobody ends",
+    about: "a bit for each day, and a streak that is never ended",
     story: |stage| Box::pin(story(stage)),
     programs: &[("with_keylapse", |part| {
         Box::pin(async move { with_keylapse::watch(&part.url, part.world).await })
@@ -31,9 +31,9 @@ async fn story(stage: Stage) -> Result<Tale> {
     Ok(Tale { scenes: vec![bits, streaks] })
 }
 
-/// The same visits for both: they agree on what the bits say.
+/// Records two visits on both sides, and checks that both count one of them in the first ten days.
 async fn bits(stage: &Stage) -> Result<Told> {
-    let scene = stage.scene("Somebody comes on the 5th and the 20th of May.", &Jobs::default()).await?;
+    let scene = stage.scene("A user comes on the 5th and the 20th of May.", &Jobs::default()).await?;
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     for day in [5, 20] {
         by_hand::check_in(&mut redis, "ada", MONTH, usize::try_from(day)?).await?;
@@ -44,17 +44,17 @@ async fn bits(stage: &Stage) -> Result<Told> {
     ensure!(rewards == [0, 1, 0, 1, 0], "the bits are {rewards:?}");
     let hand = by_hand::first_ten(&mut redis, "ada", MONTH).await?;
     let ours = with_keylapse::visits(&mut redis, "ada", FIRST, date(2026, 5, 10)).await?;
-    ensure!(hand == ours, "two bytes and a mask say {hand}, BITCOUNT with BIT says {ours}");
+    ensure!(hand == ours, "two bytes and a mask count {hand} visits, BITCOUNT with BIT counts {ours}");
     Ok(scene.told()?.saying(
         format!(
-            "days 3, 5, 10, 20, 30 read {rewards:?}; two bytes and a mask say {hand} in the first ten days."
+            "days 3, 5, 10, 20, 30 read {rewards:?}; two bytes and a mask count {hand} visit in the first ten days."
         ),
-        format!("BITCOUNT with BIT says {ours} in the first ten days."),
+        format!("BITCOUNT with BIT counts {ours} visit in the first ten days."),
     ))
 }
 
 async fn streaks(stage: &Stage) -> Result<Told> {
-    let title = "Six users come on three days. Three of them stop, while no program runs.";
+    let title = "Six users come on three days; three of them stop while no program runs.";
     let scene = stage.scene(title, &Jobs::default()).await?;
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     let users: Vec<_> = (0..6).map(|user| format!("user-{user}")).collect();
@@ -82,12 +82,12 @@ async fn streaks(stage: &Stage) -> Result<Told> {
     for user in leave {
         kept.push(by_hand::streak(&mut redis, user).await?);
     }
-    let told = scene.told()?;
-    let ended = told.with_keylapse.given - told.with_keylapse.lost;
-    Ok(told
+    let outcome = scene.told()?;
+    let ended = outcome.with_keylapse.given - outcome.with_keylapse.lost;
+    Ok(outcome
         .saying(
-            format!("those who left have streaks of {kept:?} days, and will for ever."),
-            format!("{ended} streaks were ended when a program was back, and the others go on."),
+            format!("the users who stopped keep streaks of {kept:?} days forever."),
+            format!("{ended} streaks were ended when the program was started; the others continue."),
         )
-        .claiming("nobody ends a streak that lapses", kept.iter().all(|streak| *streak == 3)))
+        .claiming("a streak that lapses is never ended", kept.iter().all(|streak| *streak == 3)))
 }

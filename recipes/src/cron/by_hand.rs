@@ -1,7 +1,7 @@
 //! "Every day at two": a program sleeps until the next time, runs the job, and sleeps again.
 //!
-//! The next time is kept in Redis, so that a program that was away knows what it has missed. Articles
-//! count the next day from the end of the job, or from the time at which it should have begun.
+//! The next time is in Redis, so a restarted program can read which runs it has missed. Articles count
+//! the next day from the end of the job, or from its planned time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,21 +13,21 @@ use crate::stage::World;
 const NEXT: &str = "hand:backup:next";
 const RUNS: &str = "hand:backup:runs";
 
-/// From when the next day is counted.
+/// The time from which the next day is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedFrom {
-    /// From the end of the job.
-    ItsEnd,
-    /// From the time at which it should have begun.
-    ItsTime,
+    /// The end of the job.
+    JobEnd,
+    /// The time at which the job was planned to begin.
+    PlannedTime,
 }
 
-/// Sets the first time.
+/// Sets the next time.
 pub async fn begin(redis: &mut MultiplexedConnection, first: SystemTime) -> anyhow::Result<()> {
     Ok(redis.set(NEXT, millis(first)?).await?)
 }
 
-/// Runs the job each day, for ever.
+/// Runs the job each day, forever.
 pub async fn every(day: Duration, from: CountedFrom, url: String, world: World) -> anyhow::Result<()> {
     let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     loop {
@@ -36,8 +36,8 @@ pub async fn every(day: Duration, from: CountedFrom, url: String, world: World) 
         let run: u64 = redis.incr(RUNS, 1).await?;
         world.act(&run.to_string(), &run.to_string()).await?;
         let last = match from {
-            CountedFrom::ItsEnd => SystemTime::now(),
-            CountedFrom::ItsTime => next,
+            CountedFrom::JobEnd => SystemTime::now(),
+            CountedFrom::PlannedTime => next,
         };
         begin(&mut redis, last + day).await?;
     }

@@ -1,7 +1,7 @@
-//! A delaying queue as an object: messages in a sorted set, and threads that poll it.
+//! A delaying queue: messages in a sorted set, and threads that poll it.
 //!
-//! Each of two threads looks for a message that is due, sleeps half a second if there is none, and
-//! handles it if ZREM says that nobody else has taken it. An interrupt ends the threads.
+//! Two threads poll the set, and sleep half a second if no message is due. A thread handles a message
+//! only if its own ZREM removed it. SIGTERM aborts the threads.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,24 +16,24 @@ const QUEUE: &str = "hand:delayed";
 const THREADS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Puts a message into the queue.
+/// Adds a message to the queue.
 pub async fn send(redis: &mut MultiplexedConnection, message: &str, due: SystemTime) -> anyhow::Result<()> {
     Ok(redis.zadd(QUEUE, message, millis(due)?).await?)
 }
 
-/// Two threads, until the program is asked to stop.
+/// Runs two threads until SIGTERM, then aborts them.
 pub async fn receive(url: String, world: World) -> anyhow::Result<()> {
     let client = Client::open(url)?;
     let threads: Vec<_> =
         (0..THREADS).map(|_| tokio::spawn(handle_messages(client.clone(), world.clone()))).collect();
-    let interrupts: Vec<_> = threads.iter().map(|thread| thread.abort_handle()).collect();
+    let abort_handles: Vec<_> = threads.iter().map(|thread| thread.abort_handle()).collect();
     signal(SignalKind::terminate())?.recv().await;
-    interrupts.iter().for_each(|thread| thread.abort());
+    abort_handles.iter().for_each(|thread| thread.abort());
     join_all(threads).await;
     Ok(())
 }
 
-/// What a thread does until it is interrupted, or a message cannot be handled.
+/// Handles messages until the thread is aborted or a message fails.
 async fn handle_messages(client: Client, world: World) -> anyhow::Result<()> {
     let mut redis = client.get_multiplexed_async_connection().await?;
     loop {

@@ -1,4 +1,4 @@
-//! Ten messages: all at once, with handlers that fail, and with an interrupt.
+//! Ten messages in three scenes: due at the same time, with failing handlers, and with an interrupt.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -27,15 +27,15 @@ pub const RECIPE: Recipe = Recipe {
 };
 
 const MESSAGES: u32 = 10;
-const PATIENCE: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(20);
 
 async fn story(stage: Stage) -> Result<Tale> {
-    let (crowd, failing, interrupted) =
-        tokio::try_join!(all_at_once(&stage), some_fail(&stage), interrupted_at_work(&stage))?;
-    Ok(Tale { scenes: vec![crowd, failing, interrupted] })
+    let (together, failing, interrupted) =
+        tokio::try_join!(due_together(&stage), some_fail(&stage), interrupted_at_work(&stage))?;
+    Ok(Tale { scenes: vec![together, failing, interrupted] })
 }
 
-/// Sends ten messages on both sides: the first is due after `delay`, each of the others so much later.
+/// Sends ten messages on both sides. The first is due after `delay`, each other one `apart` later.
 async fn send(scene: &Scene, delay: Duration, apart: Duration) -> Result<()> {
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     let first = SystemTime::now() + delay;
@@ -49,60 +49,58 @@ async fn send(scene: &Scene, delay: Duration, apart: Duration) -> Result<()> {
     Ok(())
 }
 
-async fn all_at_once(stage: &Stage) -> Result<Told> {
+async fn due_together(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::taking(Duration::from_millis(400));
-    let title = format!("{MESSAGES} messages fall due together; each takes 400 ms.");
+    let title = format!("{MESSAGES} messages are due at the same time; each takes 400 ms.");
     let scene = stage.scene(&title, &jobs).await?;
     let _actors = [scene.by_hand.start()?, scene.with_keylapse.start()?];
     send(&scene, stage.pick(Duration::from_secs(5), Duration::from_secs(2)), Duration::ZERO).await?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    scene.by_hand.until_done(PATIENCE).await?;
-    let told = scene.told()?;
-    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| in_words(account.latest()));
-    // Five turns of each thread, so four handlers before the last.
-    let late = told.by_hand.latest() >= Duration::from_millis(1600);
-    Ok(told
+    scene.with_keylapse.until_done(LIMIT).await?;
+    scene.by_hand.until_done(LIMIT).await?;
+    let outcome = scene.told()?;
+    let [hand, ours] = [&outcome.by_hand, &outcome.with_keylapse].map(|account| in_words(account.latest()));
+    // Each thread handles five messages, so four handlers run before the last one.
+    let late = outcome.by_hand.latest() >= Duration::from_millis(1600);
+    Ok(outcome
         .saying(
-            format!(
-                "two threads, which sleep half a second when nothing is due: the last began {hand} late."
-            ),
-            format!("all ran side by side; the latest began {ours} late."),
+            format!("two threads handled them one after the other: the last began {hand} late."),
+            format!("all ran at the same time; the last began {ours} late."),
         )
-        .claiming("two threads that poll: messages wait for each other, and for the poll", late))
+        .claiming("with two polling threads, messages wait for each other and for the poll", late))
 }
 
 async fn some_fail(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::default().failing("3", 1).failing("6", 1);
-    let scene =
-        stage.scene("The handlers of two of ten messages fail, once each (they throw).", &jobs).await?;
+    let scene = stage.scene("The handlers of two of ten messages fail once each.", &jobs).await?;
     let _actors = [scene.by_hand.start()?, scene.with_keylapse.start()?];
     send(&scene, Duration::from_secs(1), Duration::from_millis(10)).await?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    // Whoever still polled would have looked twice by then.
-    scene.by_hand.until_ended("6", PATIENCE).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    // A thread that still polls would have polled twice in this second.
+    scene.by_hand.until_ended("6", LIMIT).await?;
     scene.by_hand.until_done(Duration::from_secs(1)).await?;
-    let told = scene.told()?;
-    let lost = told.by_hand.lost;
-    Ok(told
+    let outcome = scene.told()?;
+    let lost = outcome.by_hand.lost;
+    Ok(outcome
         .saying(
-            format!("each failure ended the loop of its thread; with the second nobody was left: {lost} of {MESSAGES} were never handled."),
-            "both came again a second later; the others did not notice.",
+            format!("each failure ended its thread, and none was left: {lost} of {MESSAGES} messages were never handled."),
+            "both were retried a second later; the other messages were not affected.",
         )
-        .claiming("a handler that throws ends the loop of its thread", lost > 2))
+        .claiming("a handler that fails ends the loop of its thread", lost > 2))
 }
 
 async fn interrupted_at_work(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::taking(Duration::from_millis(700));
     let title = format!(
-        "{MESSAGES} messages, one after the other; the process is asked to stop while it handles some, and another goes on."
+        "{MESSAGES} messages are due one after the other; the process receives SIGTERM while it handles some, and a second \
+         process continues."
     );
     let scene = stage.scene(&title, &jobs).await?;
     let [hand, ours] = [scene.by_hand.start()?, scene.with_keylapse.start()?];
-    // The last is due 5 s after it was sent.
+    // In the long form, the last message is due 5 s after it was sent.
     let apart = stage.pick(Duration::from_millis(500), Duration::from_millis(200));
     send(&scene, apart, apart).await?;
     let interrupt = async |side: &Side, actor: Actor| {
-        side.until(PATIENCE, |ledger| ledger.len() > 6 && ledger.last().is_some_and(began)).await?;
+        side.until(LIMIT, |ledger| ledger.len() > 6 && ledger.last().is_some_and(began)).await?;
         let successor = side.start()?;
         let asked = SystemTime::now();
         actor.interrupt().await?;
@@ -110,28 +108,28 @@ async fn interrupted_at_work(stage: &Stage) -> Result<Told> {
     };
     let ((_hand, _), (_ours, asked)) =
         tokio::try_join!(interrupt(&scene.by_hand, hand), interrupt(&scene.with_keylapse, ours))?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    scene.by_hand.until_ended(&format!("{}", MESSAGES - 1), PATIENCE).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    scene.by_hand.until_ended(&format!("{}", MESSAGES - 1), LIMIT).await?;
     scene.by_hand.until_done(Duration::from_secs(1)).await?;
-    let told = scene.told()?;
-    let (lost, again) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    let outcome = scene.told()?;
+    let (lost, again) = (outcome.by_hand.lost, outcome.with_keylapse.doubled);
+    Ok(outcome
         .saying(
-            format!("what the threads had taken was gone with them. Never handled: {lost} of {MESSAGES}."),
+            format!("the messages that the threads had taken were lost: {lost} of {MESSAGES} were never handled."),
             format!(
-                "what had not ended within the grace time of 200 ms, {again} in all, was handed back: the other listener \
-                 ran it, under the same id, {} after the signal.",
+                "messages unfinished after the grace period of 200 ms were released: {again}. The other listener ran them, \
+                 under the same ID, {} after the signal.",
                 in_words(resumed(&scene.with_keylapse, asked)?)
             ),
         )
-        .claiming("an interrupt drops what was taken", lost > 0))
+        .claiming("an interrupt loses the messages that were taken", lost > 0))
 }
 
 fn began(entry: &Entry) -> bool {
     entry.event == Event::Began
 }
 
-/// How long after the signal the last job that had to begin once more did so.
+/// Returns how long after the signal the last of the repeated jobs began again.
 fn resumed(side: &Side, asked: SystemTime) -> Result<Duration> {
     let ledger = side.entries()?;
     let before = |job: &str| ledger.iter().any(|entry| began(entry) && entry.job == job && entry.at < asked);

@@ -1,5 +1,5 @@
-//! Messages that are to be handled later. There are no threads to write: a listener runs the handler
-//! for each message when it is due.
+//! Messages that are handled later. A listener runs the handler for each message when it is due. The
+//! program needs no threads of its own.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,21 +7,21 @@ use keylapse::{Backoff, Done, Lapse, Listener, Schedule, Topic, shutdown_signal}
 
 use crate::stage::World;
 
-/// The payload is the text of the message. What fails comes again after 1 s, then after 10 s.
+/// Returns the topic of the messages. The payload is the text. A message that fails is retried after 1 s,
+/// then after 10 s.
 pub fn messages() -> keylapse::Result<Topic<String>> {
-    let ladder = Backoff::table([1, 10].map(Duration::from_secs));
-    Ok(Topic::new("message:{id}")?.marker_keys(false).retry(ladder))
+    let backoff = Backoff::table([1, 10].map(Duration::from_secs));
+    Ok(Topic::new("message:{id}")?.marker_keys(false).retry(backoff))
 }
 
-/// Sends a message, to be handled when it is due.
+/// Sends a message that is handled when it is due.
 pub async fn send(schedule: &Schedule, id: &str, due: SystemTime, text: &str) -> keylapse::Result<()> {
     let armed = schedule.arm(&messages()?, id, due, &text.to_owned()).await?;
-    debug_assert!(armed.is_armed(), "the ids of messages are used once");
+    debug_assert!(armed.is_armed(), "message IDs are unique");
     Ok(())
 }
 
-/// An error or a panic ends this attempt, and nothing else: the message comes again, and the others have
-/// not noticed.
+/// Handles a message. After an error or a panic, this message is retried. Other messages are not affected.
 pub async fn handle(message: Lapse<String>, world: World) -> anyhow::Result<Done> {
     let id = message.capture("id").unwrap_or_default();
     world.act(id, &message.id()).await?;
@@ -29,8 +29,8 @@ pub async fn handle(message: Lapse<String>, world: World) -> anyhow::Result<Done
     Ok(Done)
 }
 
-/// Until SIGTERM or ctrl-c. What has begun then may go on for a fifth of a second (`grace`, 10 s unless
-/// set); the rest is handed back at once, and another listener has it the next moment.
+/// Handles messages until SIGTERM or Ctrl-C. Running handlers then get 200 ms to finish (`grace`, default:
+/// 10 s). Unfinished messages are released, so another listener can run them immediately.
 pub async fn receive(url: &str, world: World) -> keylapse::Result<()> {
     Listener::builder(url)
         .grace(Duration::from_millis(200))

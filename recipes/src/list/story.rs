@@ -1,4 +1,4 @@
-//! Sales to mail about: a worker dies, connections are closed, a mail fails.
+//! Mails about sales: a worker dies, connections are closed, a mail fails.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -11,7 +11,7 @@ use keylapse::Schedule;
 use crate::stage::{Actor, Jobs, Scene, Side, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
-/// A list from which workers pop.
+/// Producers push to a list, and workers pop from it.
 pub const RECIPE: Recipe = Recipe {
     name: "list",
     about: "a list: RPUSH, and workers that wait in BLPOP",
@@ -25,7 +25,7 @@ pub const RECIPE: Recipe = Recipe {
     files: files!(),
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn story(stage: Stage) -> Result<Tale> {
     let (killed, closed, failed) =
@@ -33,7 +33,7 @@ async fn story(stage: Stage) -> Result<Tale> {
     Ok(Tale { scenes: vec![killed, closed, failed] })
 }
 
-/// Sells on both sides.
+/// Queues sales on both sides.
 async fn sell(scene: &Scene, sales: std::ops::Range<u32>) -> Result<()> {
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     for sale in sales {
@@ -57,24 +57,24 @@ async fn killed_after_popping(stage: &Stage) -> Result<Told> {
     let [hand, ours] = [scene.by_hand.start()?, scene.with_keylapse.start()?];
     sell(&scene, 0..3).await?;
     let kill = async |side: &Side, actor: Actor| {
-        side.until_began(&job(0), PATIENCE).await?;
+        side.until_began(&job(0), TIMEOUT).await?;
         actor.kill().await?;
         side.start()
     };
     let _successors = tokio::try_join!(kill(&scene.by_hand, hand), kill(&scene.with_keylapse, ours))?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    // The last of the two that are left in the list.
-    scene.by_hand.until_ended(&job(2), PATIENCE).await?;
-    let told = scene.told()?;
-    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    scene.with_keylapse.until_done(TIMEOUT).await?;
+    // The new worker mails the two sales that are left in the list; this is the last of them.
+    scene.by_hand.until_ended(&job(2), TIMEOUT).await?;
+    let results = scene.told()?;
+    let (lost, doubled) = (results.by_hand.lost, results.with_keylapse.doubled);
+    Ok(results
         .saying(
-            format!("BLPOP had taken the sale out of the list: {lost} of 3 sellers never got a mail."),
+            format!("BLPOP had removed the sale from the list: {lost} of 3 sellers never got a mail."),
             format!(
-                "all got one; {doubled} was sent a second time when the lease was over, under the same id."
+                "all sellers got a mail; {doubled} was sent again when its lease ended, under the same ID."
             ),
         )
-        .claiming("killed after BLPOP: the job is lost", lost > 0))
+        .claiming("a worker that is killed after BLPOP loses the job", lost > 0))
 }
 
 async fn connections_are_closed(stage: &Stage) -> Result<Told> {
@@ -83,21 +83,21 @@ async fn connections_are_closed(stage: &Stage) -> Result<Told> {
         .await?;
     let [mut hand, _ours] = [scene.by_hand.start()?, scene.with_keylapse.start()?];
     sell(&scene, 0..1).await?;
-    let both = [scene.by_hand.until_done(PATIENCE).await?, scene.with_keylapse.until_done(PATIENCE).await?];
-    ensure!(both == [true, true], "the first mail was sent on both sides");
+    let both = [scene.by_hand.until_done(TIMEOUT).await?, scene.with_keylapse.until_done(TIMEOUT).await?];
+    ensure!(both == [true, true], "the first mail was not sent on both sides");
     scene.until_clients(1, |client| client.contains(" flags=b ") && client.contains(" cmd=blpop ")).await?;
     scene.close_connections().await?;
-    let ended = hand.ended(PATIENCE).await.is_some();
+    let ended = hand.ended(TIMEOUT).await.is_some();
     sell(&scene, 1..4).await?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    let told = scene.told()?;
-    let (undone, latest) = (told.by_hand.lost, in_words(told.with_keylapse.latest()));
-    Ok(told
+    scene.with_keylapse.until_done(TIMEOUT).await?;
+    let results = scene.told()?;
+    let (undone, latest) = (results.by_hand.lost, in_words(results.with_keylapse.latest()));
+    Ok(results
         .saying(
-            format!("the loop ended with its connection: the next {undone} sales lay in the list when the story was over."),
-            format!("connected again by itself; the latest mail was sent {latest} after the sale."),
+            format!("the loop ended with its connection: the next {undone} sales were still in the list at the end."),
+            format!("the listener reconnected by itself; the latest mail was sent {latest} after the sale."),
         )
-        .claiming("connection closed: the loop ends", ended && undone == 3))
+        .claiming("the loop ends when its connection is closed", ended && undone == 3))
 }
 
 async fn a_mail_fails(stage: &Stage) -> Result<Told> {
@@ -105,14 +105,14 @@ async fn a_mail_fails(stage: &Stage) -> Result<Told> {
     let scene = stage.scene("The mail server refuses one mail, once.", &jobs).await?;
     let _actors = [scene.by_hand.start()?, scene.with_keylapse.start()?];
     sell(&scene, 0..3).await?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
-    scene.by_hand.until_ended(&job(2), PATIENCE).await?;
-    let told = scene.told()?;
-    let lost = told.by_hand.lost;
-    Ok(told
+    scene.with_keylapse.until_done(TIMEOUT).await?;
+    scene.by_hand.until_ended(&job(2), TIMEOUT).await?;
+    let results = scene.told()?;
+    let lost = results.by_hand.lost;
+    Ok(results
         .saying(
-            format!("the result was logged, and that is all: {lost} of 3 sellers never got a mail."),
-            "the mail was sent again a second later; those behind it did not wait.",
+            format!("the failure was only logged: {lost} of 3 sellers never got a mail."),
+            "the mail was sent again a second later; the mails after it did not wait.",
         )
-        .claiming("the result is only logged: a job that fails is lost", lost == 1))
+        .claiming("a job that fails is only logged, and lost", lost == 1))
 }

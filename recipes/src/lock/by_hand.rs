@@ -1,9 +1,9 @@
-//! A lock in Redis, and three answers to one that is taken.
+//! A lock in Redis, and three ways to handle a lock that is taken.
 //!
-//! A worker takes jobs out of a sorted set, one at a time, the first that is due. Each writes the
-//! statement of an account under the account's lock: SET with NX and PX, given back by comparing and
-//! deleting. If somebody else holds it, the worker throws, or sleeps and tries again, or puts the job
-//! back into the set for a little later.
+//! A worker takes due jobs out of a sorted set, one at a time. Each job writes the statement of an
+//! account and holds the account's lock. `SET` with `NX` and `PX` takes the lock; a script that compares
+//! the owner and deletes the key releases it. If the lock is taken, the worker fails, or sleeps and tries
+//! again, or puts the job back into the set with a later deadline.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,25 +14,25 @@ use redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
 use crate::stage::World;
 
 const WAITING: &str = "hand:jobs";
-/// How often a job was put back, for whoever watches this program.
+/// Counts how often a job was put back. The story reads this key.
 pub const DEFERRALS: &str = "hand:deferrals";
 const LOCKED_MS: u64 = 2000;
 const PAUSE: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
-const GIVE_BACK: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
 
-/// What to do when the lock is taken.
+/// The reaction to a lock that is taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
-    /// Whoever called may call again.
+    /// Return an error; the caller may call again.
     Throw,
     /// Try again after a pause.
     Sleep,
-    /// Put the job back for later.
+    /// Put the job back with a later deadline.
     Defer,
 }
 
-/// Puts a job into the set, as `account:id`.
+/// Adds a job to the set, as `account:id`.
 pub async fn ask(
     redis: &mut MultiplexedConnection,
     account: &str,
@@ -42,7 +42,7 @@ pub async fn ask(
     Ok(redis.zadd(WAITING, format!("{account}:{id}"), millis(due)?).await?)
 }
 
-/// Runs jobs, for ever.
+/// Runs jobs forever.
 pub async fn work(url: String, world: World, answer: Answer) -> anyhow::Result<()> {
     let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     loop {
@@ -67,11 +67,11 @@ async fn run(
     world: &World,
     answer: Answer,
 ) -> anyhow::Result<()> {
-    let (account, id) = job.split_once(':').context("no account")?;
+    let (account, id) = job.split_once(':').context("the job names no account")?;
     let (lock, owner) = (format!("hand:lock:{account}"), format!("{}:{job}", std::process::id()));
-    let terms =
+    let options =
         SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::PX(LOCKED_MS));
-    while !redis.set_options::<_, _, bool>(&lock, &owner, terms.clone()).await? {
+    while !redis.set_options::<_, _, bool>(&lock, &owner, options.clone()).await? {
         match answer {
             Answer::Throw => bail!("the lock of {account} is taken"),
             Answer::Sleep => tokio::time::sleep(PAUSE).await,
@@ -82,11 +82,11 @@ async fn run(
         }
     }
     let written = write(redis, account, id, world).await;
-    Script::new(GIVE_BACK).key(&lock).arg(&owner).invoke_async::<()>(redis).await?;
+    Script::new(RELEASE).key(&lock).arg(&owner).invoke_async::<()>(redis).await?;
     written
 }
 
-/// A statement says how many entries its account has.
+/// Writes the statement: the number of entries of the account.
 async fn write(
     redis: &mut MultiplexedConnection,
     account: &str,

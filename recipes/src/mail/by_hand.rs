@@ -1,8 +1,8 @@
-//! Mails as tasks: each names a callback, and lies in one of three lists, high, medium and low.
+//! Mails as tasks: each names a callback, and is in one of three lists: high, medium or low.
 //!
-//! Workers wait at all three with one BLPOP, which takes from the first that has something; now and
-//! then the order is shuffled, if that is wanted. A delayed task waits in a sorted set until a program
-//! that has taken its lock moves it to its list.
+//! Workers wait for all three lists with one BLPOP, which takes from the first list with an element. A
+//! worker can shuffle the order of the lists at every tenth task. A delayed task waits in a sorted set.
+//! A program takes the task's lock and moves the task to its list.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,23 +18,23 @@ pub const LISTS: [&str; 3] = ["hand:high", "hand:medium", "hand:low"];
 const DELAYED: &str = "hand:delayed";
 const WORKERS: usize = 4;
 
-/// A call that is to be made.
+/// A call of a callback.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Whose.
+    /// The name of the callback.
     pub callback: String,
-    /// The mail's number.
+    /// The ID of the mail.
     pub id: String,
-    /// Its list.
+    /// The list of the task.
     pub list: String,
 }
 
-/// How workers work.
+/// The settings of the workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Whether the order of the lists is shuffled now and then.
+    /// Shuffles the order of the lists at every tenth task.
     pub shuffled: bool,
-    /// The callbacks that there are.
+    /// The names of all callbacks.
     pub callbacks: &'static [&'static str],
 }
 
@@ -43,7 +43,7 @@ pub async fn send(redis: &mut MultiplexedConnection, task: &Task) -> anyhow::Res
     Ok(redis.rpush(&task.list, serde_json::to_string(task)?).await?)
 }
 
-/// Sends a task to its list later.
+/// Sends a task to its list when it is due.
 pub async fn send_later(
     redis: &mut MultiplexedConnection,
     task: &Task,
@@ -52,12 +52,12 @@ pub async fn send_later(
     Ok(redis.zadd(DELAYED, serde_json::to_string(task)?, millis(due)?).await?)
 }
 
-/// Works on tasks, for ever.
+/// Runs tasks forever.
 pub async fn work(url: String, world: World, terms: Terms) -> anyhow::Result<()> {
-    // BLPOP takes as long as it waits, so no answer is too late.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    // BLPOP blocks until a list has an element, so it needs a connection without a response timeout.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let client = Client::open(url)?;
-    let connect = async || client.get_multiplexed_async_connection_with_config(&patient).await;
+    let connect = async || client.get_multiplexed_async_connection_with_config(&config).await;
     let mover = move_delayed(connect().await?);
     let worker = async |_| worker(connect().await?, &world, terms).await;
     let workers = futures::future::try_join_all((0..WORKERS).map(worker));
@@ -74,7 +74,7 @@ async fn worker(mut redis: MultiplexedConnection, world: &World, terms: Terms) -
         let Some((_, taken)) = taken else { continue };
         let task: Task = serde_json::from_str(&taken)?;
         if !terms.callbacks.contains(&task.callback.as_str()) {
-            eprintln!("no callback {}", task.callback);
+            eprintln!("unknown callback {}", task.callback);
         } else if let Err(error) = world.act(&task.id, &task.id).await {
             eprintln!("{}: {error:#}", task.callback);
         }
@@ -82,9 +82,9 @@ async fn worker(mut redis: MultiplexedConnection, world: &World, terms: Terms) -
     Ok(())
 }
 
-/// Moves delayed tasks to their lists, for ever.
+/// Moves delayed tasks to their lists forever.
 async fn move_delayed(mut redis: MultiplexedConnection) -> anyhow::Result<()> {
-    let locked =
+    let options =
         SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::PX(10_000));
     loop {
         let now = millis(SystemTime::now())?;
@@ -95,7 +95,7 @@ async fn move_delayed(mut redis: MultiplexedConnection) -> anyhow::Result<()> {
         };
         let task: Task = serde_json::from_str(delayed)?;
         let lock = format!("hand:lock:{}", task.id);
-        if redis.set_options::<_, _, bool>(&lock, "", locked.clone()).await? {
+        if redis.set_options::<_, _, bool>(&lock, "", options.clone()).await? {
             if redis.zrem::<_, _, u32>(DELAYED, delayed).await? == 1 {
                 send(&mut redis, &task).await?;
             }

@@ -1,4 +1,4 @@
-//! Mails that are killed, that starve, and that nobody knows.
+//! A worker that is killed, mails of low priority that starve, and a mail of an unknown kind.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -17,7 +17,7 @@ use crate::stage::ledger::{Entry, Event};
 use crate::stage::{Actor, Jobs, Scene, Side, Stage, Tale, Told, World};
 use crate::{Recipe, files};
 
-/// Callbacks by name, in three lists.
+/// Callbacks by name, in three lists with priorities.
 pub const RECIPE: Recipe = Recipe {
     name: "mail",
     about: "callbacks by name, in lists high, medium and low",
@@ -46,7 +46,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const TODAY: &[&str] = &["password", "receipt", "news"];
 const TOMORROW: &[&str] = &["password", "receipt", "news", "birthday"];
 
-/// A kind that only the program of tomorrow knows.
+/// A kind of mail that only the newer program supports.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum NewMail {
@@ -72,7 +72,7 @@ async fn story(stage: Stage) -> Result<Tale> {
     Ok(Tale { scenes: vec![killed, starved, unknown] })
 }
 
-/// A mail of this priority: the name of its callback, its list, and what it is with keylapse.
+/// Returns a mail of this priority: its callback and list by hand, and its payload with keylapse.
 fn mail(priority: Priority) -> (&'static str, &'static str, Mail) {
     let to = "ann@example.com".to_owned();
     match priority {
@@ -82,7 +82,7 @@ fn mail(priority: Priority) -> (&'static str, &'static str, Mail) {
     }
 }
 
-/// Whoever sends mails, on both sides.
+/// Sends mails on both sides.
 struct Sender<'a> {
     scene: &'a Scene,
     redis: MultiplexedConnection,
@@ -90,11 +90,11 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    async fn of(scene: &'a Scene) -> Result<Self> {
+    async fn new(scene: &'a Scene) -> Result<Self> {
         Ok(Self { scene, redis: scene.redis().await, schedule: Schedule::connect(scene.server.url()).await? })
     }
 
-    /// Sends a mail, to be delivered now, or then.
+    /// Sends a mail that is delivered immediately, or at `later`.
     async fn send(&mut self, id: &str, priority: Priority, later: Option<SystemTime>) -> Result<()> {
         let (callback, list, mail) = mail(priority);
         let task = Task { callback: callback.to_owned(), id: id.to_owned(), list: list.to_owned() };
@@ -108,7 +108,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends a mail of tomorrow's kind.
+    /// Sends a mail of the new kind.
     async fn send_new(&mut self, id: &str) -> Result<()> {
         let (to, due) = ("ann@example.com".to_owned(), SystemTime::now());
         let task = Task { callback: "birthday".to_owned(), id: id.to_owned(), list: LISTS[1].to_owned() };
@@ -127,10 +127,10 @@ impl<'a> Sender<'a> {
 
 async fn killed(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::taking(Duration::from_millis(300));
-    let title = "The process is killed while it sends a delayed mail, and another is started.";
+    let title = "The process is killed while it sends a delayed mail; a second process is started.";
     let scene = stage.scene(title, &jobs).await?;
     let [hand, ours] = [scene.by_hand.start_as("shuffled", &[])?, scene.with_keylapse.start()?];
-    let mut sender = Sender::of(&scene).await?;
+    let mut sender = Sender::new(&scene).await?;
     sender.send("1", Priority::Normal, Some(SystemTime::now() + Duration::from_millis(500))).await?;
     let kill = async |side: &Side, actor: Actor| {
         side.until_began("1", LIMIT).await?;
@@ -141,16 +141,16 @@ async fn killed(stage: &Stage) -> Result<Told> {
     sender.send("2", Priority::Normal, None).await?;
     scene.with_keylapse.until_done(LIMIT).await?;
     scene.by_hand.until(LIMIT, |ledger| has_ended(ledger, "2")).await?;
-    let told = scene.told()?;
-    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    let outcome = scene.told()?;
+    let (lost, doubled) = (outcome.by_hand.lost, outcome.with_keylapse.doubled);
+    Ok(outcome
         .saying(
-            format!("it was in no list any more: {lost} of 2 mails was lost."),
+            format!("the mail was in no list: {lost} of 2 mails was lost."),
             format!(
-                "the lease ended, and the other sent it; {doubled} ran a second time, under the same id."
+                "the lease ended, and the second process sent the mail; {doubled} ran a second time, under the same ID."
             ),
         )
-        .claiming("killed: lost", lost > 0))
+        .claiming("a kill loses the mail", lost > 0))
 }
 
 fn has_ended(ledger: &[Entry], job: &str) -> bool {
@@ -159,12 +159,12 @@ fn has_ended(ledger: &[Entry], job: &str) -> bool {
 
 async fn starved(stage: &Stage) -> Result<Told> {
     let count = stage.pick(60, 20);
-    let title = format!("{count} mails of each priority are due; the lists are taken in strict order.");
+    let title = format!("{count} mails of each priority are due; by hand, the lists have a strict order.");
     let scene = stage.scene(&title, &Jobs::taking(Duration::from_millis(20))).await?;
-    let mut sender = Sender::of(&scene).await?;
-    for (letter, priority) in [("n", Priority::Low), ("r", Priority::Normal), ("p", Priority::High)] {
+    let mut sender = Sender::new(&scene).await?;
+    for (prefix, priority) in [("n", Priority::Low), ("r", Priority::Normal), ("p", Priority::High)] {
         for number in 0..count {
-            sender.send(&format!("{letter}{number}"), priority, None).await?;
+            sender.send(&format!("{prefix}{number}"), priority, None).await?;
         }
     }
     let _actors = [scene.by_hand.start_as("strict", &[])?, scene.with_keylapse.start()?];
@@ -175,31 +175,31 @@ async fn starved(stage: &Stage) -> Result<Told> {
     Ok(scene
         .told()?
         .saying(
-            format!("{hand} of {count} newsletters went out while ten others or more were still to be sent."),
-            format!("{ours} of {count} newsletters went out meanwhile: each priority has its part."),
+            format!("{hand} of {count} newsletters were sent while ten or more other mails waited."),
+            format!("{ours} of {count} newsletters were sent while ten or more other mails waited."),
         )
-        .claiming("strict order starves low", hand == 0 && ours > 0))
+        .claiming("a strict order starves mails of low priority", hand == 0 && ours > 0))
 }
 
-/// How many mails of low priority began before the tenth last of the others did.
+/// Counts the mails of low priority that began before the tenth last of the others.
 fn low_while_others_wait(side: &Side) -> Result<usize> {
     let began = side.entries()?.into_iter().filter(|entry| entry.event == Event::Began);
     let is_low: Vec<_> = began.map(|entry| entry.job.starts_with('n')).collect();
-    let others: Vec<_> = (0..is_low.len()).filter(|place| !is_low[*place]).collect();
+    let others: Vec<_> = (0..is_low.len()).filter(|index| !is_low[*index]).collect();
     let until = others.iter().rev().nth(9).copied().unwrap_or_default();
     Ok(is_low[..until].iter().filter(|is_low| **is_low).count())
 }
 
 async fn unknown(stage: &Stage) -> Result<Told> {
-    let title = "A mail of a kind that only the next version knows; then that version is started.";
+    let title = "A mail has a kind that only the next version supports; that version is started later.";
     let scene = stage.scene(title, &Jobs::default()).await?;
     let [hand, ours] = [scene.by_hand.start_as("shuffled", &[])?, scene.with_keylapse.start()?];
-    let mut sender = Sender::of(&scene).await?;
+    let mut sender = Sender::new(&scene).await?;
     sender.send_new("1").await?;
-    // It has been taken when one that was sent after it is done.
+    // Mail 2 was sent later: when it is done, mail 1 has been taken.
     sender.send("2", Priority::Normal, None).await?;
     for side in [&scene.by_hand, &scene.with_keylapse] {
-        ensure!(side.until(LIMIT, |ledger| has_ended(ledger, "2")).await?, "nothing was sent");
+        ensure!(side.until(LIMIT, |ledger| has_ended(ledger, "2")).await?, "mail 2 was not sent");
     }
     let left: usize = scene.redis().await.llen(LISTS[1]).await?;
     hand.kill().await?;
@@ -207,13 +207,13 @@ async fn unknown(stage: &Stage) -> Result<Told> {
 
     let _successors =
         [scene.by_hand.start_as("newer", &[])?, scene.with_keylapse.start_as("newer_with_keylapse", &[])?];
-    ensure!(scene.with_keylapse.until_done(LIMIT).await?, "put off, and not sent");
-    let told = scene.told()?;
-    let lost = told.by_hand.lost;
-    Ok(told
+    ensure!(scene.with_keylapse.until_done(LIMIT).await?, "the new version did not send mail 1");
+    let outcome = scene.told()?;
+    let lost = outcome.by_hand.lost;
+    Ok(outcome
         .saying(
-            format!("a line in the log, and {lost} of 2 mails was gone; {left} in its list."),
-            "it was put off until the version came that knows it.",
+            format!("the worker logged the unknown name: {lost} of 2 mails was lost, and {left} was left in its list."),
+            "the mail was retried until the new version sent it.",
         )
-        .claiming("an unknown name is a line in the log, and gone", lost == 1 && left == 0))
+        .claiming("a mail with an unknown name is logged and lost", lost == 1 && left == 0))
 }

@@ -1,5 +1,5 @@
-//! Mails of several kinds. The kind is part of the payload, so the compiler knows them all; how urgent
-//! each is decides its topic, and each topic has a priority.
+//! Mails of several kinds. The kind is part of the payload, so the compiler checks that all are handled.
+//! Each kind has a priority, and each priority has a topic.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::World;
 
-/// What is sent, as JSON such as `{"kind":"news","to":"ann@example.com"}`.
+/// The payload of a mail, as JSON such as `{"kind":"news","to":"ann@example.com"}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[allow(missing_docs)] // as they say
+#[allow(missing_docs)] // the names are enough
 pub enum Mail {
     Password { to: String },
     Receipt { to: String, cents: u64 },
@@ -19,7 +19,7 @@ pub enum Mail {
 }
 
 impl Mail {
-    /// Who waits for it.
+    /// Returns the priority of this kind of mail.
     pub fn priority(&self) -> Priority {
         match self {
             Self::Password { .. } => Priority::High,
@@ -29,9 +29,9 @@ impl Mail {
     }
 }
 
-/// When all have due mails, 6 of 10 places go to high, 3 to normal, 1 to low: nobody starves. A mail of
-/// a kind that this program does not know is put off for an hour, for a newer one to take it; then it is
-/// a dead letter, with its payload.
+/// Returns the topic of a priority. If all three have due mails, 6 of 10 slots go to high, 3 to normal and
+/// 1 to low, so no topic starves. A mail of an unknown kind is retried for an hour, so that a newer program
+/// can deliver it. It then becomes a dead letter with its payload.
 pub fn mails(priority: Priority) -> keylapse::Result<Topic<Mail>> {
     let topic = match priority {
         Priority::High => Topic::new("mail:high:{id}")?,
@@ -42,24 +42,24 @@ pub fn mails(priority: Priority) -> keylapse::Result<Topic<Mail>> {
     Ok(topic.priority(priority).retry(retry).lease(Duration::from_secs(2)))
 }
 
-/// Sends a mail: now, or later. There is no other queue for those.
+/// Sends a mail that is delivered when it is due: immediately or later.
 pub async fn send(schedule: &Schedule, id: &str, mail: &Mail, due: SystemTime) -> keylapse::Result<()> {
     schedule.arm(&mails(mail.priority())?, id, due, mail).await.map(drop)
 }
 
-/// Runs for each mail.
+/// Delivers a mail.
 pub async fn deliver(lapse: Lapse<Mail>, world: World) -> anyhow::Result<Done> {
     let (to, subject) = match lapse.payload() {
         Mail::Password { to } => (to, "Your new password".to_owned()),
         Mail::Receipt { to, cents } => (to, format!("You have paid {cents} cents")),
-        Mail::News { to } => (to, "What is new".to_owned()),
+        Mail::News { to } => (to, "News of the week".to_owned()),
     };
     world.act(lapse.capture("id").unwrap_or_default(), &lapse.id()).await?;
     println!("{subject}: sent to {to}");
     Ok(Done)
 }
 
-/// Delivers mails, four at a time, until it is told to stop.
+/// Delivers mails, four at a time, until SIGTERM or Ctrl-C.
 pub async fn work(url: &str, world: World) -> keylapse::Result<()> {
     let listener = Listener::builder(url).concurrency(4).state(world);
     let listener = listener.on(mails(Priority::High)?, deliver).on(mails(Priority::Normal)?, deliver);

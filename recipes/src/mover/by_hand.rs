@@ -1,7 +1,7 @@
-//! What is delayed lies in a sorted set, what is due in a list, and a mover goes between them.
+//! Delayed jobs are in a sorted set, due jobs are in a list, and a mover moves them from one to the other.
 //!
-//! At each full second the mover looks for what has fallen due in the last 5 s, removes it from the set
-//! and pushes it to the list: in three calls, or in a script of Lua. Workers wait in BLPOP.
+//! At each full second the mover reads the jobs that fell due in the last 5 s, removes them from the set
+//! and pushes them to the list. It does this in three steps, or in a Lua script. Workers wait in BLPOP.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,20 +10,20 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client, Script};
 
 use crate::stage::World;
 
-/// Where delayed jobs wait.
+/// The sorted set of delayed jobs.
 pub const DELAYED: &str = "hand:delayed";
-/// Where workers find what is due.
+/// The list of due jobs, from which workers pop.
 pub const READY: &str = "hand:ready";
 
-/// How far back the mover looks, so that it need not read all that ever was.
+/// The mover reads jobs that fell due within this time, not the whole set.
 pub const WINDOW: Duration = Duration::from_secs(5);
 
-/// Puts a job aside until it is due.
+/// Adds a job that is due at `due`.
 pub async fn delay(redis: &mut MultiplexedConnection, job: &str, due: SystemTime) -> anyhow::Result<()> {
     Ok(redis.zadd(DELAYED, job, millis(due)?).await?)
 }
 
-/// Moves what is due in three calls, for ever: look, remove, push.
+/// Moves due jobs in three steps: read, remove, push. It returns only on errors.
 pub async fn move_in_three_calls(url: String, window: Duration) -> anyhow::Result<()> {
     let mut redis = Client::open(url)?.get_multiplexed_async_connection().await?;
     loop {
@@ -34,14 +34,14 @@ pub async fn move_in_three_calls(url: String, window: Duration) -> anyhow::Resul
         for job in &due {
             removed += redis.zrem::<_, _, usize>(DELAYED, job).await?;
         }
-        // If some were gone already, another mover is at work, and they must not be pushed twice.
+        // If a job was gone already, another mover has removed it, and it must not be pushed twice.
         if removed > 0 && removed == due.len() {
             redis.rpush::<_, _, ()>(READY, due).await?;
         }
     }
 }
 
-/// The same in one call, which nothing can come between.
+/// Moves due jobs in one script, which runs atomically. It returns only on errors.
 pub async fn move_in_lua(url: String, window: Duration) -> anyhow::Result<()> {
     let mut redis = Client::open(url)?.get_multiplexed_async_connection().await?;
     let script = Script::new(
@@ -57,10 +57,10 @@ pub async fn move_in_lua(url: String, window: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Works on what is in the list, for ever.
+/// Pops jobs from the list and runs them. It returns only on errors.
 pub async fn work(url: String, world: World) -> anyhow::Result<()> {
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?;
     loop {
         let (_, job): (String, String) = redis.blpop(READY, 0.0).await?;
         if let Err(error) = world.act(&job, &job).await {
@@ -69,7 +69,7 @@ pub async fn work(url: String, world: World) -> anyhow::Result<()> {
     }
 }
 
-/// Sleeps until the next full second, as a schedule of seconds does; that second, in milliseconds.
+/// Sleeps until the next full second, and returns it as Unix time in milliseconds.
 async fn next_second() -> anyhow::Result<u64> {
     let next = millis(SystemTime::now())? / 1000 * 1000 + 1000;
     let left = (UNIX_EPOCH + Duration::from_millis(next)).duration_since(SystemTime::now());

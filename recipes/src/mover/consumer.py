@@ -13,10 +13,10 @@ READY = "{orders}:ready"
 
 
 def consume(server, name, handle, wait=0):
-    """Handles orders until none has come for `wait` seconds; 0 is for ever.
+    """Handles orders until none has arrived for `wait` seconds. 0 waits without limit.
 
-    An order moves to a list of this consumer's own and stays there until it is handled. If the
-    consumer is killed, it finds the order there when it is started again under the same name.
+    An order moves to a list of this consumer and stays there until it is handled. If the consumer
+    is killed, it finds the order there after a restart under the same name.
     """
     mine = f"{READY}:{name}"
     while entry := server.lindex(mine, -1) or server.blmove(READY, mine, wait, "RIGHT", "LEFT"):
@@ -28,10 +28,10 @@ def consume(server, name, handle, wait=0):
 def main():
     parser = argparse.ArgumentParser(description="Takes orders from a list.")
     parser.add_argument("--url", default="redis://127.0.0.1:6379/")
-    parser.add_argument("--name", required=True, help="one for each consumer, and the same after a restart")
-    parser.add_argument("--wait", type=float, default=0, help="end after so many seconds without an order")
+    parser.add_argument("--name", required=True, help="unique name of this consumer, also after a restart")
+    parser.add_argument("--wait", type=float, default=0, help="seconds without an order after which to end")
     args = parser.parse_args()
-    # Whoever books by `id` can tell an order that comes once more, after a crash, from a new one.
+    # An order that is repeated after a crash has the same `id`, so book by `id`.
     consume(redis.Redis.from_url(args.url), args.name, print, args.wait)
 
 

@@ -1,4 +1,4 @@
-//! The consumer of the story: consumer.py in Rust, since a story must not depend on Python.
+//! The consumer of the story: consumer.py in Rust, because stories must run without Python.
 
 use redis::{AsyncCommands, AsyncConnectionConfig, Client, Direction};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::with_keylapse::READY;
 use crate::stage::World;
 
-/// The only one of its name.
+/// The list of the consumer `a`, which holds the order that it works on.
 const MINE: &str = "{orders}:ready:a";
 
 #[derive(Deserialize)]
@@ -15,10 +15,10 @@ struct Entry {
     order: String,
 }
 
-/// Works on orders, for ever. What it had taken when it was killed comes first.
+/// Takes orders and runs them, first those that a killed consumer had taken. It returns only on errors.
 pub(super) async fn consume(url: String, world: World) -> anyhow::Result<()> {
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?;
     loop {
         let left: Option<String> = redis.lindex(MINE, -1).await?;
         let taken = match left {

@@ -1,4 +1,4 @@
-//! Two movers, a mover that is away, a worker that dies.
+//! Two movers at a time, no mover for a while, and a worker that dies.
 
 pub mod by_hand;
 mod consumer;
@@ -15,7 +15,7 @@ use crate::stage::ledger::{Entry, Event};
 use crate::stage::{Actor, Jobs, Part, Scene, Side, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
-/// A sorted set, a list, and a mover between them.
+/// A mover moves due jobs from a sorted set to a list.
 pub const RECIPE: Recipe = Recipe {
     name: "mover",
     about: "a mover from a sorted set to a list",
@@ -34,9 +34,9 @@ pub const RECIPE: Recipe = Recipe {
     files: files!("consumer.rs", "consumer.py"),
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How far a mover looks back, if the story does not say it.
+/// Returns how far back a mover reads: the first argument, in milliseconds, or the default.
 fn window(part: &Part) -> Result<Duration> {
     part.words.first().map_or(Ok(by_hand::WINDOW), |ms| Ok(Duration::from_millis(ms.parse()?)))
 }
@@ -47,7 +47,7 @@ async fn story(stage: Stage) -> Result<Tale> {
     Ok(Tale { scenes: vec![two, away, killed] })
 }
 
-/// Puts orders aside on both sides, with numbers from `first` on.
+/// Delays orders on both sides, numbered from `first`.
 async fn delay(scene: &Scene, first: usize, orders: impl IntoIterator<Item = SystemTime>) -> Result<()> {
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     for (number, due) in (first..).zip(orders) {
@@ -61,7 +61,7 @@ async fn delay(scene: &Scene, first: usize, orders: impl IntoIterator<Item = Sys
 }
 
 async fn two_movers(stage: &Stage) -> Result<Told> {
-    let title = "Two movers, for two machines; many orders fall due within 2 s.";
+    let title = "Two movers run, as on two machines, and many orders fall due within 2 s.";
     let scene = stage.scene(title, &Jobs::default()).await?;
     let _actors = [
         [scene.by_hand.start()?, scene.by_hand.start()?, scene.by_hand.start_as("worker", &[])?],
@@ -73,31 +73,31 @@ async fn two_movers(stage: &Stage) -> Result<Told> {
     ];
     scene.until_clients(2, |client| client.contains(" cmd=zrangebyscore ")).await?;
     let (mut chance, round) = (stage.chance(title), stage.pick(300, 150));
-    // Mostly the first round shows it. But movers that do not wake together do not meet.
+    // Two movers conflict only if they wake at the same time. Usually they do in the first round.
     let mut given = 0;
     while given < 6 * round {
         let soon = SystemTime::now() + Duration::from_millis(500);
         let orders = (0..round).map(|_| soon + Duration::from_millis(chance.random_range(0..2000)));
         delay(&scene, given, orders).await?;
         given += round;
-        scene.with_keylapse.until_done(PATIENCE).await?;
+        scene.with_keylapse.until_done(TIMEOUT).await?;
         until_moved(&scene).await?;
-        // What the movers pushed last.
+        // The workers still run the jobs that were pushed last.
         if !scene.by_hand.until_done(Duration::from_secs(1)).await? {
             break;
         }
     }
-    let told = scene.told()?;
-    let (lost, latest) = (told.by_hand.lost, in_words(told.with_keylapse.latest()));
-    Ok(told
+    let results = scene.told()?;
+    let (lost, latest) = (results.by_hand.lost, in_words(results.with_keylapse.latest()));
+    Ok(results
         .saying(
-            format!("each removed a part, and left the pushing to the other: {lost} of {given} are in neither the set nor the list."),
-            format!("each order went to one of them; the consumer had the latest {latest} after its time."),
+            format!("each mover removed a part, and then neither pushed: {lost} of {given} orders are in neither the set nor the list."),
+            format!("each order went to one listener; the consumer received the latest {latest} after its deadline."),
         )
-        .claiming("two movers remove a part each and both give up: lost", lost > 0))
+        .claiming("two movers that remove a part each lose these orders", lost > 0))
 }
 
-/// Waits until nothing is in the sorted set, nor in the list.
+/// Waits until both the sorted set and the list are empty.
 async fn until_moved(scene: &Scene) -> Result<()> {
     let mut redis = scene.redis().await;
     let moved = async {
@@ -109,15 +109,13 @@ async fn until_moved(scene: &Scene) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, moved).await.context("the movers have not moved all")?
+    tokio::time::timeout(TIMEOUT, moved).await.context("the movers did not move all orders in time")?
 }
 
 async fn nobody_moves(stage: &Stage) -> Result<Told> {
     let window = stage.pick(by_hand::WINDOW, Duration::from_secs(2));
-    let title = format!(
-        "No mover is there for {} after three orders fell due; then one is started.",
-        in_words(window)
-    );
+    let title =
+        format!("No mover runs for {} after three orders fell due. Then one is started.", in_words(window));
     let scene = stage.scene(&title, &Jobs::default()).await?;
     let _workers = [scene.by_hand.start_as("worker", &[])?, scene.with_keylapse.start_as("consumer", &[])?];
     let due = SystemTime::now() + Duration::from_millis(500);
@@ -126,27 +124,30 @@ async fn nobody_moves(stage: &Stage) -> Result<Told> {
     tokio::time::sleep(back.duration_since(SystemTime::now()).unwrap_or_default()).await;
     let ms = window.as_millis().to_string();
     let _movers = [scene.by_hand.start_as("by_hand", &[&ms])?, scene.with_keylapse.start()?];
-    scene.with_keylapse.until_done(PATIENCE).await?;
+    scene.with_keylapse.until_done(TIMEOUT).await?;
     scene.until_clients(1, |client| client.contains(" cmd=zrangebyscore ")).await?;
     let left: usize = scene.redis().await.zcard(by_hand::DELAYED).await?;
-    let told = scene.told()?;
-    let (lost, latest) = (told.by_hand.lost, in_words(told.with_keylapse.latest()));
-    Ok(told
+    let results = scene.told()?;
+    let (lost, latest) = (results.by_hand.lost, in_words(results.with_keylapse.latest()));
+    Ok(results
         .saying(
             format!(
-                "the mover looks back {}: {left} orders stay in the sorted set for ever.",
+                "the mover reads the last {} only: {left} orders stay in the sorted set.",
                 in_words(window)
             ),
-            format!("all three were moved at once, {latest} late."),
+            format!("all three orders were moved after the start, {latest} late."),
         )
-        .claiming("away for longer than it looks back: never moved", lost == 3 && left == 3))
+        .claiming(
+            "orders are never moved if no mover runs for longer than its window",
+            lost == 3 && left == 3,
+        ))
 }
 
 async fn worker_killed(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::taking(Duration::from_millis(300));
     let scene = stage
         .scene(
-            "The mover moves in Lua; a worker is killed while it works on an order, and another is started.",
+            "The mover uses Lua. A worker is killed while it works on an order, and another is started.",
             &jobs,
         )
         .await?;
@@ -154,22 +155,24 @@ async fn worker_killed(stage: &Stage) -> Result<Told> {
     let workers = [scene.by_hand.start_as("worker", &[])?, scene.with_keylapse.start_as("consumer", &[])?];
     delay(&scene, 0, [SystemTime::now() + Duration::from_millis(500); 3]).await?;
     let kill = async |side: &Side, worker: Actor, program: &str| {
-        side.until(PATIENCE, |ledger| !ledger.is_empty()).await?;
+        side.until(TIMEOUT, |ledger| !ledger.is_empty()).await?;
         worker.kill().await?;
         side.start_as(program, &[])
     };
     let [hand, ours] = workers;
     let _successors =
         tokio::try_join!(kill(&scene.by_hand, hand, "worker"), kill(&scene.with_keylapse, ours, "consumer"))?;
-    scene.with_keylapse.until_done(PATIENCE).await?;
+    scene.with_keylapse.until_done(TIMEOUT).await?;
     let done = |ledger: &[_]| ledger.iter().filter(|entry: &&Entry| entry.event == Event::Done).count();
-    scene.by_hand.until(PATIENCE, |ledger| done(ledger) == 2).await?;
-    let told = scene.told()?;
-    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    scene.by_hand.until(TIMEOUT, |ledger| done(ledger) == 2).await?;
+    let results = scene.told()?;
+    let (lost, doubled) = (results.by_hand.lost, results.with_keylapse.doubled);
+    Ok(results
         .saying(
-            format!("BLPOP had taken the order out of the list: {lost} of 3 was never worked on."),
-            format!("the order was in a list of the consumer's own; {doubled} ran a second time, under the same id."),
+            format!("BLPOP had removed the order from the list: {lost} of 3 was never done."),
+            format!(
+                "the order was in the consumer's own list; {doubled} ran a second time, under the same ID."
+            ),
         )
-        .claiming("moved in Lua: a killed worker loses what it had popped", lost > 0))
+        .claiming("a killed worker loses the order that it popped", lost > 0))
 }

@@ -1,5 +1,7 @@
-//! What both ends of a notice by HTTP need, and the merchant's end. A notice is signed as Standard Webhooks 1.0 has it: HMAC-SHA256 of id, time and
-//! body. The id is the same each time that a notice is sent, so whoever gets it books it once.
+//! Signed notices by HTTP, and the merchant that receives them.
+//!
+//! A notice is signed as in Standard Webhooks 1.0: an HMAC-SHA256 of ID, time and body. The ID is the same each time that a
+//! notice is sent. The receiver books each ID once.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,53 +20,54 @@ use sha2::Sha256;
 
 use crate::stage::World;
 
-/// A request that was signed longer ago, or will be, is refused: somebody might have kept it.
+/// A request whose time differs more from the clock is refused, because it may be a replay of a recorded request.
 const TOLERANCE_SECONDS: u64 = 300;
 
-/// What a merchant is told: an order has been paid.
+/// The notice that an order has been paid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// Where the merchant listens.
+    /// URL of the merchant.
     pub url: String,
-    /// The merchant's number of the order.
+    /// The merchant's order number.
     pub order: String,
-    /// What was paid.
+    /// Amount that was paid, in cents.
     pub cents: u64,
 }
 
-/// What both ends know, and nobody else.
+/// The secret that sender and merchant share.
 #[derive(Clone)]
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// Reads `whsec_` and the key in base 64.
+    /// Reads a key in Base64, with or without the prefix `whsec_`.
     ///
     /// # Errors
-    /// When it is something else.
+    /// If the key is not valid Base64.
     pub fn new(text: &str) -> anyhow::Result<Self> {
         let text = text.strip_prefix("whsec_").unwrap_or(text);
         Ok(Self(BASE64_STANDARD.decode(text)?.into()))
     }
 
-    /// The value of the header `webhook-signature`.
+    /// Returns the value of the header `webhook-signature`.
     ///
     /// # Errors
-    /// Never: a key of any length will do.
+    /// If HMAC refuses the key. It accepts keys of any length.
     pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> anyhow::Result<String> {
         let code = self.code(id, timestamp, body)?.finalize().into_bytes();
         Ok(format!("v1,{}", BASE64_STANDARD.encode(code)))
     }
 
-    /// The id of a notice, if it was signed with this secret, not long ago.
+    /// Returns the ID of a notice if it was signed with this secret, at most 300 s before or after `now` (Unix time in
+    /// seconds).
     pub fn verify<'a>(&self, headers: &'a HeaderMap, body: &[u8], now: u64) -> Option<&'a str> {
         let header = |name| headers.get(name)?.to_str().ok();
         let (id, timestamp) = (header("webhook-id")?, header("webhook-timestamp")?.parse().ok()?);
-        // While a secret is replaced by another, there is a signature by each.
+        // While a secret is being replaced, a request has a signature of the old and of the new secret.
         let mut signatures =
-            header("webhook-signature")?.split(' ').filter_map(|one| one.strip_prefix("v1,"));
+            header("webhook-signature")?.split(' ').filter_map(|part| part.strip_prefix("v1,"));
         let fits = |signature: &str| {
             let code = BASE64_STANDARD.decode(signature).ok()?;
-            self.code(id, timestamp, body).ok()?.verify_slice(&code).ok() // in constant time
+            self.code(id, timestamp, body).ok()?.verify_slice(&code).ok() // compares in constant time
         };
         let signed = signatures.any(|signature| fits(signature).is_some());
         (signed && now.abs_diff(timestamp) <= TOLERANCE_SECONDS).then_some(id)
@@ -84,27 +87,27 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What a sender needs.
+/// Sends signed notices.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// For the requests.
+    /// The client that sends the requests.
     pub http: reqwest::Client,
-    /// For the signatures.
+    /// The secret that signs them.
     pub secret: Secret,
 }
 
 impl Sender {
-    /// Sends to merchants who have this secret.
+    /// Creates a sender for merchants with this secret.
     ///
     /// # Errors
-    /// When there can be no HTTP client.
+    /// If the HTTP client cannot be created.
     pub fn new(secret: Secret) -> anyhow::Result<Self> {
-        // The merchants of this story are on this machine, whatever proxy the environment names.
+        // The merchants run on this machine, so a proxy of the environment must not be used.
         Ok(Self { http: reqwest::Client::builder().no_proxy().build()?, secret })
     }
 }
 
-/// A merchant, which listens at an address of its own on this machine.
+/// A merchant that receives notices on a local port.
 #[derive(Clone, Debug)]
 pub struct Merchant {
     address: SocketAddr,
@@ -114,10 +117,10 @@ pub struct Merchant {
 }
 
 impl Merchant {
-    /// Opens for business. `world` sees each notice that comes.
+    /// Starts a merchant. `world` records each notice that it receives.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// If no local port is free.
     pub async fn open(secret: Secret, world: World) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let merchant = Self { address: listener.local_addr()?, secret, world, booked: Arc::default() };
@@ -126,12 +129,12 @@ impl Merchant {
         Ok(merchant)
     }
 
-    /// That this order was paid.
+    /// Returns a notice that this order was paid.
     pub fn notice(&self, order: &str) -> Notice {
         Notice { url: format!("http://{}/paid", self.address), order: order.to_owned(), cents: 1999 }
     }
 
-    /// How many payments are in the books.
+    /// Returns the number of payments that were booked.
     pub fn booked(&self) -> usize {
         self.booked.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -144,7 +147,7 @@ async fn receive(State(merchant): State<Merchant>, headers: HeaderMap, body: Byt
     if merchant.world.act(&notice.order, id).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    // A set: an id that is in the books already is booked once all the same.
+    // A set holds each ID once, so a repeated notice is booked once.
     merchant.booked.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
     StatusCode::OK
 }

@@ -1,5 +1,6 @@
-//! Merchants are told of payments by HTTP, again and again until they answer well. A notice is armed
-//! under the key `app:trans:notice:<order>`, with everything that is needed to send it as its payload.
+//! Sends notices of payments to merchants by HTTP, and retries until a merchant answers with success.
+//!
+//! A notice is armed under the key `app:trans:notice:<order>`. Its payload has all that is needed to send it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,13 +9,14 @@ use keylapse::{Backoff, Done, Failure, Lapse, Listener, Schedule, Topic, shutdow
 
 use super::webhook::{Notice, Sender};
 
-/// The ladder of payment notices is `Backoff::payment_notice()`: after 15 s, 15 s, 30 s, 3 min, 10 min,
-/// … 6 h, sixteen attempts in a little more than a day. Then the notice is a dead letter, and can be replayed.
-pub fn notices(ladder: Backoff) -> keylapse::Result<Topic<Notice>> {
-    Ok(Topic::new("app:trans:notice:{order}")?.retry(ladder).timeout(Duration::from_secs(20)))
+/// Creates the topic of the notices. `Backoff::payment_notice()` is the usual backoff schedule: 15 s, 15 s,
+/// 30 s, 3 min, 10 min, … 6 h. It makes sixteen attempts in a little more than a day. If all of them fail,
+/// the notice becomes a dead letter, which you can replay.
+pub fn notices(backoff: Backoff) -> keylapse::Result<Topic<Notice>> {
+    Ok(Topic::new("app:trans:notice:{order}")?.retry(backoff).timeout(Duration::from_secs(20)))
 }
 
-/// Arms a notice: for now, or for later. The ladder is the listener's affair.
+/// Arms a notice that is due now or later. Only the listener uses the backoff schedule.
 pub async fn announce(schedule: &Schedule, notice: &Notice, due: SystemTime) -> keylapse::Result<()> {
     let topic = notices(Backoff::payment_notice())?;
     let armed = schedule.arm(&topic, &notice.order, due, notice).await?;
@@ -22,8 +24,8 @@ pub async fn announce(schedule: &Schedule, notice: &Notice, due: SystemTime) -> 
     Ok(())
 }
 
-/// Tells a merchant. It may come to hear of a payment twice, as when its answer was too late; `id` is the
-/// same for all attempts, and what it has booked under an id it does not book again.
+/// Sends a notice to its merchant. The merchant may receive it twice, for example if its first answer came
+/// too late. All attempts have one ID, and the merchant books each ID once.
 pub async fn notify(lapse: Lapse<Notice>, sender: Sender) -> anyhow::Result<Done> {
     match post(&sender, lapse.payload(), &lapse.id()).await? {
         answer if answer.is_success() => Ok(Done),
@@ -32,7 +34,7 @@ pub async fn notify(lapse: Lapse<Notice>, sender: Sender) -> anyhow::Result<Done
     }
 }
 
-/// Sends a notice, signed as Standard Webhooks 1.0 has it, so that nobody else can.
+/// Sends a notice with a signature as in Standard Webhooks 1.0. Without the secret, nobody can forge it.
 pub async fn post(sender: &Sender, notice: &Notice, id: &str) -> anyhow::Result<StatusCode> {
     let body = serde_json::to_vec(notice)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -42,9 +44,9 @@ pub async fn post(sender: &Sender, notice: &Notice, id: &str) -> anyhow::Result<
     Ok(request.body(body).send().await?.status())
 }
 
-/// Run as many as you like: each notice goes to one of them. If none is there for a while, notices are
-/// late, not lost. Other keys that expire do not delay them, however many there are.
-pub async fn listen(url: &str, sender: Sender, ladder: Backoff) -> keylapse::Result<()> {
-    let listener = Listener::builder(url).state(sender).on(notices(ladder)?, notify).build()?;
+/// Runs a listener. You can run several: each notice goes to one of them. If none runs for a while, notices
+/// are late, not lost. Other keys that expire do not delay them.
+pub async fn listen(url: &str, sender: Sender, backoff: Backoff) -> keylapse::Result<()> {
+    let listener = Listener::builder(url).state(sender).on(notices(backoff)?, notify).build()?;
     listener.run_until(shutdown_signal()).await
 }

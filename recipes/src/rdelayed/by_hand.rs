@@ -1,9 +1,8 @@
-//! A delayed queue as an object: values are offered with a delay, and come out of another queue.
+//! A delayed queue: values are offered with a delay, and taken from a second queue when they are due.
 //!
-//! What was offered lies in a sorted set. Each client that has the object open keeps a timer until the
-//! first is due, moves what is due to the other queue, and hears on a channel of an earlier one.
-//! Whoever takes from that queue offers the value once more: after a growing interval if it went well,
-//! and after one of its own, which grows as well, if it failed.
+//! Offered values are in a sorted set. Each client has a timer until the first value is due, and then
+//! moves due values to the second queue. A channel notifies clients of earlier values. The taker offers
+//! each card again: after a growing interval if it succeeded, and after a retry delay if it failed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::World;
 
-/// What was offered.
+/// The sorted set of offered cards.
 pub const OFFERED: &str = "hand:offered";
-/// Where clients hear of an earlier one.
+/// The channel that announces each new deadline.
 pub const CHANGES: &str = "hand:changes";
 const READY: &str = "hand:ready";
 const DAY_MS: u64 = 86_400_000;
-/// Moves up to a hundred that are due, and answers when the next one is.
+/// Moves up to 100 due cards, and returns the deadline of the next one.
 const MOVE: &str = "local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 100)
     if #due > 0 then
         redis.call('RPUSH', KEYS[2], unpack(due))
@@ -29,7 +28,7 @@ const MOVE: &str = "local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARG
     end
     return redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]";
 
-/// A card to be learned: it is asked in rounds.
+/// A card that is asked in rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Card {
     name: String,
@@ -38,25 +37,25 @@ struct Card {
     attempt: u32,
 }
 
-/// Offers a card, for the first time after this interval.
+/// Offers a card that is first asked after `interval`.
 pub async fn learn(redis: &mut MultiplexedConnection, name: &str, interval: Duration) -> anyhow::Result<()> {
     let interval_ms = u64::try_from(interval.as_millis())?;
     offer(redis, &Card { name: name.to_owned(), round: 1, interval_ms, attempt: 1 }, interval_ms).await
 }
 
-/// Throws all cards away. One that a client has taken comes back when it is offered again.
+/// Deletes all cards. A card that a client has taken returns when the client offers it again.
 pub async fn destroy(redis: &mut MultiplexedConnection) -> anyhow::Result<()> {
     Ok(redis.del(&[OFFERED, READY]).await?)
 }
 
 async fn offer(redis: &mut MultiplexedConnection, card: &Card, after_ms: u64) -> anyhow::Result<()> {
     let due = now_ms()? + after_ms;
-    let mut both = redis::pipe();
-    both.atomic().zadd(OFFERED, serde_json::to_string(card)?, due).publish(CHANGES, due);
-    Ok(both.exec_async(redis).await?)
+    let mut pipe = redis::pipe();
+    pipe.atomic().zadd(OFFERED, serde_json::to_string(card)?, due).publish(CHANGES, due);
+    Ok(pipe.exec_async(redis).await?)
 }
 
-/// Moves what is due, for as long as this client lives.
+/// Moves due cards until the process ends.
 pub async fn keep_time(url: String) -> anyhow::Result<()> {
     let client = Client::open(url)?;
     let mut redis = client.get_multiplexed_async_connection().await?;
@@ -75,11 +74,11 @@ pub async fn keep_time(url: String) -> anyhow::Result<()> {
     }
 }
 
-/// Asks each card that is ready, for ever.
+/// Asks due cards forever.
 pub async fn take(url: String, world: World) -> anyhow::Result<()> {
-    // BLPOP takes as long as it waits, so no answer is too late.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
+    // BLPOP blocks until a list has an element, so it needs a connection without a response timeout.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut redis = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?;
     loop {
         let taken: Option<(String, String)> = redis.blpop(READY, 0.0).await?;
         let Some((_, taken)) = taken else { continue };
@@ -91,14 +90,14 @@ pub async fn take(url: String, world: World) -> anyhow::Result<()> {
                 card = Card { round: card.round + 1, interval_ms, attempt: 1, ..card };
                 offer(&mut redis, &card, card.interval_ms).await?;
             }
-            Ok(()) => println!("{} is known", card.name),
+            Ok(()) => println!("{} is learned", card.name),
             Err(error) if card.attempt < 4 => {
                 eprintln!("{job}: {error:#}");
                 let after_ms = [1000, 10_000, 60_000][card.attempt as usize - 1];
                 card.attempt += 1;
                 offer(&mut redis, &card, after_ms).await?;
             }
-            Err(error) => eprintln!("{job} is given up: {error:#}"),
+            Err(error) => eprintln!("{job} failed for the last time: {error:#}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A delayed queue whose client goes away, and one whose taker is killed.
+//! A delayed queue whose client is killed, and one whose taker is killed.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -13,10 +13,10 @@ use redis::AsyncCommands;
 use crate::stage::{Actor, Jobs, Scene, Side, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
-/// A queue with delays, whose clients keep the time.
+/// A queue with delays, whose clients move due values.
 pub const RECIPE: Recipe = Recipe {
     name: "rdelayed",
-    about: "a delayed queue whose clients keep the time",
+    about: "a delayed queue whose clients move due values",
     story: |stage| Box::pin(story(stage)),
     programs: &[
         ("client", |part| Box::pin(by_hand::keep_time(part.url))),
@@ -31,11 +31,11 @@ pub const RECIPE: Recipe = Recipe {
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn story(stage: Stage) -> Result<Tale> {
-    let (gone, killed) = tokio::try_join!(nobody_keeps_the_time(&stage), killed_after_taking(&stage))?;
+    let (gone, killed) = tokio::try_join!(no_client_runs(&stage), killed_after_taking(&stage))?;
     Ok(Tale { scenes: vec![gone, killed] })
 }
 
-/// Has a card learned on both sides. Answers when it is due.
+/// Starts a card on both sides. Returns its first deadline.
 async fn learn(scene: &Scene, card: &str, interval: Duration) -> Result<SystemTime> {
     let due = SystemTime::now() + interval;
     by_hand::learn(&mut scene.redis().await, card, interval).await?;
@@ -49,10 +49,11 @@ fn given(scene: &Scene, job: &str, due: SystemTime) {
     scene.with_keylapse.given(job, due);
 }
 
-async fn nobody_keeps_the_time(stage: &Stage) -> Result<Told> {
-    // Ten seconds and a minute, played faster.
+async fn no_client_runs(stage: &Stage) -> Result<Told> {
+    // The intervals of the recipe are 10 s and 60 s. The story divides them by 5 or 20.
     let first = with_keylapse::FIRST / stage.pick(5, 20);
-    let (away, title) = (first * 2, "The client with the timer goes away, and comes back; the taker stays.");
+    let (away, title) =
+        (first * 2, "The client with the timer is killed and started again later; the taker still runs.");
     let scene = stage.scene(title, &Jobs::default()).await?;
     let _staying = [scene.by_hand.start_as("taker", &[])?, scene.with_keylapse.start()?];
     let client = scene.by_hand.start_as("client", &[])?;
@@ -67,14 +68,14 @@ async fn nobody_keeps_the_time(stage: &Stage) -> Result<Told> {
     let _client = scene.by_hand.start_as("client", &[])?;
     scene.with_keylapse.until_done(LIMIT).await?;
     scene.by_hand.until_done(LIMIT).await?;
-    let told = scene.told()?;
-    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| account.latest());
-    Ok(told
+    let outcome = scene.told()?;
+    let [hand, ours] = [&outcome.by_hand, &outcome.with_keylapse].map(|account| account.latest());
+    Ok(outcome
         .saying(
-            format!("nobody moved anything meanwhile: what was due waited {} more.", in_words(hand)),
-            format!("whoever takes keeps the time as well: {} late at most.", in_words(ours)),
+            format!("no client moved due cards in that time: a card was {} late.", in_words(hand)),
+            format!("each listener also finds due timers: the latest card was {} late.", in_words(ours)),
         )
-        .claiming("the timer is the client's: without one nothing is moved", offered == 2 && hand >= away))
+        .claiming("without a client, no due value is moved", offered == 2 && hand >= away))
 }
 
 async fn has_subscriber(scene: &Scene) -> Result<bool> {
@@ -86,13 +87,13 @@ async fn has_subscriber(scene: &Scene) -> Result<bool> {
 
 async fn killed_after_taking(stage: &Stage) -> Result<Told> {
     let jobs = Jobs::taking(Duration::from_millis(300));
-    let title = "The taker is killed while it asks a card, and another is started.";
+    let title = "The taker is killed while it asks a card; a second taker is started.";
     let scene = stage.scene(title, &jobs).await?;
     let _client = scene.by_hand.start_as("client", &[])?;
     let actors = [scene.by_hand.start_as("taker", &[])?, scene.with_keylapse.start()?];
     let first = Duration::from_millis(200);
     let due = learn(&scene, "card", first).await?;
-    // The second round comes after six times the interval, or somewhat later: after the first one has ended.
+    // The earliest time of the second round: it is due six intervals after the first one has ended.
     given(&scene, "card.2", due + first * 6);
 
     let [hand, ours] = actors;
@@ -104,14 +105,14 @@ async fn killed_after_taking(stage: &Stage) -> Result<Told> {
     let _successors = [scene.by_hand.start_as("taker", &[])?, scene.with_keylapse.start()?];
     scene.with_keylapse.until_done(LIMIT).await?;
     scene.by_hand.until_done(Duration::from_secs(1)).await?;
-    let told = scene.told()?;
-    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    let outcome = scene.told()?;
+    let (lost, doubled) = (outcome.by_hand.lost, outcome.with_keylapse.doubled);
+    Ok(outcome
         .saying(
-            format!("the card was in no queue any more: {lost} of 2 rounds were lost, and all after them."),
+            format!("the card was in no queue: {lost} of 2 rounds were lost, and all later ones."),
             format!(
-                "the lease ended, and the other asked it; {doubled} ran a second time, under the same id."
+                "the lease ended, and the second process asked the card; {doubled} ran a second time, under the same ID."
             ),
         )
-        .claiming("killed after taking: lost", lost > 0))
+        .claiming("a kill after taking loses the card", lost > 0))
 }

@@ -1,4 +1,4 @@
-//! The verdict on one side of a scene: what became of each job.
+//! The result of one side of a scene: how its jobs ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::{Entry, Event};
 
-/// What became of the jobs of one side.
+/// How the jobs of one side ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// How many there were.
+    /// Number of jobs.
     pub given: usize,
-    /// Those that never ended well.
+    /// Jobs that never succeeded.
     pub lost: usize,
-    /// Runs beyond the first that had not failed before: somebody got two mails, or might have.
+    /// Runs after the first that did not fail. Each may have sent a second mail.
     pub doubled: usize,
-    /// Of those, the ones that no killed or stopped process explains, or that came under another id.
+    /// Repeated runs that no killed or stopped process explains, or that had another ID.
     pub unexplained: usize,
     /// Jobs whose first run began before they were due.
     pub early: usize,
-    /// Jobs that had not begun when the scene was over and were not lost: they still waited.
+    /// Jobs that still waited when the scene ended. They are not lost.
     #[serde(default)]
     pub overdue: usize,
-    /// How long after its time each job's first run began, in microseconds, the shortest first. For what is
-    /// overdue, how long it had waited when the scene was over.
+    /// Delay from each job's deadline to its first run, in microseconds, in ascending order. For overdue jobs it is
+    /// the delay until the end of the scene.
     pub late_us: Vec<u64>,
 }
 
 impl Account {
-    /// Judges the jobs, which are due at these times, by a ledger. `harmed` are the processes that
-    /// were killed or stopped. `waiting` is when the scene was over, if what had not begun then still waited.
+    /// Counts how the jobs ended, from their deadlines and the ledger. `harmed` has the processes that were killed or
+    /// stopped. `waiting` is the end of the scene if jobs that had not begun by then count as overdue, not as lost.
     pub fn of(
         jobs: &BTreeMap<String, SystemTime>,
         ledger: &[Entry],
@@ -56,7 +56,7 @@ impl Account {
         account
     }
 
-    /// Both together.
+    /// Adds the counts of another account.
     pub fn add(&mut self, other: &Self) {
         self.given += other.given;
         self.lost += other.lost;
@@ -68,13 +68,13 @@ impl Account {
         self.late_us.sort_unstable();
     }
 
-    /// So much of the jobs that began, began within this time after they were due.
+    /// Returns the lateness within which this share of the jobs began: 0.99 is the 99th percentile.
     pub fn late(&self, share: f64) -> Duration {
         let rank = (share * self.late_us.len() as f64).ceil() as usize;
         Duration::from_micros(self.late_us.get(rank.saturating_sub(1)).copied().unwrap_or_default())
     }
 
-    /// The latest of them.
+    /// Returns the lateness of the latest job.
     pub fn latest(&self) -> Duration {
         self.late(1.0)
     }
@@ -84,9 +84,9 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How many runs of a job repeat one that had not failed, and how many of those nothing explains.
+/// Counts the runs of a job after the first that did not fail, and how many of these are unexplained.
 fn repeats(entries: &[&Entry], harmed: &BTreeSet<u32>) -> (usize, usize) {
-    // A process runs a job once at a time: its next line about the job is the end of that run.
+    // A process has at most one run of a job at a time, so its next line about the job is the end of that run.
     let mut runs: Vec<&Entry> = Vec::new();
     for entry in entries {
         match entry.event {
@@ -119,7 +119,7 @@ mod tests {
         Account::of(&jobs, ledger, &harmed.iter().copied().collect(), waiting)
     }
 
-    /// Lines as `ms pid event`, all of job `a`; the id is the job unless a fourth word names it.
+    /// Each line is `ms pid event` of job `a`. A fourth word is the ID, otherwise the ID is the name of the job.
     fn judged(lines: &[&str], harmed: &[u32]) -> Account {
         let ledger: Vec<_> = lines.iter().map(|line| entry(line)).collect();
         account(&ledger, harmed, None)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_in_which_a_job_can_go_is_told_from_the_others() {
+    fn lost_repeated_unexplained_and_early_jobs_are_counted() {
         let rows: [(&[&str], &[u32], [usize; 4]); 9] = [
             (&["101 1 began", "102 1 done"], &[], [0, 0, 0, 0]),
             (&[], &[], [1, 0, 0, 0]),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_waits_is_overdue_by_at_least_the_time_until_then() {
+    fn a_waiting_job_is_overdue_by_at_least_the_time_until_the_end() {
         let waits = account(&[], &[], Some(at(700)));
         assert_eq!((waits.overdue, waits.lost, waits.latest()), (1, 0, Duration::from_millis(600)));
         let began = account(&[entry("101 1 began")], &[], Some(at(700)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_of_the_first_run_and_adds_up() {
+    fn lateness_is_that_of_the_first_run_and_accounts_can_be_added() {
         let mut account = judged(&["101 1 began", "102 1 failed", "900 1 began", "901 1 done"], &[]);
         assert_eq!(account.latest(), Duration::from_millis(1));
         account.add(&judged(&["400 1 began", "401 1 done"], &[]));

@@ -1,4 +1,4 @@
-//! A process of a story, which can be killed and stopped.
+//! A process of a story, which the story can kill or stop.
 
 use std::collections::BTreeSet;
 use std::process::{ExitStatus, Stdio};
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-/// The processes that were killed or stopped: what they ran may run once more.
+/// The processes that were killed or stopped. Their jobs may run again.
 pub(super) type Harmed = Arc<Mutex<BTreeSet<u32>>>;
 
-/// How long an orderly end may take, or a beginning.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Bound for the start and the shutdown of a process.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running program. It ends with this value.
+/// A running program. It is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Actor {
     child: Child,
@@ -27,59 +27,58 @@ impl Actor {
     pub(super) fn start(command: &mut Command, harmed: Harmed) -> Result<Self> {
         let child =
             command.stdin(Stdio::null()).kill_on_drop(true).spawn().context("cannot run a program")?;
-        let pid = child.id().context("a program that ended at once")?;
+        let pid = child.id().context("a program ended immediately")?;
         Ok(Self { child, pid, harmed })
     }
 
-    /// Ends it at once, as a crash does (SIGKILL).
+    /// Kills the process, as a crash does (SIGKILL).
     ///
     /// # Errors
-    /// When there is no such process any more.
+    /// If the process has ended.
     pub async fn kill(mut self) -> Result<()> {
         self.harm();
         self.child.kill().await.context("cannot kill a program")
     }
 
-    /// Makes it stand still (SIGSTOP), as a pause of the machine does.
+    /// Stops the process (SIGSTOP), as a pause of the machine does.
     ///
     /// # Errors
-    /// When there is no such process any more.
+    /// If the process has ended.
     pub fn stop(&self) -> Result<()> {
         self.harm();
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes the process (SIGCONT).
     ///
     /// # Errors
-    /// When there is no such process any more.
+    /// If the process has ended.
     pub fn cont(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// Asks it to end (SIGTERM), and waits until it has.
+    /// Asks the process to end (SIGTERM), and waits for its end.
     ///
     /// # Errors
-    /// When it has not ended within 20 s.
+    /// If the process does not end within 20 s.
     pub async fn leave(mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
-        match self.ended(PATIENCE).await {
+        match self.ended(TIMEOUT).await {
             Some(_) => Ok(()),
-            None => bail!("a program did not end within {PATIENCE:?} of SIGTERM"),
+            None => bail!("a program did not end within {TIMEOUT:?} of SIGTERM"),
         }
     }
 
-    /// Asks it to end as [`leave`](Self::leave) does, in the middle of its work: what it has begun may run
-    /// once more.
+    /// Asks the process to end like [`leave`](Self::leave), in the middle of its work. Its jobs may run again.
     ///
     /// # Errors
-    /// When it has not ended within 20 s.
+    /// If the process does not end within 20 s.
     pub async fn interrupt(self) -> Result<()> {
         self.harm();
         self.leave().await
     }
 
-    /// How it ended, if it does within this time.
+    /// Returns how the process ended, or `None` if it still runs after this time.
     pub async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         tokio::time::timeout(within, self.child.wait()).await.ok()?.ok()
     }
@@ -89,8 +88,9 @@ impl Actor {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        // Until it is reaped, which only this handle does, the id belongs to no other process.
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("no process id")?;
+        // Only this handle reaps the process. Until then, no other process can get its ID.
+        let pid =
+            i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("the process ID is not valid")?;
         kill_process(pid, signal).context("cannot send a signal to a program")
     }
 }

@@ -1,4 +1,4 @@
-//! What happened, in a file outside Redis that outlives every process of the story.
+//! A log of all runs, in a file outside Redis that outlives the processes of a story.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// What became of a run.
+/// A step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It began.
+    /// The run began.
     Began,
-    /// It ended well.
+    /// The run succeeded.
     Done,
-    /// It failed, and its program knows.
+    /// The run failed, and its program received the error.
     Failed,
 }
 
@@ -26,15 +26,15 @@ impl Event {
 /// A line of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it was written, by the clock of the machine, which is also the server's.
+    /// Time of the event, by the clock that the server uses, too.
     pub at: SystemTime,
-    /// The process that wrote it.
+    /// ID of the process that wrote the line.
     pub pid: u32,
-    /// What happened.
+    /// The step of the run.
     pub event: Event,
-    /// The job: an order's number, say.
+    /// The job, for example the number of an order.
     pub job: String,
-    /// What a receiver would tell repeats by.
+    /// The ID by which a receiver recognizes repeats.
     pub id: String,
 }
 
@@ -43,32 +43,32 @@ pub struct Entry {
 pub struct Ledger(PathBuf);
 
 impl Ledger {
-    /// The ledger in this file, which need not exist yet.
+    /// Uses this file, which is created by the first line.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Appends a line with one write, which no other process can get between.
+    /// Appends a line in a single write, so that lines of several processes do not mix.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn note(&self, event: Event, job: &str, id: &str) -> Result<()> {
-        let word = Event::ALL.iter().find(|(one, _)| *one == event).map_or("", |(_, word)| word);
+        let word = Event::ALL.iter().find(|(known, _)| *known == event).map_or("", |(_, word)| word);
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
         let line = format!("{at} {} {word} {job} {id}\n", std::process::id());
         let mut file = File::options().create(true).append(true).open(&self.0)?;
         file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.0.display()))
     }
 
-    /// All whole lines.
+    /// Returns all complete lines. A file that does not exist has none.
     ///
     /// # Errors
-    /// When the file cannot be read, or a line is none of ours.
+    /// If the file cannot be read, or a line is invalid.
     pub fn read(&self) -> Result<Vec<Entry>> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
@@ -78,14 +78,14 @@ impl Ledger {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
             .lines()
-            .map(|line| entry(line).with_context(|| format!("no line of a ledger: {line}")))
+            .map(|line| entry(line).with_context(|| format!("invalid line in a ledger: {line}")))
             .collect()
     }
 }
 
 fn entry(line: &str) -> Option<Entry> {
     let [at, pid, word, job, id] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
-    let (event, _) = *Event::ALL.iter().find(|(_, one)| *one == word)?;
+    let (event, _) = *Event::ALL.iter().find(|(_, known)| *known == word)?;
     let at = UNIX_EPOCH + Duration::from_micros(at.parse().ok()?);
     Some(Entry { at, pid: pid.parse().ok()?, event, job: job.to_owned(), id: id.to_owned() })
 }

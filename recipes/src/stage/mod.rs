@@ -1,4 +1,4 @@
-//! What every story needs: a server, two sides, processes to harm, a ledger and a verdict.
+//! The test bench of the stories: a server, two sides, processes that can be killed, a ledger and a result.
 
 pub mod account;
 mod actor;
@@ -22,40 +22,40 @@ use rand::rngs::StdRng;
 
 use crate::Recipe;
 
-/// A program of a recipe, which the story runs as a process: `by_hand`, `with_keylapse`, …
+/// A program of a recipe that a story runs as a process, such as `by_hand` or `with_keylapse`.
 pub type Program = fn(Part) -> BoxFuture<'static, anyhow::Result<()>>;
 
-/// What a program is given.
+/// The arguments of a program.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The server.
+    /// URL of the server.
     pub url: String,
-    /// Where its jobs have their effect.
+    /// The world in which its jobs have their effect.
     pub world: World,
-    /// Whatever else the story wants to say.
+    /// Further arguments from the story.
     pub words: Vec<String>,
 }
 
-/// Where a story is played.
+/// The settings of one run of a story.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The recipe that is played.
+    /// The recipe that runs.
     pub recipe: &'static Recipe,
-    /// Chance in stories is the same for the same seed.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// For the tests: fewer jobs, shorter waits, the same verdict.
+    /// Use fewer jobs and shorter waits, as the tests do. The result is the same.
     pub short: bool,
-    /// This program, which runs again as a process for each actor.
+    /// Path of this program, which each actor runs in a process of its own.
     pub program: PathBuf,
 }
 
 impl Stage {
-    /// One number in a whole story, another in a short one.
+    /// Returns the first value in a whole story, the second in a short one.
     pub fn pick<T>(&self, whole: T, short: T) -> T {
         if self.short { short } else { whole }
     }
 
-    /// Chance for one scene.
+    /// Returns the random numbers of one scene.
     pub fn chance(&self, scene: &str) -> StdRng {
         let mut hasher = DefaultHasher::new();
         (self.seed, self.recipe.name, scene).hash(&mut hasher);
@@ -63,8 +63,8 @@ impl Stage {
     }
 }
 
-/// Built with the rest of this repository, `reqwest` knows TLS, and asks whose, though none is spoken in any story.
+/// Installs the TLS provider that `reqwest` requires if it is built with the rest of this repository. No story uses TLS.
 pub fn choose_tls() {
-    // Whoever has chosen before has chosen the same.
+    // An error means that this provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! One fault, played on both sides at the same time on one server.
+//! A scene: both sides meet one fault at the same time, on one server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,26 +12,26 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::account::Account;
-use super::actor::{Actor, Harmed, PATIENCE};
+use super::actor::{Actor, Harmed, TIMEOUT};
 use super::ledger::{Entry, Event, Ledger};
 use super::{Stage, Told, World};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A server of its own, and the two sides.
+/// One fault, on a server of its own, with both sides.
 #[derive(Debug)]
 pub struct Scene {
     title: String,
-    /// Where everything happens.
+    /// The server that both sides use.
     pub server: Server,
-    /// The design of the articles.
+    /// The design that articles describe.
     pub by_hand: Side,
-    /// The same job with keylapse.
+    /// The program that does this job with keylapse.
     pub with_keylapse: Side,
     _folder: TempDir,
 }
 
-/// How the jobs of a scene are.
+/// How long the jobs of a scene take, and which of them fail.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs {
     takes: Duration,
@@ -39,12 +39,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// They take this long.
+    /// Creates jobs that take this long.
     pub fn taking(takes: Duration) -> Self {
         Self { takes, ..Self::default() }
     }
 
-    /// This one fails so many times first.
+    /// Makes the first `times` runs of a job fail.
     pub fn failing(mut self, job: &str, times: usize) -> Self {
         self.failures.push((job.to_owned(), times));
         self
@@ -52,10 +52,10 @@ impl Jobs {
 }
 
 impl Stage {
-    /// Sets a scene: an empty server, whose jobs are like this.
+    /// Starts an empty server for a scene with these jobs.
     ///
     /// # Errors
-    /// When there is no place for the ledgers.
+    /// If the folder of the ledgers cannot be created.
     pub async fn scene(&self, title: &str, jobs: &Jobs) -> Result<Scene> {
         let folder = tempfile::Builder::new().prefix("keylapse-recipe-").tempdir()?;
         let server = Server::start().await;
@@ -75,31 +75,31 @@ impl Stage {
 }
 
 impl Scene {
-    /// A connection of the story's own.
+    /// Returns a new connection for the story itself.
     pub async fn redis(&self) -> MultiplexedConnection {
         self.server.conn().await
     }
 
-    /// Waits until so many connections of its server are like this, each a line of CLIENT LIST.
+    /// Waits until exactly `count` lines of CLIENT LIST match `matches`.
     ///
     /// # Errors
-    /// When they are not within 20 s: the story cannot go on.
-    pub async fn until_clients(&self, count: usize, like_this: impl Fn(&str) -> bool) -> Result<()> {
-        let (mut redis, deadline) = (self.redis().await, Deadline::after(PATIENCE));
+    /// If this takes longer than 20 s.
+    pub async fn until_clients(&self, count: usize, matches: impl Fn(&str) -> bool) -> Result<()> {
+        let (mut redis, deadline) = (self.redis().await, Deadline::after(TIMEOUT));
         while !deadline.is_over() {
             let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut redis).await?;
-            if clients.lines().filter(|client| like_this(client)).count() == count {
+            if clients.lines().filter(|client| matches(client)).count() == count {
                 return Ok(());
             }
             tokio::time::sleep(PAUSE).await;
         }
-        bail!("{}: not {count} such connections within {PATIENCE:?}", self.title)
+        bail!("{}: {count} connections of the expected kind were not found within {TIMEOUT:?}", self.title)
     }
 
-    /// Has the server close every connection, of both sides.
+    /// Closes every connection of both sides with CLIENT KILL.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the server does not answer.
     pub async fn close_connections(&self) -> Result<()> {
         let mut redis = self.redis().await;
         for kind in ["normal", "pubsub"] {
@@ -108,18 +108,18 @@ impl Scene {
         Ok(())
     }
 
-    /// The end: what became of each side's jobs, up to now.
+    /// Ends the scene, and counts how the jobs of each side have ended so far.
     ///
     /// # Errors
-    /// When a ledger cannot be read.
+    /// If a ledger cannot be read.
     pub fn told(&self) -> Result<Told> {
         Ok(Told::new(&self.title, self.by_hand.account(None)?, self.with_keylapse.account(None)?))
     }
 
-    /// The end of a scene in which nothing is lost by hand: what has not begun there still waits.
+    /// Ends a scene in which jobs that have not begun by hand are overdue, not lost.
     ///
     /// # Errors
-    /// When a ledger cannot be read.
+    /// If a ledger cannot be read.
     pub fn told_while_by_hand_waits(&self) -> Result<Told> {
         let by_hand = self.by_hand.account(Some(SystemTime::now()))?;
         Ok(Told::new(&self.title, by_hand, self.with_keylapse.account(None)?))
@@ -140,31 +140,31 @@ pub struct Side {
 }
 
 impl Side {
-    /// Remembers that a job was given, and when it is due.
+    /// Records a new job and its deadline.
     pub fn given(&self, job: &str, due: SystemTime) {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(job.to_owned(), due);
     }
 
-    /// Starts this side's program as a process.
+    /// Starts the program of this side as a process.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If the process cannot be started.
     pub fn start(&self) -> Result<Actor> {
         self.start_as(self.program, &[])
     }
 
-    /// Starts another program of the recipe, with more words.
+    /// Starts another program of the recipe, with these arguments.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If the process cannot be started.
     pub fn start_as(&self, program: &str, words: &[&str]) -> Result<Actor> {
         self.start_behind(&self.url, program, words)
     }
 
-    /// Starts a program that reaches the server by this URL: through a proxy that breaks the line.
+    /// Starts a program with another URL of the server, for example that of a proxy that breaks connections.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If the process cannot be started.
     pub fn start_behind(&self, url: &str, program: &str, words: &[&str]) -> Result<Actor> {
         let mut command = Command::new(&self.executable);
         command.args(["act", self.recipe, program, "--url", url, "--ledger"]).arg(self.ledger.path());
@@ -173,7 +173,7 @@ impl Side {
             command.args(["--fails", &format!("{job}={times}")]);
         }
         command.arg("--").args(words);
-        // What fails here is meant to: whoever wants to know looks into the file.
+        // Errors are expected here, so the output goes to a file.
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -182,14 +182,14 @@ impl Side {
         Actor::start(&mut command, self.harmed.clone())
     }
 
-    /// Waits until the ledger is like this; false if it is not within `limit`.
+    /// Waits until `matches` is true of the ledger. Returns false if it is not within `limit`.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
-    pub async fn until(&self, limit: Duration, like_this: impl Fn(&[Entry]) -> bool) -> Result<bool> {
+    /// If the ledger cannot be read.
+    pub async fn until(&self, limit: Duration, matches: impl Fn(&[Entry]) -> bool) -> Result<bool> {
         let deadline = Deadline::after(limit);
         loop {
-            if like_this(&self.ledger.read()?) {
+            if matches(&self.ledger.read()?) {
                 return Ok(true);
             }
             if deadline.is_over() {
@@ -199,18 +199,18 @@ impl Side {
         }
     }
 
-    /// Waits until this job has begun.
+    /// Waits until a job has begun.
     ///
     /// # Errors
-    /// When it has not within `limit`: the story cannot go on.
+    /// If it has not begun within `limit`.
     pub async fn until_began(&self, job: &str, limit: Duration) -> Result<()> {
         self.until_some("begun", job, limit, |event| event == Event::Began).await
     }
 
-    /// Waits until a run of this job has ended, well or not.
+    /// Waits until a run of a job has succeeded or failed.
     ///
     /// # Errors
-    /// When none has within `limit`: the story cannot go on.
+    /// If no run has ended within `limit`.
     pub async fn until_ended(&self, job: &str, limit: Duration) -> Result<()> {
         self.until_some("ended", job, limit, |event| event != Event::Began).await
     }
@@ -222,17 +222,17 @@ impl Side {
         limit: Duration,
         wanted: impl Fn(Event) -> bool,
     ) -> Result<()> {
-        let came = |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && wanted(entry.event));
-        let went = self.until(limit, came).await?;
-        went.then_some(()).with_context(|| {
+        let matches = |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && wanted(entry.event));
+        let in_time = self.until(limit, matches).await?;
+        in_time.then_some(()).with_context(|| {
             format!("{} of {}: {job} has not {what} within {limit:?}", self.program, self.recipe)
         })
     }
 
-    /// Waits until all jobs that were given are done; false if they are not within `limit`.
+    /// Waits until all jobs of this side are done. Returns false if they are not within `limit`.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub async fn until_done(&self, limit: Duration) -> Result<bool> {
         self.until(limit, |ledger| {
             let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,21 +241,21 @@ impl Side {
         .await
     }
 
-    /// What its processes have written so far.
+    /// Returns the lines that the processes have written so far.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         self.ledger.read()
     }
 
-    /// Where its jobs have their effect, for a part that the story plays itself.
+    /// Returns the world of this side, for jobs that the story runs in its own process.
     pub fn world(&self) -> World {
         let Jobs { takes, failures } = self.jobs.clone();
         World::new(self.ledger.clone(), takes, failures.into_iter().collect())
     }
 
-    /// What became of its jobs, up to now. `waiting` is now if those that have not begun still wait.
+    /// Counts how the jobs have ended so far. `waiting` is the current time if jobs that have not begun are overdue.
     fn account(&self, waiting: Option<SystemTime>) -> Result<Account> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let harmed = self.harmed.lock().unwrap_or_else(PoisonError::into_inner);

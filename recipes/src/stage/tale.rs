@@ -1,4 +1,4 @@
-//! What happened, in plain words and a table.
+//! The results of a recipe, as sentences and a table.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::Account;
 
-/// A scene that is over.
+/// The results of one scene.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The fault, in a few words.
     pub title: String,
-    /// What became of the jobs by hand.
+    /// How the jobs by hand ended.
     pub by_hand: Account,
-    /// The same with keylapse.
+    /// How the jobs with keylapse ended.
     pub with_keylapse: Account,
-    /// What happened by hand, and with keylapse.
+    /// A description of the results, by hand and with keylapse.
     pub words: [String; 2],
     /// The weaknesses of the design by hand that the documentation claims.
     pub claims: Vec<Claim>,
 }
 
-/// Something that the documentation says goes wrong by hand.
+/// A weakness of the design by hand that the documentation claims.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// What.
+    /// The weakness, in a few words.
     pub what: String,
-    /// Whether it did, this time.
+    /// True if the scene showed the weakness.
     pub shown: bool,
 }
 
@@ -42,19 +42,19 @@ impl Told {
         }
     }
 
-    /// A scene that needs no process: a rule, say, or a calendar.
+    /// Creates the results of a scene without processes and jobs, such as a calculation.
     #[must_use]
     pub fn without_jobs(title: &str) -> Self {
         Self::new(title, Account::default(), Account::default())
     }
 
-    /// Adds what happened, a sentence or two for each side.
+    /// Adds a description of the results, one or two sentences for each side.
     #[must_use]
     pub fn saying(self, by_hand: impl Into<String>, with_keylapse: impl Into<String>) -> Self {
         Self { words: [by_hand.into(), with_keylapse.into()], ..self }
     }
 
-    /// Adds a weakness that the documentation claims, and whether it showed.
+    /// Adds a weakness that the documentation claims, and whether the scene showed it.
     #[must_use]
     pub fn claiming(mut self, what: &str, shown: bool) -> Self {
         self.claims.push(Claim { what: what.to_owned(), shown });
@@ -62,15 +62,15 @@ impl Told {
     }
 }
 
-/// The scenes of a recipe, in order.
+/// The results of a recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tale {
-    /// Each that was played.
+    /// Results of the scenes, in order.
     pub scenes: Vec<Told>,
 }
 
 impl Tale {
-    /// Both sides over all scenes: by hand, and with keylapse.
+    /// Returns the sums over all scenes, by hand and with keylapse.
     pub fn sums(&self) -> [Account; 2] {
         let mut sums = [Account::default(), Account::default()];
         for scene in &self.scenes {
@@ -80,20 +80,23 @@ impl Tale {
         sums
     }
 
-    /// What must not be: each as a sentence. Empty is well.
+    /// Describes each unexpected result. The list is empty if the recipe shows all that the documentation claims.
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
         for Told { title, with_keylapse: account, claims, .. } in &self.scenes {
             let wrong = [
                 (account.lost, "lost"),
                 (account.early, "early"),
-                (account.unexplained, "run twice unexplained"),
+                (account.unexplained, "run twice without a reason"),
             ];
             let wrong = wrong.into_iter().filter(|(count, _)| *count > 0);
-            complaints.extend(wrong.map(|(count, what)| format!("{title}: with keylapse {count} {what}")));
+            complaints.extend(
+                wrong.map(|(count, what)| format!("{title} With keylapse, {count} jobs were {what}.")),
+            );
             let unseen = claims.iter().filter(|claim| !claim.shown);
-            complaints
-                .extend(unseen.map(|claim| format!("{title}: this did not show by hand: {}", claim.what)));
+            complaints.extend(
+                unseen.map(|claim| format!("{title} By hand, a claim was not shown: {}.", claim.what)),
+            );
         }
         complaints
     }
@@ -117,7 +120,6 @@ impl fmt::Display for Tale {
     }
 }
 
-/// An account as the columns of a table.
 struct Row<'a>(&'a Account);
 
 impl fmt::Display for Row<'_> {
@@ -128,7 +130,8 @@ impl fmt::Display for Row<'_> {
     }
 }
 
-/// Within which time so much of the jobs began; a bound, if some still wait, and a dash, if none began.
+/// Formats the lateness within which this share of the jobs began. It is a lower bound if some jobs are overdue, and a
+/// dash if none began.
 pub fn late_in_words(account: &Account, share: f64) -> String {
     match account {
         Account { late_us, .. } if late_us.is_empty() => "–".to_owned(),
@@ -137,7 +140,7 @@ pub fn late_in_words(account: &Account, share: f64) -> String {
     }
 }
 
-/// A time as people say it.
+/// Formats a duration in seconds or milliseconds.
 pub fn in_words(time: Duration) -> String {
     match time.as_secs_f64() {
         s if s >= 100.0 => format!("{s:.0} s"),

@@ -1,4 +1,4 @@
-//! The world outside Redis, in which a job has its effect.
+//! The world outside Redis, where jobs have their effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use anyhow::{Result, bail};
 
 use super::ledger::{Event, Ledger};
 
-/// What a job does outside Redis: close an order, send a mail, pay back a red packet.
+/// Stands for the effects of jobs outside Redis: it closes an order, sends a mail or refunds a payment.
 ///
-/// It takes as long, and fails as often, as the story wants. Both sides of a recipe have the same one.
+/// A story sets how long a job takes, and how often it fails. Both sides of a scene have the same settings.
 #[derive(Clone, Debug)]
 pub struct World {
     ledger: Ledger,
@@ -19,21 +19,22 @@ pub struct World {
 }
 
 impl World {
-    /// A world that writes into `ledger`; a job takes this long, and some fail so many times.
+    /// Creates a world that writes to `ledger`. Each job takes `takes`, and `failures` has the number of first runs
+    /// that fail, by job.
     pub fn new(ledger: Ledger, takes: Duration, failures: BTreeMap<String, usize>) -> Self {
         Self { ledger, takes, failures: Arc::new(failures) }
     }
 
-    /// Does a job. `id` is what the other end would tell a repeat by.
+    /// Does a job. A real receiver would recognize repeats by `id`.
     ///
     /// # Errors
-    /// When the story wants this job to fail now.
+    /// If the story makes this run fail, or the ledger cannot be read or written.
     pub async fn act(&self, job: &str, id: &str) -> Result<()> {
         self.ledger.note(Event::Began, job, id)?;
         tokio::time::sleep(self.takes).await;
         if self.has_to_fail(job)? {
             self.ledger.note(Event::Failed, job, id)?;
-            bail!("job {job} failed, as the story wants it");
+            bail!("job {job} failed, as the story requires");
         }
         self.ledger.note(Event::Done, job, id)
     }

@@ -1,8 +1,8 @@
-//! Delays of many kinds: a set of topics, and a sorted set of what waits for each.
+//! Delays of many kinds: a set of topics, and a sorted set of waiting messages for each topic.
 //!
-//! Whoever adds a message also adds its topic to the set of topics. Every five seconds a program goes
-//! through the topics and moves what is due to their lists, a batch of each; a topic in which nothing
-//! waits any more is taken out of the set. Workers wait at the lists.
+//! A producer adds the message, and then its topic to the set of topics. Every five seconds a program
+//! reads the topics and moves a batch of due messages of each to a list. It removes empty topics from
+//! the set. Workers wait for the lists.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,15 +11,15 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client};
 
 use crate::stage::World;
 
-/// The names of all topics in which something waits.
+/// The names of all topics with waiting messages.
 pub const TOPICS: &str = "hand:topics";
 
-/// How messages are distributed.
+/// The settings of the distributor.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How often: every 5 s.
+    /// The interval between two rounds, such as 5 s.
     pub tick: Duration,
-    /// How many of each topic at a time: 100, or 1.
+    /// The most messages that a round moves for each topic: 100 or 1.
     pub batch: isize,
 }
 
@@ -34,12 +34,12 @@ pub async fn add(
     Ok(redis.sadd(TOPICS, topic).await?)
 }
 
-/// Distributes messages and works on them, for ever.
+/// Distributes and handles messages forever.
 pub async fn serve(url: String, world: World, terms: Terms) -> anyhow::Result<()> {
-    // BLPOP takes as long as it waits, so no answer is too late.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    // BLPOP blocks until a list has an element, so it needs a connection without a response timeout.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let client = Client::open(url)?;
-    let connect = async || client.get_multiplexed_async_connection_with_config(&patient).await;
+    let connect = async || client.get_multiplexed_async_connection_with_config(&config).await;
     let (distributor, worker) = tokio::try_join!(connect(), connect())?;
     tokio::try_join!(distribute(distributor, terms), work(worker, &world)).map(drop)
 }
@@ -85,7 +85,7 @@ async fn work(mut redis: MultiplexedConnection, world: &World) -> anyhow::Result
     }
 }
 
-/// What waits in a topic.
+/// Returns the key of a topic's waiting messages.
 pub fn waiting(topic: &str) -> String {
     format!("hand:waiting:{topic}")
 }

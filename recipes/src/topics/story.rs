@@ -1,4 +1,4 @@
-//! Messages of a topic one tick after the other, and a topic that is dropped as somebody adds to it.
+//! Messages that wait for ticks, and a topic that is removed while a message is added to it.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -14,7 +14,7 @@ use redis::AsyncCommands;
 use crate::stage::{Jobs, Part, Scene, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
-/// Many kinds of delay, each with its topic.
+/// Many kinds of delay, each with a topic.
 pub const RECIPE: Recipe = Recipe {
     name: "topics",
     about: "a set of topics, distributed at every tick",
@@ -31,16 +31,18 @@ pub const RECIPE: Recipe = Recipe {
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// In which an order falls due that is placed now.
+/// The delay of an order that the story places immediately.
 const SOON: Duration = Duration::from_millis(100);
 
-/// The terms that the story gives to a process as words.
+/// Parses the terms that the story passes to a process.
 fn terms(part: &Part) -> Result<by_hand::Terms> {
-    let [tick_ms, batch] = &part.words[..] else { bail!("the tick in ms, and the batch") };
+    let [tick_ms, batch] = &part.words[..] else {
+        bail!("expected two words: the tick in ms, and the batch")
+    };
     Ok(by_hand::Terms { tick: Duration::from_millis(tick_ms.parse()?), batch: batch.parse()? })
 }
 
-/// Each tick is five seconds, and so is the time to pay; in the short form both are one.
+/// Returns the tick, which is also the time to pay: 5 s, or 1 s in the short form.
 fn tick(stage: &Stage) -> Duration {
     Duration::from_secs(stage.pick(5, 1))
 }
@@ -50,9 +52,9 @@ fn words(stage: &Stage, batch: usize) -> [String; 2] {
 }
 
 async fn story(stage: Stage) -> Result<Tale> {
-    let (one, hundred, dropped) =
-        tokio::try_join!(one_at_a_tick(&stage), a_hundred_at_a_tick(&stage), dropped_while_added_to(&stage))?;
-    Ok(Tale { scenes: vec![one, hundred, dropped] })
+    let (one, hundred, removed) =
+        tokio::try_join!(one_at_a_tick(&stage), a_hundred_at_a_tick(&stage), removed_while_added_to(&stage))?;
+    Ok(Tale { scenes: vec![one, hundred, removed] })
 }
 
 /// Places orders on both sides.
@@ -69,7 +71,10 @@ async fn place(scene: &Scene, orders: &[(String, SystemTime)]) -> Result<()> {
 
 async fn one_at_a_tick(stage: &Stage) -> Result<Told> {
     let (tick, count) = (tick(stage), stage.pick(3, 4));
-    let title = format!("{count} orders fall due together; each {} one of a topic is moved.", in_words(tick));
+    let title = format!(
+        "{count} orders are due at the same time; one order of a topic is moved every {}.",
+        in_words(tick)
+    );
     let scene = stage.scene(&title, &Jobs::default()).await?;
     let [tick_ms, batch] = words(stage, 1);
     let _actors = [scene.by_hand.start_as("by_hand", &[&tick_ms, &batch])?, scene.with_keylapse.start()?];
@@ -78,26 +83,27 @@ async fn one_at_a_tick(stage: &Stage) -> Result<Told> {
     let limit = tick * (count + 4);
     scene.with_keylapse.until_done(limit).await?;
     scene.by_hand.until_done(limit).await?;
-    let told = scene.told()?;
-    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| account.latest());
-    Ok(told
+    let outcome = scene.told()?;
+    let [hand, ours] = [&outcome.by_hand, &outcome.with_keylapse].map(|account| account.latest());
+    Ok(outcome
         .saying(
-            format!("one a tick, so the last was closed {} late.", in_words(hand)),
-            format!("each at its time; the latest was {} late.", in_words(ours)),
+            format!("one order was moved per tick: the last was closed {} late.", in_words(hand)),
+            format!("all orders were closed at their deadline, the latest {} late.", in_words(ours)),
         )
         .claiming(
-            "one message a tick and topic: late by as many ticks as there are",
+            "one message per tick and topic: each message waits for all before it",
             hand + SOON > tick * (count - 1),
         ))
 }
 
 async fn a_hundred_at_a_tick(stage: &Stage) -> Result<Told> {
     let (tick, count) = (tick(stage), stage.pick(150, 50));
-    let title = format!("{count} orders fall due one by one; each {} a hundred are moved.", in_words(tick));
+    let title =
+        format!("{count} orders are due one after the other; up to 100 are moved every {}.", in_words(tick));
     let scene = stage.scene(&title, &Jobs::default()).await?;
     let [tick_ms, batch] = words(stage, 100);
     let _actors = [scene.by_hand.start_as("by_hand", &[&tick_ms, &batch])?, scene.with_keylapse.start()?];
-    // Red packets, none of which is due before tomorrow, are not in the way.
+    // Red packets, due tomorrow, show that waiting messages of another topic cause no delay.
     let (mut redis, schedule) = (scene.redis().await, Schedule::connect(scene.server.url()).await?);
     for packet in 0..stage.pick(1000, 100) {
         let packet = packet.to_string();
@@ -111,20 +117,20 @@ async fn a_hundred_at_a_tick(stage: &Stage) -> Result<Told> {
     place(&scene, &orders.collect::<Vec<_>>()).await?;
     scene.with_keylapse.until_done(tick * 6).await?;
     scene.by_hand.until_done(tick * 6).await?;
-    let told = scene.told()?;
-    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| account.late(0.99));
-    Ok(told
+    let outcome = scene.told()?;
+    let [hand, ours] = [&outcome.by_hand, &outcome.with_keylapse].map(|account| account.late(0.99));
+    Ok(outcome
         .saying(
-            format!("99 of 100 were closed within {}, as they waited for the tick.", in_words(hand)),
-            format!("99 of 100 were closed within {}.", in_words(ours)),
+            format!("99 of 100 orders waited for the tick, and were closed within {}.", in_words(hand)),
+            format!("99 of 100 orders were closed within {}.", in_words(ours)),
         )
-        .claiming("late by the tick", hand > tick / 2))
+        .claiming("messages are late by up to a tick", hand > tick / 2))
 }
 
-/// The distributor has seen that nothing waits any more, and is about to take the topic out of the set. In between
-/// somebody adds an order. Its answers come late, so that there is time to.
-async fn dropped_while_added_to(stage: &Stage) -> Result<Told> {
-    let title = "An order is added while its topic, just emptied, is being taken out of the set.";
+/// Adds an order after the distributor has read that the topic is empty, and before it removes the topic. A proxy
+/// delays replies to the distributor, so that the order is added in time.
+async fn removed_while_added_to(stage: &Stage) -> Result<Told> {
+    let title = "An order is added while its empty topic is removed from the set.";
     let scene = stage.scene(title, &Jobs::default()).await?;
     let _ours = scene.with_keylapse.start()?;
     let (schedule, topic) = (Schedule::connect(scene.server.url()).await?, with_keylapse::orders()?);
@@ -133,31 +139,31 @@ async fn dropped_while_added_to(stage: &Stage) -> Result<Told> {
     place(&scene, &[("1".to_owned(), SystemTime::now() + SOON)]).await?;
     scene.with_keylapse.until_began("1", LIMIT).await?;
 
-    let line = Proxy::before(&scene.server).await;
-    let sent = |command: &str| line.requests().get(command).copied().unwrap_or_default();
-    line.delay(Direction::Replies, Duration::from_millis(300));
+    let proxy = Proxy::before(&scene.server).await;
+    let sent = |command: &str| proxy.requests().get(command).copied().unwrap_or_default();
+    proxy.delay(Direction::Replies, Duration::from_millis(300));
     let [tick_ms, batch] = words(stage, 100);
-    let _hand = scene.by_hand.start_behind(&line.url(), "by_hand", &[&tick_ms, &batch])?;
-    eventually(LIMIT, "a look whether anything waits", async || sent("ZCARD") == 1).await;
-    line.stall(Direction::Replies);
+    let _hand = scene.by_hand.start_behind(&proxy.url(), "by_hand", &[&tick_ms, &batch])?;
+    eventually(LIMIT, "a ZCARD of the distributor", async || sent("ZCARD") == 1).await;
+    proxy.stall(Direction::Replies);
     place(&scene, &[("2".to_owned(), SystemTime::now() + SOON)]).await?;
-    line.heal().await;
+    proxy.heal().await;
     let ticks = sent("SMEMBERS");
     eventually(tick(stage) * 6, "two more ticks", async || sent("SMEMBERS") > ticks + 1).await;
     scene.with_keylapse.until_done(LIMIT).await?;
 
     let mut redis = scene.redis().await;
-    let is_known: bool = redis.sismember(by_hand::TOPICS, "order").await?;
+    let is_registered: bool = redis.sismember(by_hand::TOPICS, "order").await?;
     let stuck: usize = redis.zcard(by_hand::waiting("order")).await?;
-    let told = scene.told()?;
-    let lost = told.by_hand.lost;
-    Ok(told
+    let outcome = scene.told()?;
+    let lost = outcome.by_hand.lost;
+    Ok(outcome
         .saying(
-            format!("{stuck} order waits in a topic that nobody looks at, until another is added."),
-            "a topic stays known, so both were closed.",
+            format!("{stuck} order waits in a removed topic until another order is added."),
+            "an empty topic is not removed, so both orders were closed.",
         )
         .claiming(
-            "a topic is dropped while somebody adds to it: stuck",
-            !is_known && stuck == 1 && lost == 1,
+            "a message is stuck if its topic is removed while it is added",
+            !is_registered && stuck == 1 && lost == 1,
         ))
 }

@@ -1,8 +1,8 @@
-//! A sorted set as the timer: members are orders, scores are the times at which they are due.
+//! A sorted set holds the timers: members are orders, scores are their deadlines.
 //!
-//! Each second a program looks at the first member. If it is due, whoever removes it closes the
-//! order: ZREM answers 1 to one program only. An order that could not be closed is put back, with its
-//! attempt in the value.
+//! Each second a program reads the first member. If it is due, the program that removes it closes the
+//! order: ZREM returns 1 to one program only. An order that could not be closed is added again, with the
+//! number of the next attempt in its member.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,12 @@ const WAITING: &str = "hand:orders";
 const TICK: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 3;
 
-/// Puts an order into the set, as `order:attempt`.
+/// Adds an order to the set, as `order:attempt`.
 pub async fn place(redis: &mut MultiplexedConnection, order: &str, due: SystemTime) -> anyhow::Result<()> {
     Ok(redis.zadd(WAITING, format!("{order}:1"), millis(due)?).await?)
 }
 
-/// Looks at the set each second, for ever.
+/// Reads the set each second and closes orders. It returns only on errors.
 pub async fn watch(url: String, world: World) -> anyhow::Result<()> {
     let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let mut tick = tokio::time::interval(TICK);

@@ -1,4 +1,4 @@
-//! Twenty orders at once, and a process that dies between taking an order and closing it.
+//! Twenty orders in one second, and a process that dies between removing an order and closing it.
 
 pub mod by_hand;
 pub mod with_keylapse;
@@ -12,10 +12,10 @@ use rand::RngExt;
 use crate::stage::{Actor, Jobs, Scene, Side, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
-/// A sorted set that is looked at every second.
+/// A sorted set that a program reads every second.
 pub const RECIPE: Recipe = Recipe {
     name: "zset",
-    about: "a sorted set, looked at every second",
+    about: "a sorted set that is read every second",
     story: |stage| Box::pin(story(stage)),
     programs: &[
         ("by_hand", |part| Box::pin(by_hand::watch(part.url, part.world))),
@@ -59,15 +59,15 @@ async fn many_at_once(stage: &Stage) -> Result<Told> {
     let limit = Duration::from_secs(count + 10);
     scene.with_keylapse.until_done(limit).await?;
     scene.by_hand.until_done(limit).await?;
-    let told = scene.told()?;
-    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| in_words(account.latest()));
-    let late = told.by_hand.latest() > Duration::from_secs(count - 2);
-    Ok(told
+    let results = scene.told()?;
+    let [hand, ours] = [&results.by_hand, &results.with_keylapse].map(|account| in_words(account.latest()));
+    let late = results.by_hand.latest() > Duration::from_secs(count - 2);
+    Ok(results
         .saying(
-            format!("one order a second, so the last was closed {hand} late."),
-            format!("each at its own time; the latest was {ours} late."),
+            format!("the program closes one order a second: the last was closed {hand} late."),
+            format!("each order was closed at its deadline; the latest was {ours} late."),
         )
-        .claiming("one a second: the last is late by as many seconds as there are orders", late))
+        .claiming("each order in the same second adds one second of delay", late))
 }
 
 async fn killed_after_taking(stage: &Stage) -> Result<Told> {
@@ -85,14 +85,14 @@ async fn killed_after_taking(stage: &Stage) -> Result<Told> {
     };
     let _successors = tokio::try_join!(kill(&scene.by_hand, hand), kill(&scene.with_keylapse, ours))?;
     scene.with_keylapse.until_done(Duration::from_secs(20)).await?;
-    // Three ticks for the other two orders.
+    // The other two orders take a tick each.
     scene.by_hand.until_done(Duration::from_secs(5)).await?;
-    let told = scene.told()?;
-    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
-    Ok(told
+    let results = scene.told()?;
+    let (lost, doubled) = (results.by_hand.lost, results.with_keylapse.doubled);
+    Ok(results
         .saying(
-            format!("ZREM had taken the order out of the set: {lost} of 3 was never closed."),
-            format!("the lease ended, and the other process closed all; {doubled} ran a second time, under the same id."),
+            format!("ZREM had removed the order from the set: {lost} of 3 was never closed."),
+            format!("the leases ended, and the new process closed all orders; {doubled} ran a second time, under the same ID."),
         )
-        .claiming("killed after ZREM: the order is lost", lost > 0))
+        .claiming("a process that is killed after ZREM loses the order", lost > 0))
 }

@@ -22,8 +22,7 @@ async fn stage() -> (Server, MultiplexedConnection, Schedule) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streak_grows_by_a_day_over_leap_days_and_years_however_often_somebody_comes() -> anyhow::Result<()>
-{
+async fn a_streak_grows_by_one_a_day_over_leap_days_and_new_year() -> anyhow::Result<()> {
     let (_server, mut redis, schedule) = stage().await;
     for first in [date(2028, 2, 27), date(2026, 12, 30), date(2027, 2, 27)] {
         let user = first.to_string();
@@ -41,7 +40,7 @@ async fn a_streak_grows_by_a_day_over_leap_days_and_years_however_often_somebody
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streak_stays_at_its_longest() -> anyhow::Result<()> {
+async fn a_streak_stays_at_255_days() -> anyhow::Result<()> {
     let (_server, mut redis, schedule) = stage().await;
     let mut longest = 0;
     for day in date(2026, 1, 1).series(1.day()).take(260) {
@@ -52,7 +51,7 @@ async fn a_streak_stays_at_its_longest() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_ways_count_the_same_visits_in_the_first_ten_days() -> anyhow::Result<()> {
+async fn both_sides_count_equal_visits_in_the_first_ten_days() -> anyhow::Result<()> {
     let (_server, mut redis, schedule) = stage().await;
     for (user, days) in
         [("none", &[][..]), ("all", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), ("edges", &[1, 7, 8, 10, 11, 15, 31])]
@@ -74,7 +73,7 @@ fn a_streak_lapses_at_midnight_of_the_users_zone_also_when_clocks_change() {
         (date(2026, 3, 28), "Europe/Berlin", "2026-03-29T22:00:00Z"),
         (date(2026, 3, 27), "Europe/Berlin", "2026-03-28T23:00:00Z"),
         (date(2028, 2, 28), "UTC", "2028-03-01T00:00:00Z"),
-        // There is no midnight on this day: clocks go from 23:59 to 01:00.
+        // This day has no midnight: the clocks go from 23:59 to 01:00.
         (date(2026, 4, 22), "Africa/Cairo", "2026-04-23T22:00:00Z"),
     ];
     for (day, zone, expected) in midnights {
@@ -86,25 +85,25 @@ fn a_streak_lapses_at_midnight_of_the_users_zone_also_when_clocks_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_streak_ends_when_nobody_came_and_not_when_somebody_just_did() -> anyhow::Result<()> {
+async fn a_streak_ends_without_a_visit_and_not_after_one() -> anyhow::Result<()> {
     let (server, mut redis, schedule) = stage().await;
     let notes = Notes::new();
     let now = When::In(Duration::ZERO);
     check_in(&mut redis, &schedule, "leaves", date(2026, 5, 1), now).await?;
     check_in(&mut redis, &schedule, "stays", date(2026, 5, 1), now).await?;
-    // The second visit is in the bitmap, but its program died before it could move the timer.
+    // The second visit is in the bitmap, but its program died before it replaced the timer.
     let _: i64 =
         redis::cmd("SETBIT").arg("check_in:days:stays:2026").arg(121).arg(1).query_async(&mut redis).await?;
     let state = (redis.clone(), notes.world(&[]));
     let listener = Listener::builder(server.url()).state(state).on(streaks()?, end).build()?;
-    let both_are_gone = async || {
+    let both_have_ended = async || {
         let mut timers = [true; 2];
         for (timer, user) in timers.iter_mut().zip(["leaves", "stays"]) {
             *timer = schedule.look_up(&streaks().expect("a topic"), user).await.expect("an answer").is_some();
         }
         timers == [false; 2]
     };
-    listener.run_until(eventually(Duration::from_secs(20), "both timers to end", both_are_gone)).await?;
+    listener.run_until(eventually(Duration::from_secs(20), "both timers to end", both_have_ended)).await?;
     assert_eq!(notes.jobs(Event::Done), ["leaves"]);
     Ok(())
 }

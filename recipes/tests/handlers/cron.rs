@@ -13,7 +13,7 @@ fn time(text: &str) -> SystemTime {
     text.parse::<Timestamp>().expect("a time").into()
 }
 
-/// The runs of the nights from `start`, as times in UTC.
+/// Returns the next three runs after `start`, as times in UTC.
 fn nights(cron: &str, zone: &str, start: &str) -> Vec<String> {
     let plan = Plan::new(cron, zone, HOUR).expect("a plan");
     let mut last = time(start);
@@ -27,7 +27,7 @@ fn nights(cron: &str, zone: &str, start: &str) -> Vec<String> {
 #[test]
 fn nights_follow_the_calendar_over_clock_changes_and_leap_days() {
     let rows = [
-        // Two o'clock does not exist on 29 March in Berlin, and exists twice on 25 October.
+        // In Berlin, 02:00 does not exist on 29 March, and exists twice on 25 October.
         (
             "0 2 * * *",
             "2026-03-27T23:00:00Z",
@@ -50,18 +50,18 @@ fn nights_follow_the_calendar_over_clock_changes_and_leap_days() {
 }
 
 #[test]
-fn what_never_comes_true_and_zones_that_do_not_exist_are_refused() {
-    for (cron, zone, complaint) in [
-        ("0 2 30 2 *", "UTC", r#""0 2 30 2 *" never comes true"#),
-        ("at two", "UTC", r#""at two" is no cron expression"#),
-        ("0 2 * * *", "Europe/Atlantis", r#"there is no time zone "Europe/Atlantis""#),
+fn invalid_expressions_and_unknown_zones_are_refused() {
+    for (cron, zone, message) in [
+        ("0 2 30 2 *", "UTC", r#"cron expression "0 2 30 2 *" never matches"#),
+        ("at two", "UTC", r#"invalid cron expression "at two""#),
+        ("0 2 * * *", "Europe/Atlantis", r#"unknown time zone "Europe/Atlantis""#),
     ] {
         let error = Plan::new(cron, zone, HOUR).expect_err("a refusal");
-        assert_eq!(error.to_string(), complaint);
+        assert_eq!(error.to_string(), message);
     }
 }
 
-/// A program of the job starts on the bed.
+/// Starts a program that runs the job.
 async fn start(
     bed: &TestBed,
     plan: &Plan,
@@ -73,16 +73,16 @@ async fn start(
     bed.listen(|listener| listener.state(state).on(slots, arm_next).on(runs, run)).await
 }
 
-/// A bed at noon, and a plan.
+/// Returns a bed that starts at noon, and a plan.
 fn bed(skip_after: Duration) -> (TestBed, Notes, Plan) {
     let bed = TestBed::starting_at(time("2026-07-01T12:00:00Z"));
     (bed, Notes::new(), Plan::new("0 2 * * *", "UTC", skip_after).expect("a plan"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result<()> {
+async fn a_failed_run_is_retried_and_does_not_delay_others() -> keylapse::Result<()> {
     let (bed, notes, plan) = bed(HOUR);
-    // 2 July 2026, two o'clock; its backup fails for as long as the topic retries.
+    // The backup of 2 July 2026, 02:00, fails at every attempt.
     let bad = "1782957600";
     start(&bed, &plan, &notes, &[(bad, usize::MAX)]).await?;
     bed.advance(72 * HOUR).await;
@@ -92,8 +92,8 @@ async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn nights_without_a_listener_are_made_up_for_once_or_skipped() -> keylapse::Result<()> {
-    for (skip_after, made_up) in [(HOUR, vec![]), (Duration::MAX, vec!["1782957600"])] {
+async fn nights_without_a_listener_run_once_or_are_skipped() -> keylapse::Result<()> {
+    for (skip_after, late_runs) in [(HOUR, vec![]), (Duration::MAX, vec!["1782957600"])] {
         let (bed, notes, plan) = bed(skip_after);
         let listening = start(&bed, &plan, &notes, &[]).await?;
         bed.advance(HOUR).await;
@@ -101,16 +101,16 @@ async fn nights_without_a_listener_are_made_up_for_once_or_skipped() -> keylapse
         bed.advance(3 * 24 * HOUR).await;
         start(&bed, &plan, &notes, &[]).await?;
         bed.advance(Duration::from_secs(1)).await;
-        assert_eq!(notes.jobs(Event::Done), made_up);
+        assert_eq!(notes.jobs(Event::Done), late_runs);
         bed.advance(14 * HOUR).await;
         assert_eq!(notes.jobs(Event::Done).last().map(String::as_str), Some("1783216800"));
     }
     Ok(())
 }
 
-/// Programs start again and again while others run. The bed has its own time, which is not that of their clocks.
+/// Programs are restarted while others run. The time of the bed differs from the clocks of the programs.
 #[tokio::test(start_paused = true)]
-async fn each_slot_runs_once_and_under_its_own_id_whatever_the_clocks_of_programs() -> keylapse::Result<()> {
+async fn each_slot_runs_once_under_its_own_id_for_any_clock() -> keylapse::Result<()> {
     let bed = TestBed::starting_at(time("2026-07-01T12:00:00Z"));
     let (notes, plan) = (Notes::new(), Plan::new("* * * * * *", "UTC", HOUR).expect("a plan"));
     for _ in 0..34 {
@@ -125,13 +125,13 @@ async fn each_slot_runs_once_and_under_its_own_id_whatever_the_clocks_of_program
     Ok(())
 }
 
-/// A program dies between arming a run and remembering that: the slot is armed again, and runs once.
+/// A program dies after it armed a run, and before it stored the slot. The slot is armed again, and runs once.
 #[tokio::test(start_paused = true)]
 async fn a_program_that_dies_while_it_arms_leaves_no_gap() -> keylapse::Result<()> {
     let (bed, notes, plan) = bed(HOUR);
     start(&bed, &plan, &notes, &[]).await?;
     bed.advance(HOUR).await;
-    // As it was before the slot was armed.
+    // This restores the state before the slot was stored.
     let _ = bed.schedule().arm(&slots()?, "backup", Duration::ZERO, &SystemTime::UNIX_EPOCH).await?;
     bed.advance(72 * HOUR).await;
     assert_eq!(notes.jobs(Event::Done), ["1782957600", "1783044000", "1783130400"]);

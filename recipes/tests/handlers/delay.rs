@@ -24,11 +24,11 @@ async fn a_message_is_handled_when_it_is_due_and_not_before() -> keylapse::Resul
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_of_the_past_is_due_at_once_and_one_of_next_year_waits() -> keylapse::Result<()> {
+async fn a_message_of_the_past_runs_immediately_and_one_of_next_year_waits() -> keylapse::Result<()> {
     let (bed, notes, topic) = (TestBed::new(), Notes::new(), messages()?);
     let (world, year) = (notes.world(&[]), 365 * 86_400 * SECOND);
     send(&bed.schedule(), "far", bed.now() + year, "hello").await?;
-    bed.advance(year - 2 * SECOND).await; // nobody listens, or this test would take a minute
+    bed.advance(year - 2 * SECOND).await; // without a listener, since that would take a minute
     send(&bed.schedule(), "late", bed.now() - year, "hello").await?;
     bed.listen(|listener| listener.state(world).on(topic, handle)).await?;
     bed.advance(SECOND).await;
@@ -38,14 +38,14 @@ async fn a_message_of_the_past_is_due_at_once_and_one_of_next_year_waits() -> ke
     Ok(())
 }
 
-/// As [`handle`], but message 2 has a handler that panics the first time.
+/// Calls [`handle`], but panics at the first attempt of message 2.
 async fn panics_once(message: Lapse<String>, world: World) -> anyhow::Result<Done> {
     assert!(message.capture("id") != Some("2") || message.attempt() > 1, "a bug");
     handle(message, world).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_and_an_error_are_of_their_message_alone() -> keylapse::Result<()> {
+async fn a_panic_and_an_error_affect_only_their_own_messages() -> keylapse::Result<()> {
     let (bed, notes, topic) = (TestBed::new().expect_panics(), Notes::new(), messages()?);
     let world = notes.world(&[("1", 1)]);
     bed.listen(|listener| listener.concurrency(2).state(world).on(topic.clone(), panics_once)).await?;
@@ -64,7 +64,7 @@ async fn a_panic_and_an_error_are_of_their_message_alone() -> keylapse::Result<(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shut_down_hands_back_at_once_and_uses_up_no_attempt() -> keylapse::Result<()> {
+async fn a_shutdown_releases_messages_after_the_grace_and_uses_up_no_attempt() -> keylapse::Result<()> {
     let (bed, notes, topic) = (TestBed::new(), Notes::new(), messages()?);
     let grace = Duration::from_millis(200);
     let worlds = [10 * SECOND, Duration::ZERO].map(|time| notes.world_where_jobs_take(time));
@@ -78,7 +78,11 @@ async fn a_shut_down_hands_back_at_once_and_uses_up_no_attempt() -> keylapse::Re
     let _prompt = prompt.await?;
     slow.stop().await?;
     bed.until_finished().await;
-    assert!(bed.elapsed() < 2 * SECOND + 2 * grace, "no lease had to end: {:?}", bed.elapsed());
+    assert!(
+        bed.elapsed() < 2 * SECOND + 2 * grace,
+        "the second listener waited for the lease: {:?}",
+        bed.elapsed()
+    );
     let runs = bed.runs(&topic);
     let [first, second] = &runs[..] else { panic!("{runs:#?}") };
     assert_eq!((first.attempt, second.attempt, &first.id), (1, 1, &second.id));

@@ -43,7 +43,7 @@ async fn several_workers_send_several_mails_at_a_time() -> keylapse::Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mail_that_fails_holds_up_nobody_and_ends_as_a_dead_letter() -> keylapse::Result<()> {
+async fn a_mail_that_fails_delays_no_other_and_becomes_a_dead_letter() -> keylapse::Result<()> {
     let (bed, notes, topic) = (TestBed::new(), Notes::new(), sales()?);
     let world = notes.world(&[("1", 4), ("2", 1)]);
     bed.listen(|listener| listener.concurrency(1).state(world).on(topic.clone(), mail)).await?;
@@ -53,9 +53,9 @@ async fn a_mail_that_fails_holds_up_nobody_and_ends_as_a_dead_letter() -> keylap
     bed.until_finished().await;
     assert_eq!(notes.jobs(Event::Done), ["3", "2"]);
     let schedule = bed.schedule();
-    let letters = schedule.dead_letters(&topic).page(10).await?;
-    let [letter] = &letters[..] else { panic!("{letters:?}") };
-    assert_eq!((letter.reason, letter.attempts, &*letter.key), (DeadReason::Exhausted, 4, &b"sold:1"[..]));
-    assert_eq!(letter.payload.as_deref().ok(), Some("Anna"));
+    let dead_letters = schedule.dead_letters(&topic).page(10).await?;
+    let [dead] = &dead_letters[..] else { panic!("{dead_letters:?}") };
+    assert_eq!((dead.reason, dead.attempts, &*dead.key), (DeadReason::Exhausted, 4, &b"sold:1"[..]));
+    assert_eq!(dead.payload.as_deref().ok(), Some("Anna"));
     Ok(())
 }

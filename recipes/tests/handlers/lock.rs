@@ -1,4 +1,4 @@
-//! Locks are in the bed's server, so time is real here.
+//! The locks are in the server of the bed, so these tests run in real time.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::handlers::support::Notes;
 
-/// A bed, and an account with an entry.
+/// A bed with an account that has one entry.
 struct Bank {
     bed: TestBed,
     notes: Notes,
@@ -36,7 +36,7 @@ impl Bank {
         ask(&self.bed.schedule(), "gold", "1", SystemTime::now()).await
     }
 
-    /// Whether the key holds this.
+    /// Returns whether the key has this value.
     async fn has(&mut self, key: &str, value: Option<&str>) -> anyhow::Result<bool> {
         Ok(self.redis.get::<_, Option<String>>(key).await?.as_deref() == value)
     }
@@ -47,7 +47,7 @@ fn is_snoozed(end: Option<&RunEnd>) -> bool {
 }
 
 #[tokio::test]
-async fn a_free_lock_is_taken_and_given_back() -> anyhow::Result<()> {
+async fn a_free_lock_is_taken_and_released() -> anyhow::Result<()> {
     let mut bank = Bank::new(&[]).await?;
     bank.listen(statements()?).await?;
     bank.bed.until_finished().await;
@@ -65,7 +65,7 @@ async fn a_taken_lock_snoozes_the_job_until_it_is_free() -> anyhow::Result<()> {
     bank.redis.del::<_, ()>("lock:gold").await?;
     bank.bed.until_finished().await;
     let runs = bank.bed.runs(&statements()?);
-    assert!(runs.iter().all(|run| run.attempt == 1), "no attempt is used: {runs:?}");
+    assert!(runs.iter().all(|run| run.attempt == 1), "a snooze used up an attempt: {runs:?}");
     assert_eq!(bank.notes.jobs(Event::Done), ["1"]);
     Ok(())
 }
@@ -77,14 +77,14 @@ async fn a_lock_that_is_never_free_makes_a_dead_letter() -> anyhow::Result<()> {
     bank.listen(statements()?.max_snoozes(2)).await?;
     bank.bed.until_finished().await;
     let (schedule, topic) = (bank.bed.schedule(), statements()?);
-    let letter = schedule.dead_letters(&topic).next().await?.expect("a dead letter");
-    assert_eq!((letter.reason, bank.bed.runs(&topic).len()), (DeadReason::Snoozed, 3));
-    assert!(bank.has("lock:gold", Some("another")).await?, "it is not ours to give back");
+    let dead_letter = schedule.dead_letters(&topic).next().await?.expect("a dead letter");
+    assert_eq!((dead_letter.reason, bank.bed.runs(&topic).len()), (DeadReason::Snoozed, 3));
+    assert!(bank.has("lock:gold", Some("another")).await?, "the job released a lock of another holder");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_job_that_fails_gives_the_lock_back() -> anyhow::Result<()> {
+async fn a_failed_job_releases_the_lock() -> anyhow::Result<()> {
     let mut bank = Bank::new(&[("1", 1)]).await?;
     bank.listen(statements()?).await?;
     bank.bed.until(|runs| runs.iter().any(HandlerRun::is_failed)).await;

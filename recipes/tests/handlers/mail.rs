@@ -13,13 +13,13 @@ fn to() -> String {
     "ann@example.com".to_owned()
 }
 
-/// A topic of the same name as the program of tomorrow has, or a careless one.
-fn others() -> keylapse::Result<Topic<Value>> {
+/// Returns a topic with the pattern of `mails`, and with any payload.
+fn any_payload() -> keylapse::Result<Topic<Value>> {
     Topic::new("mail:normal:{id}")
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mail_is_sent_when_it_is_due_and_again_if_that_failed() -> keylapse::Result<()> {
+async fn a_mail_is_sent_when_it_is_due_and_retried_after_a_failure() -> keylapse::Result<()> {
     let (bed, notes) = (TestBed::new(), Notes::new());
     let (topic, world) = (mails(Priority::Low)?, notes.world(&[("1", 1)]));
     bed.listen(|listener| listener.state(world).on(topic, deliver)).await?;
@@ -33,7 +33,7 @@ async fn a_mail_is_sent_when_it_is_due_and_again_if_that_failed() -> keylapse::R
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_priority_has_its_part_of_the_places() -> keylapse::Result<()> {
+async fn each_priority_has_its_share_of_the_slots() -> keylapse::Result<()> {
     let (bed, notes) = (TestBed::new(), Notes::new());
     for number in 0..100 {
         for mail in
@@ -64,7 +64,7 @@ async fn each_priority_has_its_part_of_the_places() -> keylapse::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_program_cannot_read_is_put_off_and_then_a_dead_letter_as_it_was() -> keylapse::Result<()> {
+async fn an_undecodable_mail_is_retried_and_then_becomes_an_unchanged_dead_letter() -> keylapse::Result<()> {
     let (bed, notes) = (TestBed::new(), Notes::new());
     let (topic, world) = (mails(Priority::Normal)?, notes.world(&[]));
     bed.listen(|listener| listener.state(world).on(topic, deliver)).await?;
@@ -75,17 +75,20 @@ async fn what_this_program_cannot_read_is_put_off_and_then_a_dead_letter_as_it_w
         json!(["receipt"]),
         json!(null),
     ];
-    let (schedule, others) = (bed.schedule(), others()?);
+    let (schedule, any) = (bed.schedule(), any_payload()?);
     for (number, wrong) in wrong.iter().enumerate() {
-        schedule.arm(&others, number, Duration::ZERO, wrong).await.map(drop)?;
+        schedule.arm(&any, number, Duration::ZERO, wrong).await.map(drop)?;
     }
     bed.advance(Duration::from_secs(1800)).await;
-    assert_eq!(schedule.dead_letter_counts(&others).await?.0, 0, "a newer program may come");
+    assert_eq!(schedule.dead_letter_counts(&any).await?.0, 0, "the mail did not wait for a newer program");
     bed.until_finished().await;
-    let mut letters = schedule.dead_letters(&others).page(10).await?;
-    letters.sort_by(|one, other| one.key.cmp(&other.key));
-    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Undecodable), "{letters:?}");
-    let kept: Vec<_> = letters.into_iter().filter_map(|letter| letter.payload.ok()).collect();
+    let mut dead_letters = schedule.dead_letters(&any).page(10).await?;
+    dead_letters.sort_by(|a, b| a.key.cmp(&b.key));
+    assert!(
+        dead_letters.iter().all(|dead_letter| dead_letter.reason == DeadReason::Undecodable),
+        "{dead_letters:?}"
+    );
+    let kept: Vec<_> = dead_letters.into_iter().filter_map(|dead_letter| dead_letter.payload.ok()).collect();
     assert_eq!(kept, wrong);
     assert!(notes.jobs(Event::Began).is_empty());
     Ok(())

@@ -1,6 +1,5 @@
 //! The handlers of the recipes in virtual time, as whoever copies them would test them.
 
-mod beside;
 mod check_in;
 mod cron;
 mod delay;
@@ -10,6 +9,7 @@ mod mail;
 mod mover;
 mod notice;
 mod rdelayed;
+mod short;
 mod support;
 mod topics;
 mod zset;

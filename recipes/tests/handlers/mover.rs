@@ -1,4 +1,4 @@
-//! On a real server, and in real time: what this handler is for is done by a script of its own.
+//! These tests use a real server in real time, because the handler runs a script of its own.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::timers::TimerPhase;
 use keylapse::{Backoff, Lapse, Listener, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually, skipped};
-use recipes::mover::with_keylapse::{BOUND, READY, delay, orders, push};
+use recipes::mover::with_keylapse::{MAX_READY, READY, delay, orders, push};
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Mover {
     server: Server,
@@ -31,7 +31,7 @@ impl Mover {
         Ok(Self { server, schedule, redis })
     }
 
-    /// A listener that lasts as long as the test.
+    /// Starts a listener that runs until the test ends.
     async fn listen<F>(
         &self,
         topic: Topic<String>,
@@ -43,7 +43,7 @@ impl Mover {
         let redis = redis::Client::open(self.server.url())?.get_connection_manager().await?;
         let listener = Listener::builder(self.server.url()).state(redis).on(topic, handler).build()?;
         Ok(tokio::spawn(async move {
-            listener.run_until(std::future::pending::<()>()).await.expect("a listener that goes on");
+            listener.run_until(std::future::pending::<()>()).await.expect("the listener runs");
         }))
     }
 
@@ -55,7 +55,7 @@ impl Mover {
         self.redis.clone().llen(READY).await.expect("a list")
     }
 
-    /// The orders that are in a list. Their handlers run side by side, so they come in any order.
+    /// Returns the orders in a list, as a set because concurrent handlers push them in any order.
     async fn orders(&self, list: &str) -> Result<BTreeSet<String>> {
         let entries: Vec<String> = self.redis.clone().lrange(list, 0, -1).await?;
         let order = |entry: &String| {
@@ -70,7 +70,7 @@ fn all_three() -> BTreeSet<String> {
     ["1", "2", "3"].map(str::to_owned).into()
 }
 
-/// As [`push`], but the first attempt dies after it.
+/// Runs [`push`], and fails at the first attempt after it.
 async fn push_and_die(lapse: Lapse<String>, redis: ConnectionManager) -> Result<Outcome> {
     let first = lapse.attempt() == 1;
     let outcome = push(lapse, redis).await?;
@@ -86,7 +86,7 @@ async fn an_order_is_pushed_once_however_often_its_handler_runs() -> Result<()> 
     for order in ["1", "2", "3"] {
         mover.delay(order).await?;
     }
-    eventually(PATIENCE, "all timers have ended", async || {
+    eventually(TIMEOUT, "all timers have ended", async || {
         let timers = ["1", "2", "3"].map(|order| mover.schedule.look_up(&topic, order));
         futures::future::join_all(timers).await.into_iter().all(|timer| timer.expect("an answer").is_none())
     })
@@ -97,50 +97,50 @@ async fn an_order_is_pushed_once_however_often_its_handler_runs() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_list_is_waited_for_and_uses_up_no_attempt() -> Result<()> {
+async fn a_full_list_snoozes_an_order_and_uses_up_no_attempt() -> Result<()> {
     let mut mover = Mover::new().await?;
-    mover.redis.lpush::<_, _, ()>(READY, vec!["an old one"; BOUND]).await?;
+    mover.redis.lpush::<_, _, ()>(READY, vec!["an old one"; MAX_READY]).await?;
     let topic = orders()?.max_attempts(1);
     let given = SystemTime::now();
     mover.delay("1").await?;
     let _listener = mover.listen(topic.clone(), push).await?;
-    eventually(PATIENCE, "it was snoozed", async || {
+    eventually(TIMEOUT, "the order is snoozed", async || {
         let timer = mover.schedule.look_up(&topic, "1").await.expect("an answer").expect("a timer");
         matches!(timer.phase, TimerPhase::Waiting(at) if at > given + Duration::from_millis(500))
     })
     .await;
-    assert_eq!(mover.listed().await, BOUND);
+    assert_eq!(mover.listed().await, MAX_READY);
     mover.redis.rpop::<_, ()>(READY, None).await?;
-    eventually(PATIENCE, "it was pushed", async || mover.listed().await == BOUND).await;
+    eventually(TIMEOUT, "the order is pushed", async || mover.listed().await == MAX_READY).await;
     let last: String = mover.redis.lindex(READY, 0).await?;
     assert!(last.contains(r#""order":"1""#), "{last}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_none_ends_in_a_dead_letter_that_names_it() -> Result<()> {
+async fn a_key_that_is_not_a_list_ends_in_a_dead_letter_that_names_it() -> Result<()> {
     let mut mover = Mover::new().await?;
     mover.redis.set::<_, _, ()>(READY, "not a list").await?;
     let topic = orders()?.retry(Backoff::fixed(Duration::from_millis(10))).max_attempts(3);
     let _listener = mover.listen(topic.clone(), push).await?;
     mover.delay("1").await?;
-    eventually(PATIENCE, "it is a dead letter", async || {
+    eventually(TIMEOUT, "the order is a dead letter", async || {
         mover.schedule.dead_letters(&topic).page(1).await.expect("an answer").len() == 1
     })
     .await;
-    let letters = mover.schedule.dead_letters(&topic).page(1).await?;
-    let error = letters[0].last_error().unwrap_or_default();
+    let dead_letters = mover.schedule.dead_letters(&topic).page(1).await?;
+    let error = dead_letters[0].last_error().unwrap_or_default();
     assert!(error.contains(READY) && error.contains("WRONGTYPE"), "{error}");
-    assert_eq!((letters[0].reason, letters[0].attempts), (DeadReason::Exhausted, 3));
+    assert_eq!((dead_letters[0].reason, dead_letters[0].attempts), (DeadReason::Exhausted, 3));
 
     mover.redis.del::<_, ()>(READY).await?;
-    assert_eq!(mover.schedule.replay(&letters[0]).await?, Replayed::Replayed);
-    eventually(PATIENCE, "it is pushed when the list is one again", async || mover.listed().await == 1).await;
+    assert_eq!(mover.schedule.replay(&dead_letters[0]).await?, Replayed::Replayed);
+    eventually(TIMEOUT, "the order is pushed after the replay", async || mover.listed().await == 1).await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn python_takes_what_was_pushed_and_first_what_it_had_when_it_was_killed() -> Result<()> {
+async fn the_python_consumer_resumes_the_order_that_it_had_when_it_was_killed() -> Result<()> {
     let check = Command::new("python3").args(["-c", "import redis"]).output().await;
     if !check.is_ok_and(|output| output.status.success()) {
         skipped("python3 with the package redis is needed (pip install redis)");
@@ -151,8 +151,8 @@ async fn python_takes_what_was_pushed_and_first_what_it_had_when_it_was_killed()
     for order in ["1", "2", "3"] {
         mover.delay(order).await?;
     }
-    eventually(PATIENCE, "all are pushed", async || mover.listed().await == 3).await;
-    // What a consumer does before it is killed.
+    eventually(TIMEOUT, "all are pushed", async || mover.listed().await == 3).await;
+    // A consumer has moved an order to its own list before it was killed.
     let mine = format!("{READY}:a");
     mover.redis.rpoplpush::<_, _, ()>(READY, &mine).await?;
     let killed_with = mover.orders(&mine).await?;
@@ -163,13 +163,13 @@ async fn python_takes_what_was_pushed_and_first_what_it_had_when_it_was_killed()
         .stdin(Stdio::null());
     let output = consumer.output().await?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout)?;
-    // An id, which is different each time, the order and its text.
+    let printed = String::from_utf8(output.stdout)?;
+    // Each line is the ID, which differs each time, the order and its text.
     let took: Vec<_> =
-        said.lines().filter_map(|line| line.split_once(' ')?.1.strip_suffix(" hello")).collect();
-    assert_eq!(took.len(), 3, "{said}");
+        printed.lines().filter_map(|line| line.split_once(' ')?.1.strip_suffix(" hello")).collect();
+    assert_eq!(took.len(), 3, "{printed}");
     assert_eq!(took.iter().copied().map(str::to_owned).collect::<BTreeSet<_>>(), all_three());
-    assert!(killed_with.contains(took[0]), "{killed_with:?} comes first: {said}");
+    assert!(killed_with.contains(took[0]), "{killed_with:?} is not first: {printed}");
     assert_eq!((mover.listed().await, mover.redis.llen::<_, usize>(&mine).await?), (0, 0));
     Ok(())
 }

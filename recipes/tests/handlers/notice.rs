@@ -16,10 +16,10 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn secret() -> Secret {
-    Secret::new(SECRET).expect("a secret")
+    Secret::new(SECRET).expect("a valid secret")
 }
 
-/// Lets virtual time stand still while HTTP is at work: it does while a thread is.
+/// Runs [`notify`] with virtual time paused: it does not advance while a blocking task runs.
 async fn notify_in_no_time(lapse: Lapse<Notice>, sender: Sender) -> Result<Done> {
     let (answered, until_answered) = std::sync::mpsc::channel::<()>();
     let still = tokio::task::spawn_blocking(move || until_answered.recv().is_err());
@@ -29,10 +29,10 @@ async fn notify_in_no_time(lapse: Lapse<Notice>, sender: Sender) -> Result<Done>
     answer
 }
 
-/// When the attempts of `payment_notice` begin, after the first.
-fn ladder() -> Vec<Duration> {
-    let ladder = Backoff::payment_notice();
-    let waits = (1..16).map(|attempt| ladder.delay(attempt));
+/// Returns when the retries of `payment_notice` begin, measured from the first attempt.
+fn retry_times() -> Vec<Duration> {
+    let backoff = Backoff::payment_notice();
+    let waits = (1..16).map(|attempt| backoff.delay(attempt));
     waits.scan(Duration::ZERO, |sum, wait| Some((*sum += wait, *sum).1)).collect()
 }
 
@@ -49,7 +49,7 @@ async fn a_merchant_who_answers_at_the_last_attempt_of_a_day_has_booked_once() -
     let runs = bed.runs(&topic);
     assert!(runs.iter().all(|run| run.id == runs[0].id), "one id");
     let since_first: Vec<_> = runs[1..].iter().map(|run| run.began - runs[0].began).collect();
-    for (began, expected) in since_first.iter().zip(ladder()) {
+    for (began, expected) in since_first.iter().zip(retry_times()) {
         let late = began.checked_sub(expected).expect("not early");
         assert!(late < Duration::from_millis(100), "{late:?} late after {expected:?}");
     }
@@ -59,8 +59,7 @@ async fn a_merchant_who_answers_at_the_last_attempt_of_a_day_has_booked_once() -
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_never_answers_well_ends_as_a_dead_letter_and_is_told_under_the_same_id_after_a_replay()
--> Result<()> {
+async fn a_notice_that_always_fails_becomes_a_dead_letter_and_keeps_its_id_after_a_replay() -> Result<()> {
     let (bed, notes, topic) = (TestBed::new(), Notes::new(), notices(Backoff::payment_notice())?);
     let merchant = Merchant::open(secret(), notes.world(&[("42", 16)])).await?;
     let sender = Sender::new(secret())?;
@@ -68,12 +67,12 @@ async fn whoever_never_answers_well_ends_as_a_dead_letter_and_is_told_under_the_
     announce(&bed.schedule(), &merchant.notice("42"), bed.now()).await?;
     bed.until_finished().await;
     let schedule = bed.schedule();
-    let letters = schedule.dead_letters(&topic).page(2).await?;
-    let [letter] = &letters[..] else { panic!("{letters:?}") };
-    assert_eq!((letter.reason, letter.attempts), (DeadReason::Exhausted, 16));
-    assert_eq!(letter.last_error(), Some("the merchant answered 503 Service Unavailable"));
+    let dead_letters = schedule.dead_letters(&topic).page(2).await?;
+    let [dead] = &dead_letters[..] else { panic!("{dead_letters:?}") };
+    assert_eq!((dead.reason, dead.attempts), (DeadReason::Exhausted, 16));
+    assert_eq!(dead.last_error(), Some("the merchant answered 503 Service Unavailable"));
     assert_eq!(merchant.booked(), 0);
-    assert_eq!(schedule.replay(letter).await?, keylapse::dead_letters::Replayed::Replayed);
+    assert_eq!(schedule.replay(dead).await?, keylapse::dead_letters::Replayed::Replayed);
     bed.until_finished().await;
     let runs = bed.runs(&topic);
     assert_eq!((merchant.booked(), runs.len(), &runs[16].id), (1, 17, &runs[0].id));
@@ -91,16 +90,16 @@ async fn a_merchant_who_has_closed_is_not_asked_again() -> Result<()> {
     bed.listen(|listener| listener.state(sender).on(topic.clone(), notify_in_no_time)).await?;
     announce(&bed.schedule(), &Notice { url, order: "42".to_owned(), cents: 1 }, bed.now()).await?;
     bed.until_finished().await;
-    let letters = bed.schedule().dead_letters(&topic).page(1).await?;
+    let dead_letters = bed.schedule().dead_letters(&topic).page(1).await?;
     assert_eq!(
-        (letters[0].reason, letters[0].last_error()),
+        (dead_letters[0].reason, dead_letters[0].last_error()),
         (DeadReason::Permanent, Some("the merchant has closed"))
     );
     assert_eq!(bed.runs(&topic).len(), 1);
     Ok(())
 }
 
-/// The example that the libraries of Standard Webhooks are tested with.
+/// The test vector of the Standard Webhooks libraries.
 const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
 const AT: u64 = 1_614_265_330;
 const BODY: &[u8] = br#"{"test": 2432232314}"#;
@@ -113,7 +112,7 @@ fn headers(id: &str, at: &str, signature: &str) -> HeaderMap {
 }
 
 #[test]
-fn a_notice_is_signed_as_standard_webhooks_are() -> Result<()> {
+fn a_notice_is_signed_as_in_standard_webhooks() -> Result<()> {
     let (secret, at) = (secret(), AT.to_string());
     assert_eq!(secret.sign(ID, AT, BODY)?, SIGNATURE);
     assert_eq!(secret.verify(&headers(ID, &at, SIGNATURE), BODY, AT + 300), Some(ID));
@@ -123,7 +122,7 @@ fn a_notice_is_signed_as_standard_webhooks_are() -> Result<()> {
 }
 
 #[test]
-fn what_was_not_signed_so_is_refused() -> Result<()> {
+fn a_wrong_secret_body_time_or_header_is_refused() -> Result<()> {
     let (secret, at) = (secret(), AT.to_string());
     let other = Secret::new("whsec_AAAA")?;
     assert_eq!(other.verify(&headers(ID, &at, SIGNATURE), BODY, AT), None, "another secret");
@@ -151,7 +150,7 @@ fn what_was_not_signed_so_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_merchant_books_nothing_that_is_forged_or_garbage() -> Result<()> {
+async fn a_merchant_books_no_forged_or_invalid_notice() -> Result<()> {
     let notes = Notes::new();
     let merchant = Merchant::open(secret(), notes.world(&[])).await?;
     let notice = merchant.notice("42");
@@ -168,6 +167,6 @@ async fn a_merchant_books_nothing_that_is_forged_or_garbage() -> Result<()> {
     for _ in 0..2 {
         assert_eq!(post(&sender, &notice, "id").await?, StatusCode::OK);
     }
-    assert_eq!((merchant.booked(), notes.jobs(Event::Done).len()), (1, 2), "told twice, booked once");
+    assert_eq!((merchant.booked(), notes.jobs(Event::Done).len()), (1, 2), "received twice, booked once");
     Ok(())
 }

@@ -24,11 +24,11 @@ async fn the_interval_grows_from_ten_seconds_to_a_day() -> keylapse::Result<()> 
     let (bed, notes) = listening(&[]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
     bed.advance(FIRST - MOMENT).await;
-    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    assert!(notes.jobs(Event::Done).is_empty(), "the card was asked early");
     bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1"]);
     bed.advance(Duration::from_secs(60) - MOMENT).await;
-    assert_eq!(notes.jobs(Event::Done), ["rust.1"], "a minute after the first");
+    assert_eq!(notes.jobs(Event::Done), ["rust.1"], "the second round began early");
     bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["rust.1", "rust.2"]);
     bed.until_finished().await;
@@ -39,7 +39,7 @@ async fn the_interval_grows_from_ten_seconds_to_a_day() -> keylapse::Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_round_that_fails_comes_again_after_growing_intervals_and_then_goes_on() -> keylapse::Result<()> {
+async fn a_failed_round_is_retried_after_growing_delays_and_the_next_one_follows() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[("rust.1", 3)]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
     bed.advance(FIRST + Duration::from_secs(1 + 10 + 60)).await;
@@ -50,19 +50,19 @@ async fn a_round_that_fails_comes_again_after_growing_intervals_and_then_goes_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_round_that_always_fails_is_a_dead_letter_and_arms_no_other() -> keylapse::Result<()> {
+async fn a_round_that_always_fails_becomes_a_dead_letter_and_arms_no_other() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[("rust.1", 99)]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
     bed.until_finished().await;
     assert_eq!(notes.jobs(Event::Failed).len(), 4);
     let (schedule, topic) = (bed.schedule(), cards()?);
-    let letter = schedule.dead_letters(&topic).next().await?.expect("a dead letter");
-    assert_eq!(letter.reason, DeadReason::Exhausted);
+    let dead_letter = schedule.dead_letters(&topic).next().await?.expect("a dead letter");
+    assert_eq!(dead_letter.reason, DeadReason::Exhausted);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_card_that_is_forgotten_is_not_asked() -> keylapse::Result<()> {
+async fn a_forgotten_card_is_not_asked() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[]).await?;
     learn(&bed.schedule(), "rust", FIRST).await?;
     forget(&bed.schedule(), "rust").await?;
@@ -72,7 +72,8 @@ async fn a_card_that_is_forgotten_is_not_asked() -> keylapse::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_card_without_an_interval_is_asked_at_once_and_then_each_time_later() -> keylapse::Result<()> {
+async fn a_card_without_an_interval_is_asked_immediately_and_then_at_growing_intervals()
+-> keylapse::Result<()> {
     let (bed, notes) = listening(&[]).await?;
     learn(&bed.schedule(), "now", Duration::ZERO).await?;
     bed.advance(Duration::from_secs(1)).await;
@@ -85,22 +86,24 @@ async fn a_card_without_an_interval_is_asked_at_once_and_then_each_time_later() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_year_is_waited_for_and_more_than_ten_are_refused() -> keylapse::Result<()> {
+async fn an_interval_of_a_year_is_kept_and_more_than_ten_years_are_refused() -> keylapse::Result<()> {
     let (bed, notes) = (TestBed::new(), Notes::new());
-    let refused = learn(&bed.schedule(), "never", 11 * YEAR).await.expect_err("over ten years");
+    let refused = learn(&bed.schedule(), "never", 11 * YEAR)
+        .await
+        .expect_err("an error for an interval over ten years");
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     learn(&bed.schedule(), "next-year", YEAR).await?;
     bed.advance(YEAR - MOMENT).await;
     let (topic, app) = (cards()?, App { schedule: bed.schedule(), world: notes.world(&[]) });
     bed.listen(|listener| listener.state(app).on(topic, ask)).await?;
-    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    assert!(notes.jobs(Event::Done).is_empty(), "the card was asked early");
     bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["next-year.1"]);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn cards_that_are_thrown_away_are_not_asked_and_others_can_be_learned() -> keylapse::Result<()> {
+async fn deleted_cards_are_not_asked_and_new_ones_can_be_learned() -> keylapse::Result<()> {
     let (bed, notes) = listening(&[]).await?;
     for card in ["rust", "lua"] {
         learn(&bed.schedule(), card, FIRST).await?;
@@ -110,7 +113,7 @@ async fn cards_that_are_thrown_away_are_not_asked_and_others_can_be_learned() ->
     learn(&bed.schedule(), "redis", FIRST).await?;
     bed.advance(FIRST * 2).await;
     assert_eq!(notes.jobs(Event::Done), ["redis.1"]);
-    assert_eq!(destroy(&console).await?, 1, "its next round");
+    assert_eq!(destroy(&console).await?, 1, "the next round of the card was not deleted");
     assert_eq!(destroy(&console).await?, 0);
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::handlers::support::Notes;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// A bed in which both are served.
+/// Returns a bed with a listener of both topics.
 async fn served(failures: &[(&str, usize)]) -> keylapse::Result<(TestBed, Notes)> {
     let (bed, notes) = (TestBed::new(), Notes::new());
     let (orders, packets, world) = (orders()?, packets()?, notes.world(failures));
@@ -21,32 +21,32 @@ async fn an_order_is_closed_after_five_seconds_unless_it_is_paid() -> keylapse::
     let (bed, notes) = served(&[]).await?;
     let due = bed.now() + UNPAID;
     place(&bed.schedule(), &[("1".to_owned(), due), ("2".to_owned(), due)]).await?;
-    assert!(pay(&bed.schedule(), "1").await?, "in time");
+    assert!(pay(&bed.schedule(), "1").await?, "order 1 was not cancelled");
     bed.advance(UNPAID - MOMENT).await;
-    assert!(notes.jobs(Event::Done).is_empty(), "not early");
-    assert!(!pay(&bed.schedule(), "2").await?, "a listener has it in hand");
-    assert!(!pay(&bed.schedule(), "3").await?, "there is no such order");
+    assert!(notes.jobs(Event::Done).is_empty(), "a handler ran early");
+    assert!(!pay(&bed.schedule(), "2").await?, "a listener has claimed order 2");
+    assert!(!pay(&bed.schedule(), "3").await?, "order 3 does not exist");
     bed.advance(MOMENT).await;
     place(&bed.schedule(), &[("4".to_owned(), bed.now())]).await?;
     bed.until_finished().await;
     assert_eq!(notes.jobs(Event::Done), ["4"]);
-    assert!(!pay(&bed.schedule(), "4").await?, "too late");
+    assert!(!pay(&bed.schedule(), "4").await?, "order 4 was already closed");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_red_packet_is_paid_back_after_a_day() -> keylapse::Result<()> {
+async fn the_rest_of_a_red_packet_is_paid_back_after_a_day() -> keylapse::Result<()> {
     let (bed, notes) = served(&[]).await?;
     send(&bed.schedule(), "42", 888).await?;
     bed.advance(UNOPENED - MOMENT).await;
-    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    assert!(notes.jobs(Event::Done).is_empty(), "a handler ran early");
     bed.advance(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["42:888"]);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_orders_that_fall_due_together_are_all_closed_then() -> keylapse::Result<()> {
+async fn a_thousand_orders_due_at_the_same_time_are_closed_without_delay() -> keylapse::Result<()> {
     let (bed, notes) = served(&[]).await?;
     let due = bed.now() + UNPAID;
     let placed: Vec<_> = (0..1000).map(|order| (order.to_string(), due)).collect();
@@ -58,7 +58,7 @@ async fn a_thousand_orders_that_fall_due_together_are_all_closed_then() -> keyla
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pay_back_that_fails_is_tried_again() -> keylapse::Result<()> {
+async fn a_failed_pay_back_is_retried() -> keylapse::Result<()> {
     let (bed, notes) = served(&[("42:888", 2)]).await?;
     send(&bed.schedule(), "42", 888).await?;
     bed.until_finished().await;
@@ -74,7 +74,7 @@ async fn an_order_that_cannot_be_a_key_is_refused_and_the_others_are_placed() ->
     assert!(place(&bed.schedule(), &placed).await.is_err(), "a colon separates segments");
     bed.advance(UNPAID).await;
     let mut closed = notes.jobs(Event::Done);
-    closed.sort(); // they are of two partitions
+    closed.sort(); // the orders are in two partitions
     assert_eq!(closed, ["1", "4"]);
     Ok(())
 }

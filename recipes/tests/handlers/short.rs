@@ -4,7 +4,7 @@ use futures::StreamExt;
 use keylapse::{Backoff, Failure, Listener, NewArm, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use keylapse_testing::TestBed;
-use recipes::beside::{batch, heartbeat, limit, pull, session};
+use recipes::short::{batch, heartbeat, limit, pull, session};
 use recipes::stage::ledger::Event;
 
 use crate::handlers::support::Notes;
@@ -38,7 +38,7 @@ async fn a_session_that_has_expired_is_handled_with_its_value() -> keylapse::Res
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_are_pulled_and_what_has_no_verdict_comes_again() -> keylapse::Result<()> {
+async fn pulled_jobs_without_a_result_are_retried() -> keylapse::Result<()> {
     let (bed, topic) = (TestBed::new(), Topic::<u64>::new("pull:{id}")?.retry(Backoff::fixed(SECOND)));
     let (handler, mut jobs) = pull::pull();
     bed.listen(|listener| listener.on(topic.clone(), handler)).await?;
@@ -47,7 +47,7 @@ async fn jobs_are_pulled_and_what_has_no_verdict_comes_again() -> keylapse::Resu
     for (attempt, verdict) in (1..).zip(verdicts) {
         let job = jobs.next().await.expect("a job");
         assert_eq!((job.lapse.attempt(), job.lapse.payload()), (attempt, &42));
-        // Longer than a lease: it is renewed.
+        // This is longer than a lease, which is renewed.
         bed.advance(40 * SECOND).await;
         assert!(job.lapse.has_lease());
         if let Some(verdict) = verdict {
@@ -61,7 +61,7 @@ async fn jobs_are_pulled_and_what_has_no_verdict_comes_again() -> keylapse::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_that_are_due_together_are_done_in_batches() -> keylapse::Result<()> {
+async fn jobs_due_at_the_same_time_are_handled_in_batches() -> keylapse::Result<()> {
     let (bed, topic, notes) = (TestBed::new(), Topic::<u64>::new("batch:{id}")?, Notes::new());
     let (handler, jobs) = pull::pull();
     bed.listen(|listener| listener.concurrency(200).on(topic.clone().concurrency(200), handler)).await?;
@@ -78,7 +78,7 @@ async fn jobs_that_are_due_together_are_done_in_batches() -> keylapse::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_for_each_merchant_holds_and_nothing_is_given_up() -> anyhow::Result<()> {
+async fn a_limit_per_merchant_holds_and_every_notice_is_sent() -> anyhow::Result<()> {
     let (server, notes) = (Server::start().await, Notes::new());
     let topic = Topic::<()>::new("limited:{merchant}:{id}")?;
     let schedule = Schedule::connect(server.url()).await?;
@@ -90,12 +90,12 @@ async fn a_limit_for_each_merchant_holds_and_nothing_is_given_up() -> anyhow::Re
     }
     let state = (server.conn().await, notes.world(&[]));
     let listener = Listener::builder(server.url()).state(state).on(topic, limit::notify).build()?;
-    let all = eventually(30 * SECOND, "all 28", async || notes.jobs(Event::Done).len() == 28);
+    let all = eventually(30 * SECOND, "28 notices", async || notes.jobs(Event::Done).len() == 28);
     listener.run_until(all).await?;
     let times = notes.times();
     let of_big: Vec<_> = times.iter().filter(|(job, _)| job.starts_with("big")).map(|(_, at)| *at).collect();
     let window = |first: usize| of_big[first + 20].duration_since(of_big[first]).unwrap_or_default();
-    // A window of a second may lie across two of the limiter's: no 21 within one.
+    // A second may overlap two windows of the limiter, so at most 20 notices are sent within it.
     assert!((0..5).all(|first| window(first) >= SECOND), "{of_big:?}");
     Ok(())
 }
