@@ -123,5 +123,6 @@ fn sum(account: &Account) -> String {
     if *given == 0 {
         return String::new();
     }
-    format!(" *{given} jobs: {lost} lost, {doubled} twice, late {}.*", late_in_words(account, 0.99))
+    let jobs = if *given == 1 { "job" } else { "jobs" };
+    format!(" *{given} {jobs}: {lost} lost, {doubled} twice, late {}.*", late_in_words(account, 0.99))
 }
