@@ -246,7 +246,7 @@ async fn evening(on_call: &mut OnCall, url: &str, running: Program) -> Result<BT
 /// Waits until `keylapse tail` has registered its watch on the topic.
 async fn until_watched(server: &mut MultiplexedConnection) -> Result<()> {
     let began = Instant::now();
-    while !server.hexists::<_, _, bool>("keylapse:{order.unpaid/0}:meta", "tail").await? {
+    while !server.hexists::<_, _, bool>("keylapse:{order.unpaid/0}:meta", "watched_until").await? {
         if began.elapsed() > STEP_TIMEOUT {
             return Err("timeout: `keylapse tail` has not registered its watch".into());
         }

@@ -324,7 +324,7 @@ async fn what_others_have_written_at_our_names_is_said_and_no_panic() {
     scene.arm(b"1", HOUR, Do::Succeed).await;
     let registry = "keylapse:topics";
     for odd in
-        ["x", "{}", "{\"name\":\"a b\",\"pattern\":\"x\",\"partitions\":1,\"triggers\":true}", "\u{1b}"]
+        ["x", "{}", "{\"name\":\"a b\",\"pattern\":\"x\",\"partitions\":1,\"marker_keys\":true}", "\u{1b}"]
     {
         scene.server.cmd(&["HSET", registry, &format!("odd-{odd}"), odd]).await;
     }
@@ -386,7 +386,7 @@ async fn topics_that_cannot_be_read_are_shown_and_counted() {
     scene.arm(b"1", HOUR, Do::Succeed).await;
     let entry = |name: &str, pattern: &str, partitions: u32| {
         format!(
-            "{{\"name\":\"{name}\",\"pattern\":\"{pattern}\",\"partitions\":{partitions},\"triggers\":true}}"
+            "{{\"name\":\"{name}\",\"pattern\":\"{pattern}\",\"partitions\":{partitions},\"marker_keys\":true}}"
         )
     };
     for (name, written) in [
