@@ -2,7 +2,7 @@
 //!
 //! - `open` connects and subscribes. It fills a queue with the messages that `decoder` has decoded.
 //! - `session` passes these messages on as [`Event`]s, and makes key reads of attached topics on the same connection
-//!   (`calls`). It also creates heartbeat keys, and detects gaps by them (`session/canaries`).
+//!   (`calls`). It also creates heartbeat keys, and detects gaps by them (`session/heartbeats`).
 //! - The [`Supervisor`] opens another session when one ends.
 //! - `tail` has the subscriptions of tools.
 //!

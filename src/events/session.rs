@@ -1,6 +1,6 @@
 //! A session: one subscribed connection, from its opening to its end.
 
-mod canaries;
+mod heartbeats;
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::canaries::{CanaryNumbers, Chain};
+use self::heartbeats::{CanaryNumbers, Chain};
 use crate::backlog::BacklogReceiver;
 use crate::connection::{Address, classify};
 use crate::error::{Error, Result};
