@@ -118,7 +118,7 @@ impl Settler {
                 "attempts ended after their lease: the timers were cancelled or run again elsewhere"
             );
         }
-        record_markers(&self.partition, &reply.triggers);
+        record_markers(&self.partition, &reply.markers);
         let followed = reply.followed.iter();
         followed.filter_map(|next| Some(marker_write(acks.get(next.place)?, 1, next.deadline))).collect()
     }
@@ -130,7 +130,7 @@ impl Settler {
         let Some((settled, repeated)) = self.call_with_retries(ends.len(), call).await else {
             return Vec::new();
         };
-        record_markers(&self.partition, &settled.triggers);
+        record_markers(&self.partition, &settled.markers);
         topic.stats.trimmed.add_u64(settled.trimmed);
         let mut markers = Vec::new();
         for (settle, reply) in ends.iter().zip(settled.each) {

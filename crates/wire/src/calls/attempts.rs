@@ -172,14 +172,14 @@ pub struct AckReply {
     /// The queued armings that took the places of the removed timers.
     pub followed: Vec<PromotedArming>,
     /// The results of writing marker keys.
-    pub triggers: MarkerWriteReport,
+    pub markers: MarkerWriteReport,
 }
 
 /// The result of a call that settles attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettledAll {
     /// The results of writing marker keys.
-    pub triggers: MarkerWriteReport,
+    pub markers: MarkerWriteReport,
     /// The result of each end.
     pub each: Vec<SettleReply>,
     /// The number of dead letters that were removed because of the limits.
@@ -301,7 +301,7 @@ impl Store {
         held.iter().for_each(|one| one.add_to(&mut call));
         let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
-        Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_marker_report(&mut reply)? })
+        Ok(AckReply { stamp: reply.stamp, gone, followed, markers: read_marker_report(&mut reply)? })
     }
 
     /// Settles attempts in any other way. Sets the marker keys of the next attempts, if `marker_keys` is set and these need
@@ -318,9 +318,9 @@ impl Store {
         call.arg(i32::from(self.scripts_set_markers(marker_keys)));
         ends.iter().for_each(|end| add_end(&mut call, end));
         let mut reply = call.reply().await?;
-        let triggers = read_marker_report(&mut reply)?;
+        let markers = read_marker_report(&mut reply)?;
         let each = ends.iter().map(|_| read_settled(&mut reply)).collect::<Result<_>>()?;
-        Ok(SettledAll { triggers, each, trimmed: reply.int()? })
+        Ok(SettledAll { markers, each, trimmed: reply.int()? })
     }
 
     /// Renews leases. Returns the positions of those that are lost.
