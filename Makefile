@@ -228,7 +228,7 @@ CLUSTER_SECONDS = 20
 MINUTES = 30
 faults = $(call built,keylapse-faults,--bin faults) && $(with_server) && $(folder)/faults
 
-faults: ## Cause faults by SEEDS=20 random plans and check every timer; other plans: PLAN=table, cluster, kills, soak …
+faults: ## Inject faults by SEEDS=20 random plans and check every timer; other plans: PLAN=table, cluster, kills, soak …
 	$(call one_of,PLAN,$(plans))
 	@$(MAKE) --no-print-directory faults-$(PLAN)
 

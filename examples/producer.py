@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Arms and cancels keylapse timers from Python: docs/wire.md as a program.
+"""Arms and cancels keylapse timers from Python, by the protocol in docs/wire.md.
 
     producer.py arm app.trans.notice app:trans:notice:42 15000 '{"amount":1999}'
     producer.py cancel app.trans.notice app:trans:notice:42
 
-It needs the package `redis`, and the scripts in crates/wire/src/scripts.
+The program needs the package `redis`, and the scripts in crates/wire/src/scripts.
 """
 
 import argparse
@@ -32,17 +32,17 @@ ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exist
          "no deadline before 2248"]
 CANCELLED = ["not armed", "cancelled", "in flight", "in flight"]
 MARKER = ["none", "set", "taken", "refused"]
-PARTS_STAND_HERE = "-- Here stand the parts.\n"
+PARTS_GO_HERE = "-- Parts are inserted here.\n"
 
 
 class Script:
-    """A script as the server gets it: shebang, the parts that its header names, its body. Where a line of the
-    body says so, all parts but the prelude stand in its place."""
+    """A script as the server receives it: shebang, the parts that its header names, and its body. If the body has the line
+    PARTS_GO_HERE, all parts except the prelude replace that line."""
 
     def __init__(self, name):
         body = (SCRIPTS / f"{name}.lua").read_text()
         flags = ",".join(header(body, "Flags:"))
-        before, marker, behind = body.rpartition(PARTS_STAND_HERE)
+        before, marker, behind = body.rpartition(PARTS_GO_HERE)
         first, others = "", ""
         for part in header(body, "Parts:"):
             text = (SCRIPTS / f"{part}.lua").read_text()
@@ -62,13 +62,13 @@ def script(name):
 
 
 def header(body, field):
-    """The words of a line of the header, without what is in parentheses."""
+    """Returns the items of a header line, without those in parentheses."""
     line = re.search(rf"^-- {field} (.*)$", body, re.MULTILINE)[1]
     return [word for word in line.split(", ") if not word.startswith("(")]
 
 
 def partition_of(key, partitions):
-    """FNV-1a, 64 bits, modulo the number of partitions."""
+    """Returns the partition of a key: its 64-bit FNV-1a hash modulo the number of partitions."""
     digest = 0xCBF29CE484222325
     for byte in key:
         digest = (digest ^ byte) * 0x100000001B3 % 2**64
@@ -79,7 +79,7 @@ class Topic:
     """Arms and cancels the timers of one topic."""
 
     def __init__(self, url, name, namespace="keylapse", partitions=1):
-        # The client must not repeat calls by itself: a repeat has to say that it is one.
+        # The client must not repeat calls by itself, because a repeated call must declare that it is a repeat.
         self.redis = redis.Redis.from_url(url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
         self.name, self.namespace = name, namespace
         entry = json.loads(self.redis.hget(f"{namespace}:topics", name) or "{}")
@@ -102,7 +102,7 @@ class Topic:
         return CANCELLED[code]
 
     def run(self, name, key, *args):
-        """Runs a script on the partition of a key; makes the partition if it is new."""
+        """Runs a script on the partition of a key. Creates the partition if it is new."""
         body, partition = script(name), partition_of(key, self.partitions)
         keys = [self.name_of(what, partition) for what in body.keys]
         args = [WIRE_VERSION, self.partitions, self.name_of("wake", partition), *args]
@@ -111,7 +111,7 @@ class Topic:
         except ResponseError as error:
             if not str(error).startswith("NOMETA"):
                 raise
-        self.agree(0)  # the first partition settles how many there are
+        self.agree(0)  # the first partition decides the number of partitions
         self.agree(partition)
         return self.call(body, keys, *args)
 
@@ -133,7 +133,7 @@ class Topic:
 
 
 def read(reply):
-    """Returns code and deadline of a call's only timer. Prints what else the answer reports."""
+    """Returns the code and the deadline of a reply to a call with one timer. Prints the warnings of the reply."""
     code, marker, deadline = struct.unpack_from(">BBQ", reply)
     wake_up_error, _, refused = reply[10:].decode(errors="replace").partition("\n")
     if wake_up_error:
@@ -144,14 +144,14 @@ def read(reply):
 
 
 def persist(call):
-    """Calls until there is an answer. Each call but the first declares that it is a repeat."""
+    """Calls until the server answers, for RETRY_FOR seconds. Each call after the first declares that it is a repeat."""
     until, repeat = time.monotonic() + RETRY_FOR, 0
     while True:
         try:
             return call(repeat)
         except (ConnectionError, TimeoutError):
             if time.monotonic() > until:
-                raise  # the server may have executed it
+                raise  # the server may have executed the call
             repeat = 1
             time.sleep(0.05)
 
@@ -164,10 +164,10 @@ def main():
     arm = commands.add_parser("arm")
     cancel = commands.add_parser("cancel")
     for command in (arm, cancel):
-        command.add_argument("topic", help="its name, such as app.trans.notice")
-        command.add_argument("key", type=os.fsencode, help="such as app:trans:notice:42")
-    arm.add_argument("delay", type=int, help="in milliseconds")
-    arm.add_argument("payload", type=os.fsencode, help="in the format of the topic's handlers, mostly JSON")
+        command.add_argument("topic", help="name of the topic, such as app.trans.notice")
+        command.add_argument("key", type=os.fsencode, help="key, such as app:trans:notice:42")
+    arm.add_argument("delay", type=int, help="delay in milliseconds")
+    arm.add_argument("payload", type=os.fsencode, help="payload in the format of the topic's handlers, mostly JSON")
     arm.add_argument("--if-absent", action="store_true")
     args = parser.parse_args()
 

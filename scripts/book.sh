@@ -4,7 +4,7 @@
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
-# The version is pinned, so that a new release is never used by accident.
+# The version is pinned, so that the script never uses a new release by accident.
 version=0.5.4
 
 mdbook=$(command -v mdbook) || mdbook=$repository/.tools/bin/mdbook

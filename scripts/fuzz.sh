@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs each fuzz target for a number of seconds: `scripts/fuzz.sh 10`.
 #
-# It needs a nightly toolchain and cargo-fuzz. If one is missing, it prints a message and succeeds, because `cargo test`
+# The script needs a nightly toolchain and cargo-fuzz. If one is missing, it prints a message and succeeds, because `cargo test`
 # replays the inputs without them (tests/fuzzing).
 set -euo pipefail
 

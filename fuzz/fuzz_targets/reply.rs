@@ -1,6 +1,7 @@
 #![no_main]
 
-#[allow(dead_code)] // of the other targets
+// Each target uses only its own function of the module.
+#[allow(dead_code)]
 #[path = "../../tests/fuzzing/mod.rs"]
 mod fuzzing;
 

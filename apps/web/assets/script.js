@@ -188,7 +188,7 @@
     if (source || held || document.hidden) return;
     source = new EventSource(tail.dataset.source);
     source.onopen = () => { state.textContent = "Watching live."; };
-    const receive = (message) => { try { add(JSON.parse(message.data)); } catch { /* not an event */ } };
+    const receive = (message) => { try { add(JSON.parse(message.data)); } catch { /* The message is not an event. */ } };
     for (const kind of ["tail", "missed"]) source.addEventListener(kind, receive);
     source.onerror = () => {
       const gone = source.readyState === EventSource.CLOSED;

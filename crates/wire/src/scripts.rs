@@ -125,13 +125,13 @@ scripts! {
 
 impl Script {
     /// Joins the shebang, the parts that the header names, and the body. A body that mostly ends before it needs its parts
-    /// marks their place by [`PARTS_STAND_HERE`]. The prelude always comes first.
+    /// marks their place by [`PARTS_GO_HERE`]. The prelude always comes first.
     fn assemble(name: &'static str, body: &str) -> Self {
         let mut text = match header(body, "Flags").join(",") {
             none if none.is_empty() => "#!lua\n".to_owned(),
             flags => format!("#!lua flags={flags}\n"),
         };
-        let (before, behind) = body.split_once(PARTS_STAND_HERE).unwrap_or(("", body));
+        let (before, behind) = body.split_once(PARTS_GO_HERE).unwrap_or(("", body));
         let (first, others): (Vec<_>, Vec<_>) =
             header(body, "Parts").into_iter().partition(|part| before.is_empty() || *part == "prelude");
         first.iter().for_each(|part| text.push_str(&text_of(part)));
@@ -150,7 +150,7 @@ impl Script {
 }
 
 /// The line of a body that its parts replace.
-const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
+const PARTS_GO_HERE: &str = "-- Parts are inserted here.\n";
 
 fn text_of(part: &str) -> Cow<'static, str> {
     match part {

@@ -1,4 +1,4 @@
-//! The browser, and its DevTools protocol.
+//! The browser and its DevTools protocol.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub const WITHIN: Duration = Duration::from_secs(20);
 const BROWSER: &str = "chromium-headless-shell";
 
@@ -25,13 +25,16 @@ pub struct Chrome {
     session: String,
     calls: u64,
     pub(crate) events: VecDeque<Value>,
-    /// Before its folder, so that it has ended when that is removed.
+    // This field is before `_profile`, so that the browser ends before its folder is removed.
     _process: Program,
     _profile: TempDir,
 }
 
 impl Chrome {
-    /// None where there is no browser.
+    /// Starts the browser and opens a page. Returns `None` and reports a skipped test if the browser is not installed.
+    ///
+    /// # Panics
+    /// If the browser is not installed and `CI` is set.
     pub async fn start() -> Option<Self> {
         let profile = TempDir::new().expect("a folder");
         let mut command = Command::new(BROWSER);
@@ -39,17 +42,17 @@ impl Chrome {
         command.args(["--force-color-profile=srgb", "--disable-background-networking", "--no-first-run"]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
         let Ok(process) = Program::silent(&mut command) else {
-            assert!(std::env::var_os("CI").is_none(), "there is no {BROWSER}: install it");
-            skipped(&format!("there is no {BROWSER}"));
+            assert!(std::env::var_os("CI").is_none(), "{BROWSER} is not installed: install it");
+            skipped(&format!("{BROWSER} is not installed"));
             return None;
         };
         let file = profile.path().join("DevToolsActivePort");
         let mut address = None;
         eventually(WITHIN, "the browser", async || {
-            let said = fs::read_to_string(&file).unwrap_or_default();
-            let said =
-                said.split_once('\n').map(|(port, path)| format!("ws://127.0.0.1:{port}{}", path.trim()));
-            address = said.filter(|address| address.contains("/devtools/"));
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let found =
+                text.split_once('\n').map(|(port, path)| format!("ws://127.0.0.1:{port}{}", path.trim()));
+            address = found.filter(|address| address.contains("/devtools/"));
             address.is_some()
         })
         .await;
@@ -71,15 +74,15 @@ impl Chrome {
         self.size(1280, 800).await;
     }
 
-    /// Calls a method, and has to succeed.
+    /// Calls a method of the protocol. Panics if the browser returns an error.
     pub async fn call(&mut self, method: &str, params: Value) -> Value {
         self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// What the browser answers, or why not.
+    /// Calls a method of the protocol, and returns its result.
     ///
     /// # Errors
-    /// What the browser says.
+    /// Returns the error of the browser.
     pub async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.calls += 1;
         let mut call = json!({"id": self.calls, "method": method, "params": params});
@@ -88,36 +91,36 @@ impl Chrome {
         }
         self.socket.send(Message::text(call.to_string())).await.expect("a call");
         loop {
-            let mut said = self.hear().await;
-            if said["id"] == self.calls {
-                return if said["error"].is_null() {
-                    Ok(said["result"].take())
+            let mut message = self.receive().await;
+            if message["id"] == self.calls {
+                return if message["error"].is_null() {
+                    Ok(message["result"].take())
                 } else {
-                    Err(said["error"].take())
+                    Err(message["error"].take())
                 };
             }
-            self.events.push_back(said);
+            self.events.push_back(message);
         }
     }
 
-    async fn hear(&mut self) -> Value {
-        let heard = timeout(WITHIN, self.socket.next()).await.expect("an answer in time");
-        let text = heard.expect("a connection").expect("a message").into_text().expect("text");
+    async fn receive(&mut self) -> Value {
+        let received = timeout(WITHIN, self.socket.next()).await.expect("the browser did not answer in time");
+        let text = received.expect("a connection").expect("a message").into_text().expect("text");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Waits for an event.
+    /// Waits for the next event of this method, and returns it.
     pub async fn wait_for(&mut self, method: &str) -> Value {
         loop {
             if let Some(at) = self.events.iter().position(|event| event["method"] == method) {
                 return self.events.remove(at).expect("it is there");
             }
-            let said = self.hear().await;
-            self.events.push_back(said);
+            let message = self.receive().await;
+            self.events.push_back(message);
         }
     }
 
-    /// Makes the page so large.
+    /// Sets the size of the page in pixels.
     pub async fn size(&mut self, width: u32, height: u32) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size).await;

@@ -1,7 +1,7 @@
-//! A browser of a test's own: Chromium without a window, driven by its DevTools protocol.
+//! A browser for one test: headless Chromium, controlled by its DevTools protocol.
 //!
-//! This crate is a tool for tests, so what cannot go on panics, with a message that says what was tried. The browser ends
-//! with the value that owns it.
+//! This crate is a tool for tests, so failures panic, with the failed action in the message. The browser ends when its value
+//! is dropped.
 
 mod chrome;
 mod page;

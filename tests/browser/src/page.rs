@@ -1,4 +1,4 @@
-//! What a person does with a page, and what they see.
+//! Actions of a person on a page, and the visible content.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::chrome::{Chrome, WITHIN};
 
 impl Chrome {
-    /// Goes to an address, and waits until all of the page is there.
+    /// Opens a URL, and waits until the page has loaded.
     pub async fn go(&mut self, url: &str) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
         let gone = self.call("Page.navigate", json!({"url": url})).await;
@@ -18,22 +18,22 @@ impl Chrome {
         self.wait_for("Page.loadEventFired").await;
     }
 
-    /// What an expression of JavaScript comes to.
+    /// Returns the value of a JavaScript expression. Panics if it throws.
     pub async fn eval(&mut self, expression: &str) -> Value {
         self.try_eval(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// The same, where it may be an error: while a page makes room for another, too.
+    /// Returns the value of a JavaScript expression.
     ///
     /// # Errors
-    /// What the browser says.
+    /// Returns the exception, or the error of the browser, for example while it replaces the page by another.
     pub async fn try_eval(&mut self, expression: &str) -> Result<Value, Value> {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let mut said = self.try_call("Runtime.evaluate", params).await?;
-        if said["exceptionDetails"].is_null() {
-            Ok(said["result"]["value"].take())
+        let mut reply = self.try_call("Runtime.evaluate", params).await?;
+        if reply["exceptionDetails"].is_null() {
+            Ok(reply["result"]["value"].take())
         } else {
-            Err(said["exceptionDetails"].take())
+            Err(reply["exceptionDetails"].take())
         }
     }
 
@@ -43,7 +43,7 @@ impl Chrome {
             .await;
     }
 
-    /// Waits until this text is to be seen.
+    /// Waits until the page shows this text.
     pub async fn shows(&mut self, text: &str) {
         self.until(&format!(
             "document.readyState === 'complete' && document.body.innerText.includes({})",
@@ -52,12 +52,12 @@ impl Chrome {
         .await;
     }
 
-    /// What is to be read on the page.
+    /// Returns the visible text of the page.
     pub async fn text(&mut self) -> String {
         self.eval("document.querySelector('main').innerText").await.as_str().expect("a text").to_owned()
     }
 
-    /// The first thing of this role and name, as a screen reader finds it.
+    /// Finds the first element with this role and accessible name.
     async fn find(&mut self, role: &str, name: &str) -> Option<Value> {
         let root = self.call("DOM.getDocument", json!({"depth": 0})).await["root"]["nodeId"].take();
         let query = json!({"nodeId": root, "role": role, "accessibleName": name});
@@ -69,14 +69,14 @@ impl Chrome {
             .map(|node| node["backendDOMNodeId"].clone())
     }
 
-    /// Whether there is something of this role and name.
+    /// Returns whether an element has this role and accessible name.
     pub async fn has(&mut self, role: &str, name: &str) -> bool {
         self.find(role, name).await.is_some()
     }
 
-    /// Clicks on what has this role and name.
+    /// Clicks the element with this role and accessible name.
     pub async fn click(&mut self, role: &str, name: &str) {
-        let node = self.find(role, name).await.unwrap_or_else(|| panic!("there is no {role} {name:?}"));
+        let node = self.find(role, name).await.unwrap_or_else(|| panic!("no {role} has the name {name:?}"));
         self.call("DOM.scrollIntoViewIfNeeded", json!({"backendNodeId": node})).await;
         let quads = self.call("DOM.getContentQuads", json!({"backendNodeId": node})).await;
         let at = |n: usize| quads["quads"][0][n].as_f64().expect("a place");
@@ -87,14 +87,15 @@ impl Chrome {
         }
     }
 
-    /// Writes into what has the focus.
+    /// Types text into the element with the focus.
     pub async fn write(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text})).await;
     }
 
-    /// Writes into the field with this label.
+    /// Types text into the field with this role and label.
     pub async fn fill(&mut self, role: &str, label: &str, text: &str) {
-        let node = self.find(role, label).await.unwrap_or_else(|| panic!("there is no {role} {label:?}"));
+        let node =
+            self.find(role, label).await.unwrap_or_else(|| panic!("no {role} has the label {label:?}"));
         self.call("DOM.focus", json!({"backendNodeId": node})).await;
         self.write(text).await;
     }
@@ -112,24 +113,24 @@ impl Chrome {
         self.call("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key})).await;
     }
 
-    /// As for a person who likes it dark.
+    /// Sets whether the browser prefers a dark colour scheme.
     pub async fn dark(&mut self, is_dark: bool) {
         let scheme = if is_dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// Whether pages have to do without their scripts.
+    /// Sets whether the browser blocks the scripts of pages.
     pub async fn without_script(&mut self, is_without: bool) {
         self.call("Emulation.setScriptExecutionDisabled", json!({"value": is_without})).await;
     }
 
-    /// Runs before all scripts of each page to come.
+    /// Runs this script on each later page, before the scripts of the page.
     pub async fn before_pages(&mut self, script: &str) {
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
     }
 
-    /// Takes a picture of the page.
+    /// Writes a screenshot of the page to a PNG file.
     pub async fn shoot(&mut self, file: &Path) {
         let shot =
             self.call("Page.captureScreenshot", json!({"format": "png", "optimizeForSpeed": false})).await;
@@ -138,13 +139,13 @@ impl Chrome {
         std::fs::write(file, png).expect("a file");
     }
 
-    /// What the browser has complained of: errors, violations of the page's policy, dialogs that were opened.
+    /// Returns and clears the reported problems: errors, violations of the page's policy, and opened dialogs.
     pub async fn complaints(&mut self) -> Vec<String> {
-        // What was said before is heard before the answer.
+        // All earlier events arrive before this answer.
         self.eval("0").await;
         let is_one = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
             "Page.javascriptDialogOpening" | "Runtime.exceptionThrown" => true,
-            // A page that is an error itself is one, too, for the network.
+            // The browser also logs each response with an error status. Pages with an error status are not problems.
             "Log.entryAdded" => {
                 let entry = &event["params"]["entry"];
                 entry["level"] == "error" && entry["source"] != "network"
@@ -152,12 +153,12 @@ impl Chrome {
             "Runtime.consoleAPICalled" => event["params"]["type"] == "error",
             _ => false,
         };
-        let said: Vec<_> = self.events.iter().filter(is_one).map(ToString::to_string).collect();
+        let complaints: Vec<_> = self.events.iter().filter(is_one).map(ToString::to_string).collect();
         self.events.clear();
-        said
+        complaints
     }
 
-    /// How many requests the page has made since this was asked last.
+    /// Returns the number of requests since the previous call.
     pub async fn requests(&mut self) -> usize {
         self.eval("0").await;
         let is_one = |event: &Value| event["method"] == "Network.requestWillBeSent";

@@ -7,16 +7,16 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// A CA.
+/// A certificate authority (CA).
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate.
+    /// The CA's own certificate in PEM.
     pub pem: String,
 }
 
 impl Authority {
-    /// A new one, of this name.
+    /// Creates a CA with this name.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -26,12 +26,12 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate for these names, into `<stem>.pem`, and its key, into `<stem>.key`.
+    /// Writes a certificate for these names to `<stem>.pem`, and its key to `<stem>.key`.
     pub fn issue(&self, folder: &Path, stem: &str, names: &[&str]) -> Files {
         self.issue_with(folder, stem, names, |_| {})
     }
 
-    /// The same with something changed.
+    /// Like [`issue`](Self::issue), with parameters that `change` sets.
     pub fn issue_with(
         &self,
         folder: &Path,
@@ -52,16 +52,16 @@ impl Authority {
     }
 }
 
-/// A certificate and its key.
+/// The files of a certificate and its key.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// In PEM, as the key.
+    /// The certificate in PEM.
     pub certificate: PathBuf,
-    /// Of this certificate.
+    /// The key in PEM.
     pub key: PathBuf,
 }
 
-/// Writes a file, which is replaced in one step, as whoever rotates secrets does.
+/// Writes a file. The replacement of an old file is atomic, as in a rotation of secrets.
 pub fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let (path, new) = (folder.join(name), folder.join("new"));
     fs::write(&new, text).expect("the folder of a test");

@@ -9,15 +9,15 @@ use std::{
 
 use crate::{Error, Version};
 
-/// The repository: `scripts/server.sh` leaves what it fetched in its `.server/`.
+/// The root of the repository. `scripts/server.sh` puts fetched servers into its folder `.server/`.
 pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Scripts with flags, ACL selectors and PEXPIRETIME all came with it.
+/// Redis 7.0 is the first version with script flags, ACL selectors and PEXPIRETIME.
 const OLDEST: (u32, u32, u32) = (7, 0, 0);
 
-/// A server binary that was run once to learn its version.
+/// A server binary, with the version that it has printed.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -25,15 +25,15 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// The server to test with: `$KEYLAPSE_SERVER`, else the first on `PATH`, else the one that
-    /// `make server` fetched. Looked for once per process.
+    /// Returns the server to test: `$KEYLAPSE_SERVER`, else the first on `PATH`, else the server that `make server` has
+    /// fetched. A process searches only once.
     pub fn find() -> Result<Self, Error> {
         static FOUND: OnceLock<Result<Binary, Error>> = OnceLock::new();
         FOUND.get_or_init(search).clone()
     }
 
-    /// Every server at hand, for tests that run against each: the one of [`find`](Self::find) and
-    /// those that `$KEYLAPSE_SERVERS` lists, separated by colons.
+    /// Returns the server of [`find`](Self::find) and the servers that `$KEYLAPSE_SERVERS` lists, separated by colons. Some
+    /// tests run on each of them.
     pub fn all() -> Result<Vec<Self>, Error> {
         let listed = env::var_os("KEYLAPSE_SERVERS").unwrap_or_default();
         let mut all = vec![Self::find()?];
@@ -46,22 +46,22 @@ impl Binary {
         Ok(all)
     }
 
-    /// The binary at this path, if it is a server that keylapse supports.
+    /// Returns the binary at this path. Fails if it is not a server that keylapse supports.
     pub fn at(path: &Path) -> Result<Self, Error> {
-        let refused = format!("{} cannot be tested with", path.display());
+        let refused = format!("cannot test with {}", path.display());
         let version = ask_version(path).map_err(Error::because(&refused))?;
-        // A link is kept as it is: Debian's `redis-server` is a link to `redis-check-rdb`, a program
-        // that decides what to be by the name it is called.
+        // The path is not resolved: Debian's `redis-server` is a link to `redis-check-rdb`, and this program acts by the
+        // name under which it is called.
         let path = path::absolute(path).map_err(Error::because(&refused))?;
         Ok(Self { path, version })
     }
 
-    /// Its family and version number.
+    /// Returns the server's family and version number.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Where it is.
+    /// Returns the absolute path of the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -77,8 +77,8 @@ fn ask_version(path: &Path) -> Result<Version, Error> {
     let line = String::from_utf8_lossy(&output.stdout);
     match Version::parse(&line) {
         Some(version) if version.number >= OLDEST => Ok(version),
-        Some(version) => Err(Error::new(format!("{version} is too old; Redis 7.0 and Valkey are supported"))),
-        None => Err(Error::new(format!("`--version` names neither Redis nor Valkey, but says {line:?}"))),
+        Some(version) => Err(Error::new(format!("{version} is too old: use Redis 7.0 or newer, or Valkey"))),
+        None => Err(Error::new(format!("`--version` names neither Redis nor Valkey: {line:?}"))),
     }
 }
 

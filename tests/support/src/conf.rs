@@ -1,26 +1,26 @@
-//! What the repository's `redis.conf` ships, and tests therefore use.
+//! The parts of the repository's `redis.conf` that tests use.
 
 use std::path::{Path, PathBuf};
 
 const CONF: &str = include_str!("../../../redis.conf");
 
-/// The line that defines the user with the least rights, as a configuration takes it.
+/// Returns the configuration line that defines the user with the least permissions.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If `redis.conf` has no such line.
 pub fn app_user_line() -> &'static str {
     CONF.lines()
         .find(|line| line.starts_with("user keylapse "))
         .expect("redis.conf defines the user keylapse")
 }
 
-/// The settings of TLS, which stand there behind hash signs: a server that was built without TLS would not start.
+/// Returns the TLS settings. In `redis.conf` they are comments, because a server that was built without TLS would not start.
 pub fn tls_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
     CONF.lines().filter_map(|line| line.strip_prefix("# tls-").map(|_| &line[2..])?.split_once(' '))
 }
 
-/// The same for a server that listens at this port, with the files of this folder that are called as those there.
+/// Returns the TLS settings for a server on this port. Each file is that of the same name in `folder`.
 pub fn tls_settings(folder: &Path, port: u16) -> Vec<(String, String)> {
     let here = |(name, value): (&str, &str)| {
         let value = match Path::new(value).file_name() {
@@ -34,5 +34,5 @@ pub fn tls_settings(folder: &Path, port: u16) -> Vec<(String, String)> {
 }
 
 fn shown(path: PathBuf) -> String {
-    path.into_os_string().into_string().expect("folders of tests have names in UTF-8")
+    path.into_os_string().into_string().expect("folders of tests must have names in UTF-8")
 }

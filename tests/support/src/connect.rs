@@ -1,4 +1,4 @@
-//! Connections for what a test itself has to say to a server.
+//! Connections on which a test itself sends commands.
 
 use std::time::Duration;
 
@@ -13,12 +13,11 @@ use crate::tls;
 const RESPONSE: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Connects with time limits so generous that only a server that is really stuck meets them. Of a cluster it is the
-/// first node in the URL.
+/// Connects with time limits that only a stuck server exceeds. On a cluster this connects to the first node of the URL.
 pub async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let url = if rest == url || scheme == "unix" { url.to_owned() } else { format!("redis://{rest}") };
-    // Without TCP_NODELAY a small request can wait 40 ms for the acknowledgement of the one before.
+    // Without TCP_NODELAY a small request can wait 40 ms for the acknowledgement of the previous request.
     let info = url.into_connection_info()?.set_tcp_settings(TcpSettings::default().set_nodelay(true));
     let limits = AsyncConnectionConfig::new()
         .set_response_timeout(Some(RESPONSE))

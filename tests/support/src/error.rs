@@ -1,8 +1,8 @@
-//! The one error of this crate: a sentence for whoever reads the test's output.
+//! The error of this crate: a sentence for people who read the output of tests.
 
 use std::fmt;
 
-/// Why a server could not be found or started, and what to do about it.
+/// An error with the reason why a server was not found or did not start, and with the remedy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(String);
 
@@ -11,7 +11,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// For `map_err`: puts what was tried before the reason why it failed.
+    /// Returns a function for `map_err` that puts the failed action before its reason.
     pub(crate) fn because<E: fmt::Display>(tried: &str) -> impl FnOnce(E) -> Self {
         move |reason| Self(format!("{tried}: {reason}"))
     }
@@ -23,7 +23,7 @@ impl fmt::Display for Error {
     }
 }
 
-// `main` and `expect` print errors with Debug: let that be the sentence too.
+// `main` and `expect` print errors with Debug, which therefore prints the sentence, too.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! Real servers, and a proxy that breaks the line to them, for keylapse's own tests, examples and
+//! Real servers, and a proxy that injects faults into the connections to them, for keylapse's own tests, examples and
 //! benchmarks.
 //!
 //! ```no_run
@@ -12,13 +12,13 @@
 //! proxy.lose_reply(command("INCR"), Then::Close);
 //! let answer: redis::RedisResult<i64> = redis::cmd("INCR").arg("n").query_async(&mut client).await;
 //!
-//! assert!(answer.is_err(), "the client was told nothing,");
-//! assert_eq!(server.cmd(&["GET", "n"]).await, redis::Value::BulkString(b"1".to_vec()), "yet it was done");
+//! assert!(answer.is_err(), "the client receives no reply,");
+//! assert_eq!(server.cmd(&["GET", "n"]).await, redis::Value::BulkString(b"1".to_vec()), "but the server has executed it");
 //! # Ok(()) }
 //! ```
 //!
-//! This crate is a tool for tests, so what cannot go on panics, with a message that says what was
-//! tried and what to do. Everything listens on 127.0.0.1 only and ends with the value that owns it.
+//! This crate is a tool for tests, so failures panic. The message has the failed action and the remedy. Servers and proxies
+//! listen only on the loopback interface, and end when their value is dropped.
 
 #[cfg(feature = "tls")]
 mod authority;

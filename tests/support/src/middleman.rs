@@ -1,6 +1,6 @@
-//! Proxies of others, as Debian has them: HAProxy and twemproxy, whose program is `nutcracker`.
+//! Proxies of other projects, in Debian's versions: HAProxy and twemproxy, whose program is `nutcracker`.
 //!
-//! They are taken from the PATH, or from where `scripts/proxies.sh` has unpacked them.
+//! The programs come from the PATH, or from the folder into which `scripts/proxies.sh` has unpacked them.
 
 use std::{
     env, fs,
@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 
 use crate::{APP_PASSWORD, APP_USER, Program, Reach, Server, binary::REPOSITORY, eventually, port, skipped};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A proxy of others before a server, on a port of its own. It ends with this value.
+/// A running HAProxy or twemproxy before a server, on its own port. The proxy ends when this value is dropped.
 #[derive(Debug)]
 pub struct Middleman {
     _program: Program,
@@ -26,8 +26,8 @@ pub struct Middleman {
 }
 
 impl Middleman {
-    /// Starts HAProxy, which hands on bytes, and closes connections that are idle for this long. None, which is said, where
-    /// it cannot be had.
+    /// Starts HAProxy, which forwards bytes, and closes connections after this idle time. Returns `None` and reports a
+    /// skipped test if HAProxy is not available.
     pub async fn haproxy(server: &Server, idle: Duration) -> Option<Self> {
         let idle = idle.as_millis();
         let configured = |port: u16| {
@@ -40,7 +40,7 @@ impl Middleman {
         Self::start("haproxy", &["-db", "-f"], configured).await
     }
 
-    /// Starts twemproxy, which reads each command and knows some of them alone.
+    /// Starts twemproxy, which parses each command and supports only some. Returns `None` like [`haproxy`](Self::haproxy).
     pub async fn nutcracker(server: &Server) -> Option<Self> {
         let configured = |port: u16| {
             format!(
@@ -49,7 +49,7 @@ impl Middleman {
                 server.port()
             )
         };
-        // Its statistics would have a port of their own, the same for each.
+        // By default, all instances would serve their statistics at the same port.
         let statistics = port::candidate().to_string();
         Self::start("nutcracker", &["-a", "127.0.0.1", "-s", &statistics, "-o", "log", "-c"], configured)
             .await
@@ -58,30 +58,31 @@ impl Middleman {
     async fn start(name: &str, options: &[&str], configured: impl Fn(u16) -> String) -> Option<Self> {
         let reach = Reach::of_this_run();
         if reach.is_over_tls() || reach.is_cluster() {
-            skipped(&format!("{name} is tried with plain TCP, before one server"));
+            skipped(&format!("tests of {name} need plain TCP and one server"));
             return None;
         }
         let Some(path) = find(name) else {
-            skipped(&format!("there is no {name}: scripts/proxies.sh fetches it"));
+            skipped(&format!("{name} is not installed: scripts/proxies.sh fetches it"));
             return None;
         };
-        let (folder, port) = (tempfile::tempdir().expect("a folder"), port::candidate());
+        let (folder, port) =
+            (tempfile::tempdir().expect("cannot create a temporary folder"), port::candidate());
         let file = folder.path().join("configuration");
-        fs::write(&file, configured(port)).expect("it is written");
+        fs::write(&file, configured(port)).expect("cannot write the configuration of the proxy");
         let program = Program::silent(Command::new(path).args(options).arg(&file).current_dir(&folder))
-            .expect("it starts");
+            .expect("cannot start the proxy");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listens = async || TcpStream::connect(address).await.is_ok();
-        eventually(PATIENCE, &format!("{name} to listen"), listens).await;
+        eventually(START_TIMEOUT, &format!("{name} to listen"), listens).await;
         Some(Self { _program: program, _folder: folder, address })
     }
 
-    /// Where the `default` user connects.
+    /// Returns the URL for the `default` user.
     pub fn url(&self) -> String {
         Reach::default().url(None, self.address)
     }
 
-    /// Where the user of `redis.conf` with the least rights connects.
+    /// Returns the URL for the user of `redis.conf` with the least permissions.
     pub fn app_url(&self) -> String {
         Reach::default().url(Some((APP_USER, APP_PASSWORD)), self.address)
     }

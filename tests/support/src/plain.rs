@@ -1,4 +1,4 @@
-//! A program that knows several servers and nothing of keylapse.
+//! A client of several servers that does not use keylapse.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,54 +11,53 @@ use tokio::time::timeout;
 
 use crate::connect;
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// More than a key can be sent on without going round in circles.
-const REDIRECTS: usize = 8;
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// More redirects than these are a loop.
+const MAX_REDIRECTS: usize = 8;
 
-/// A client of a cluster, or of a master with replicas, that follows redirects and no more. What fails is its user's to
-/// send again: it then asks another server.
+/// A client of a cluster, or of a master with replicas, that follows redirects but does not retry. If the caller repeats a
+/// failed command, the client sends it to another server.
 #[derive(Debug)]
 pub struct Plain {
-    known: Arc<Mutex<Known>>,
-    lines: HashMap<String, MultiplexedConnection>,
+    known: Arc<Mutex<Routes>>,
+    connections: HashMap<String, MultiplexedConnection>,
 }
 
-/// Where keys lie, as far as is known.
+/// The servers, and those of the slots that are known.
 #[derive(Debug)]
-struct Known {
+struct Routes {
     servers: Vec<String>,
     slots: HashMap<u16, String>,
-    /// Who is asked for what lies anywhere: who answered last.
+    /// The server that answered last. It receives commands about slots whose server is not known.
     last: String,
 }
 
 impl Plain {
-    /// Of these servers, by their URLs; it may hear of others.
+    /// Creates a client of the servers with these URLs. Redirects can add others.
     ///
     /// # Panics
-    /// If there are none.
+    /// If the list is empty.
     pub fn new(servers: impl IntoIterator<Item = String>) -> Self {
         let servers: Vec<_> = servers.into_iter().collect();
-        let last = servers.first().expect("a server").clone();
-        let known = Known { servers, slots: HashMap::new(), last };
-        Self { known: Arc::new(Mutex::new(known)), lines: HashMap::new() }
+        let last = servers.first().expect("the list of servers must not be empty").clone();
+        let known = Routes { servers, slots: HashMap::new(), last };
+        Self { known: Arc::new(Mutex::new(known)), connections: HashMap::new() }
     }
 
-    /// One with connections of its own: what waits on one of them keeps nobody else waiting. They tell each other where
-    /// keys lie.
+    /// Returns a client with its own connections, so that commands of the two do not wait for each other. Both share the
+    /// routes of keys.
     pub fn another(&self) -> Self {
-        Self { known: self.known.clone(), lines: HashMap::new() }
+        Self { known: self.known.clone(), connections: HashMap::new() }
     }
 
-    /// Sends a command about a key to whoever has it: the answer, and the URL of who gave it.
+    /// Sends a command to the server that owns `key`. Returns the answer and the URL of that server.
     ///
     /// # Errors
-    /// What the server says, with its code; or that there was no answer, which has none.
+    /// Returns the server's error, which has a code. An error without a code means that no server answered.
     pub async fn ask(&mut self, key: &str, command: &Cmd) -> RedisResult<(Value, String)> {
         let slot = slot_of(key);
         let (mut url, mut asking) = (self.known().of(slot), false);
-        for _ in 0..REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let error = match self.try_once(&url, command, asking).await {
                 Ok(answer) => {
                     self.known().last.clone_from(&url);
@@ -67,7 +66,7 @@ impl Plain {
                 Err(error) => error,
             };
             let Some((to, _)) = error.redirect_node() else {
-                self.known().is_no_good(&url);
+                self.known().forget(&url);
                 return Err(error);
             };
             asking = error.code() == Some("ASK");
@@ -76,49 +75,49 @@ impl Plain {
                 self.known().learn(slot, &url);
             }
         }
-        Err(io::Error::other(format!("{key} is sent from one server to the next")).into())
+        Err(io::Error::other(format!("{key} was redirected {MAX_REDIRECTS} times")).into())
     }
 
-    /// Sends a command to one server: on the same connection as what it had before.
+    /// Sends a command to one server, on the same connection as the previous commands to it.
     ///
     /// # Errors
-    /// As for [`ask`](Self::ask); redirects are errors, too.
+    /// Returns the errors of [`ask`](Self::ask), and redirects, too.
     pub async fn ask_at(&mut self, url: &str, command: &Cmd) -> RedisResult<Value> {
         self.try_once(url, command, false).await
     }
 
     async fn try_once(&mut self, url: &str, command: &Cmd, asking: bool) -> RedisResult<Value> {
         let no_answer = |_| Err(RedisError::from(io::Error::other(format!("no answer from {url}"))));
-        let answer = timeout(PATIENCE, self.send(url, command, asking)).await.unwrap_or_else(no_answer);
+        let answer = timeout(REPLY_TIMEOUT, self.send(url, command, asking)).await.unwrap_or_else(no_answer);
         // Only an answer with a code came from the server.
         if answer.as_ref().is_err_and(|error| error.code().is_none()) {
-            self.lines.remove(url);
+            self.connections.remove(url);
         }
         answer
     }
 
     async fn send(&mut self, url: &str, command: &Cmd, asking: bool) -> RedisResult<Value> {
-        if !self.lines.contains_key(url) {
-            self.lines.insert(url.to_owned(), connect(url).await?);
+        if !self.connections.contains_key(url) {
+            self.connections.insert(url.to_owned(), connect(url).await?);
         }
-        let line = self.lines.get_mut(url).expect("it is there");
+        let connection = self.connections.get_mut(url).expect("it was inserted above");
         if asking {
-            redis::cmd("ASKING").exec_async(line).await?;
+            redis::cmd("ASKING").exec_async(connection).await?;
         }
-        command.query_async(line).await
+        command.query_async(connection).await
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("nobody panics with it")
+    fn known(&self) -> MutexGuard<'_, Routes> {
+        self.known.lock().expect("no thread panics while it holds the routes")
     }
 }
 
-impl Known {
+impl Routes {
     fn of(&self, slot: u16) -> String {
         self.slots.get(&slot).unwrap_or(&self.last).clone()
     }
 
-    /// Of one that has moved, only this is known.
+    /// Stores the new server of one slot. Other slots of the old server may not have moved.
     fn learn(&mut self, slot: u16, url: &str) {
         self.slots.insert(slot, url.to_owned());
         if !self.servers.iter().any(|server| server == url) {
@@ -126,8 +125,8 @@ impl Known {
         }
     }
 
-    /// Another knows who has taken its place.
-    fn is_no_good(&mut self, url: &str) {
+    /// Removes a server that does not answer from the routes. The next server can redirect to its successor.
+    fn forget(&mut self, url: &str) {
         self.slots.retain(|_, at| at != url);
         if self.last == url || !self.servers.contains(&self.last) {
             let place = self.servers.iter().position(|server| server == url).unwrap_or_default();
@@ -136,7 +135,7 @@ impl Known {
     }
 }
 
-/// A key's slot, or its tag's.
+/// Returns the slot of a key, which depends only on its hash tag if it has one.
 fn slot_of(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     let mut crc: u16 = 0;

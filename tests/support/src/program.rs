@@ -1,4 +1,4 @@
-//! A program beside the test: it ends with the value that owns it, and what it says is kept.
+//! A program that a test runs. It ends when its value is dropped, and its output is kept.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -11,58 +11,58 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::wait::eventually;
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step takes on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program that was started. It is killed when this is dropped, with all that it has started itself: what is asked for may
-/// be a script before the program that is meant, as a browser's often is.
+/// A running program. Dropping this value kills its process group. The command may be a script that starts the real program,
+/// as for many browsers.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
-    said: Lines,
+    output: Lines,
 }
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
 impl Program {
-    /// Starts it. What it says goes nowhere.
+    /// Starts a program, and discards its output.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the program cannot be started.
     pub fn silent(command: &mut Command) -> io::Result<Self> {
         let child = alone(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Self { child, said: Lines::default() })
+        Ok(Self { child, output: Lines::default() })
     }
 
-    /// Starts it, and keeps the lines of its standard output.
+    /// Starts a program, and keeps the lines of its standard output.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the program cannot be started.
     pub fn talking(command: &mut Command) -> io::Result<Self> {
         let mut child = alone(command).stdout(Stdio::piped()).spawn()?;
-        let said = kept(child.stdout.take());
-        Ok(Self { child, said })
+        let output = kept(child.stdout.take());
+        Ok(Self { child, output })
     }
 
-    /// Starts it, and keeps the lines of its standard error: its log.
+    /// Starts a program, and keeps the lines of its standard error, which is its log.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the program cannot be started.
     pub fn logging(command: &mut Command) -> io::Result<Self> {
         let mut child = alone(command).stderr(Stdio::piped()).spawn()?;
-        let said = kept(child.stderr.take());
-        Ok(Self { child, said })
+        let output = kept(child.stderr.take());
+        Ok(Self { child, output })
     }
 
-    /// What it has said so far.
+    /// Returns the lines that the program has printed until now.
     pub fn lines(&self) -> Vec<String> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first line that has these words, once it has been said.
+    /// Waits for a line with these words, and returns the first.
     pub async fn says(&self, words: &str) -> String {
         let mut found = None;
-        eventually(PATIENCE, &format!("a line with {words:?}"), async || {
+        eventually(STEP_TIMEOUT, &format!("a line with {words:?}"), async || {
             found = self.lines().into_iter().find(|line| line.contains(words));
             found.is_some()
         })
@@ -70,37 +70,37 @@ impl Program {
         found.expect("it was found")
     }
 
-    /// Waits until so many lines have these words.
+    /// Waits until at least `times` lines have these words.
     pub async fn has_said(&self, words: &str, times: usize) {
-        eventually(PATIENCE, &format!("{times} lines with {words:?}"), async || {
+        eventually(STEP_TIMEOUT, &format!("{times} lines with {words:?}"), async || {
             self.lines().iter().filter(|line| line.contains(words)).count() >= times
         })
         .await;
     }
 
-    /// The id of its process, which is no other's until this value is dropped.
+    /// Returns the process ID, which no other process can get until this value is dropped.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, such as `HUP`.
+    /// Sends a signal, such as `HUP`, to the process.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill").success(), "{name} to {}", self.child.id());
+        assert!(sent.expect("cannot run kill").success(), "kill -s {name} {} failed", self.child.id());
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the program has ended by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         let mut ended = None;
-        eventually(PATIENCE, "the program to end", async || {
-            ended = self.child.try_wait().expect("it is ours");
+        eventually(STEP_TIMEOUT, "the program to end", async || {
+            ended = self.child.try_wait().expect("cannot wait for the child process");
             ended.is_some()
         })
         .await;
         ended.expect("it has ended")
     }
 
-    /// Kills it, as a crash does.
+    /// Kills the program, like a crash.
     pub fn kill(self) {
         drop(self);
     }
@@ -108,11 +108,11 @@ impl Program {
 
 /// Writes an executable shell script.
 ///
-/// A process of its own writes the file: a program that another thread starts meanwhile inherits each file that this
-/// process has open, and Linux refuses to execute a file that is open for writing, "Text file busy".
+/// A separate process writes the file. Linux does not execute a file that is open for writing ("Text file busy"), and a
+/// program that another thread starts at that time would inherit the open file.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn script(path: &Path, body: &str) -> io::Result<()> {
     let source = path.with_extension("source");
     std::fs::write(&source, format!("#!/bin/sh\n{body}\n"))?;
@@ -124,27 +124,27 @@ pub fn script(path: &Path, body: &str) -> io::Result<()> {
     }
 }
 
-/// With nothing to read, and in a group of its own.
+/// Gives the command an empty standard input and its own process group.
 fn alone(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).process_group(0)
 }
 
 fn kept(of: Option<impl Read + Send + 'static>) -> Lines {
-    let (said, of) = (Lines::default(), of.expect("it was asked for"));
-    let kept = Arc::clone(&said);
-    // Read on until its end: a program whose lines nobody takes would stand still.
+    let (output, of) = (Lines::default(), of.expect("the command has a pipe for this output"));
+    let kept = Arc::clone(&output);
+    // The thread reads until the end, because a program with a full pipe would block.
     std::thread::spawn(move || {
         for line in BufReader::new(of).lines().map_while(Result::ok) {
             kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     });
-    said
+    output
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It may have ended, and left nothing.
+        // The call fails if the whole group has ended.
         let _ = id.map(|id| kill_process_group(id, Signal::KILL));
         let _ = self.child.wait();
     }
@@ -154,7 +154,7 @@ impl Drop for Program {
 mod tests {
     use super::*;
 
-    /// Whether it runs: one that is dead may wait for its parent to look.
+    /// Returns whether a process runs. A zombie, which waits for its parent, does not.
     fn runs(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -169,6 +169,6 @@ mod tests {
         let pid = said.trim_start_matches("id ").to_owned();
         assert!(runs(&pid));
         drop(program);
-        eventually(PATIENCE, "its child to end", async || !runs(&pid)).await;
+        eventually(STEP_TIMEOUT, "its child to end", async || !runs(&pid)).await;
     }
 }

@@ -1,9 +1,14 @@
-//! How clients reach a test's servers: the one place that decides it.
+//! Decides how clients reach the servers of tests.
 //!
-//! As the simplest program does, unless the environment says otherwise: one server, plain TCP. With
-//! `KEYLAPSE_TEST_TLS` clients come in over TLS, with `KEYLAPSE_TEST_TOPOLOGY=cluster` each server is a cluster
-//! of one primary, with `KEYLAPSE_TEST_PROVIDER` a service that is imitated (docs/providers.md names them), and with `KEYLAPSE_TEST_LINE=segments` what a server says arrives in segments of 1,448 bytes. [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) say where that is.
-//! What the harness itself has to say goes to a plain port, as the `default` user, in any case.
+//! By default clients connect to one server over plain TCP. Variables of the environment change this:
+//!
+//! - `KEYLAPSE_TEST_TLS`: clients connect over TLS, with the certificates of this folder.
+//! - `KEYLAPSE_TEST_TOPOLOGY=cluster`: each server is a cluster of one primary.
+//! - `KEYLAPSE_TEST_PROVIDER`: each server imitates this service of docs/providers.md.
+//! - `KEYLAPSE_TEST_LINE=segments`: replies arrive in segments of 1,448 bytes.
+//!
+//! [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) return the URL for clients. The harness itself
+//! always connects to a plain port, as the `default` user.
 
 use std::{
     env,
@@ -18,12 +23,12 @@ use crate::{
     skipped,
 };
 
-/// A folder with `ca.pem`, `server.pem` and `server.key`: `make test-more SUITE=tls` makes one.
+/// Names a folder with `ca.pem`, `server.pem` and `server.key`. `make test-more SUITE=tls` creates one.
 const TLS: &str = "KEYLAPSE_TEST_TLS";
 const TOPOLOGY: &str = "KEYLAPSE_TEST_TOPOLOGY";
 const PROVIDER: &str = "KEYLAPSE_TEST_PROVIDER";
 const LINE: &str = "KEYLAPSE_TEST_LINE";
-/// By which a program that has nothing but a URL is told of its CA.
+/// Names the file of the CA, for programs whose only setting is a URL.
 pub(crate) const TRUSTED: &str = "SSL_CERT_FILE";
 
 /// How clients reach a server.
@@ -36,43 +41,43 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// What the environment says.
+    /// Returns the settings of the environment.
     ///
     /// # Panics
     ///
-    /// If it says what cannot be.
+    /// If a value is invalid, or two settings exclude each other.
     pub fn of_this_run() -> &'static Self {
         static REACH: OnceLock<Reach> = OnceLock::new();
         REACH.get_or_init(|| {
-            let tls = said(TLS).map(PathBuf::from);
+            let tls = setting(TLS).map(PathBuf::from);
             assert!(
                 tls.is_none() || cfg!(feature = "tls"),
                 "{TLS} needs tests with TLS: see `make test-more SUITE=tls`"
             );
             if let Some(folder) = &tls {
                 let ca = folder.join("ca.pem");
-                let trusted = said(TRUSTED).is_some_and(|path| Path::new(&path) == ca);
+                let trusted = setting(TRUSTED).is_some_and(|path| Path::new(&path) == ca);
                 assert!(
                     trusted,
                     "with {TLS} the tests need {TRUSTED}={}: see `make test-more SUITE=tls`",
                     ca.display()
                 );
             }
-            let cluster = match said(TOPOLOGY).as_deref() {
+            let cluster = match setting(TOPOLOGY).as_deref() {
                 None => false,
                 Some("cluster") => true,
-                Some(other) => panic!("{TOPOLOGY} can be `cluster`, and is `{other}`"),
+                Some(other) => panic!("{TOPOLOGY} is `{other}`: set it to `cluster` or unset it"),
             };
-            let segments = match said(LINE).as_deref() {
+            let segments = match setting(LINE).as_deref() {
                 None => false,
                 Some("segments") => true,
-                Some(other) => panic!("{LINE} can be `segments`, and is `{other}`"),
+                Some(other) => panic!("{LINE} is `{other}`: set it to `segments` or unset it"),
             };
-            match said(PROVIDER) {
+            match setting(PROVIDER) {
                 Some(name) => {
                     assert!(
                         tls.is_none() && !cluster && !segments,
-                        "with {PROVIDER} neither {TLS} nor {TOPOLOGY} nor {LINE} is possible"
+                        "{PROVIDER} excludes {TLS}, {TOPOLOGY} and {LINE}: unset these"
                     );
                     Self::through(Provider::named(&name))
                 }
@@ -81,49 +86,49 @@ impl Reach {
         })
     }
 
-    /// A service, as this one is imitated.
+    /// Imitates this service.
     pub fn through(provider: &'static Provider) -> Self {
         let cluster = provider.shape == Shape::Cluster;
         Self { cluster, provider: Some(provider), ..Self::default() }
     }
 
-    /// The service that is imitated, if one is.
+    /// Returns the imitated service.
     pub fn provider(&self) -> Option<&'static Provider> {
         self.provider
     }
 
+    /// Connects to one server over TLS, with the certificates of this folder.
     #[cfg(feature = "tls")]
-    /// One server, over TLS, with the certificates of this folder.
     pub fn over_tls(folder: impl Into<PathBuf>) -> Self {
         Self { tls: Some(folder.into()), ..Self::default() }
     }
 
-    /// Whether clients come in over TLS.
+    /// Returns whether clients connect over TLS.
     pub fn is_over_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Where the files of TLS are, if clients speak it.
+    /// Returns the folder of the certificates, if clients connect over TLS.
     pub(crate) fn tls(&self) -> Option<&Path> {
         self.tls.as_deref()
     }
 
-    /// Whether the server is a cluster.
+    /// Returns whether the server is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster
     }
 
-    /// Returns whether the server has slots, whatever clients see of them.
+    /// Returns whether the server has slots, even if clients cannot see them.
     pub(crate) fn has_slots(&self) -> bool {
         self.cluster || self.provider.is_some_and(|provider| provider.shape == Shape::Shards)
     }
 
-    /// Whether what a server says arrives in small segments. Nodes of a cluster announce their own ports.
+    /// Returns whether replies arrive in small segments. Those of a cluster do not, because nodes announce their own ports.
     pub(crate) fn is_in_segments(&self) -> bool {
         self.segments && !self.cluster
     }
 
-    /// The URL for whoever logs in so, where this is listened at.
+    /// Returns the URL of this address, with a user and a password.
     pub(crate) fn url(&self, login: Option<(&str, &str)>, address: SocketAddr) -> String {
         let scheme = match (self.cluster, &self.tls) {
             (false, None) => "redis",
@@ -137,26 +142,26 @@ impl Reach {
         }
     }
 
-    /// What a server has to be told, whose clients come in at this port.
+    /// Returns the settings of a server whose clients connect to the port `door`.
     pub(crate) fn settings(&self, door: u16) -> Vec<(String, String)> {
         let mut settings =
             self.tls.as_ref().map(|folder| conf::tls_settings(folder, door)).unwrap_or_default();
         if self.has_slots() {
-            // Clients are sent to the host by which they have come: a proxy's, or the server's.
+            // Redirects name the host to which the client has connected: that of the proxy or that of the server.
             let lines = [("cluster-enabled", "yes"), ("cluster-preferred-endpoint-type", "unknown-endpoint")];
             settings.extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         settings
     }
 
-    /// The settings of a service's server.
+    /// Returns the settings of the imitated service.
     pub(crate) fn of_provider(&self) -> Vec<(String, String)> {
         let settings = self.provider.map_or(&[][..], |provider| provider.settings);
         settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 }
 
-/// Whether this run is on clusters, which is said then: for tests of what a server alone has.
+/// Returns whether this run is on clusters, and reports a skipped test then. Tests that need one server call it.
 pub fn skipped_on_a_cluster(why: &str) -> bool {
     let is_skipped = Reach::of_this_run().cluster;
     if is_skipped {
@@ -165,6 +170,6 @@ pub fn skipped_on_a_cluster(why: &str) -> bool {
     is_skipped
 }
 
-fn said(variable: &str) -> Option<String> {
+fn setting(variable: &str) -> Option<String> {
     env::var(variable).ok().filter(|value| !value.is_empty())
 }

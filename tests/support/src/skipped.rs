@@ -1,9 +1,9 @@
-//! Tests that cannot do what they are for.
+//! Tests that are skipped.
 
 use std::io::Write;
 
-/// Says on stderr that this test has done nothing, and why: whoever reads that it has passed must not take
-/// it for evidence. Not by `eprintln!`, which a test that passes shows to nobody.
+/// Prints on stderr that this test was skipped, and why, because Rust reports it as passed. `eprintln!` does not work here:
+/// Rust hides the output of passed tests.
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

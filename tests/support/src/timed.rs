@@ -1,19 +1,18 @@
-//! Times that are a promise.
+//! Time limits that tests enforce only on an idle machine.
 
 use std::time::Duration;
 
-/// `make test-all` sets this, and runs the tests whose names begin with `timed_`, one after the other: where nothing
-/// competes with them.
+/// `make test-all` sets this variable for the tests whose names begin with `timed_`, and runs them one after the other.
 const JUDGES: &str = "KEYLAPSE_TIMED";
 
-/// Whether nothing competes with the tests, so that they judge how long something takes.
+/// Returns whether tests enforce time limits: no other test runs at the same time.
 pub fn times_are_judged() -> bool {
     std::env::var_os(JUDGES).is_some()
 }
 
-/// Fails if this has taken longer than is promised, where nothing competes with the test; elsewhere it prints the time.
+/// Prints the time, and panics if it exceeds the limit and [`times_are_judged`].
 #[track_caller]
 pub fn took_at_most(limit: Duration, took: Duration, what: &str) {
-    println!("{what}: {took:?}, of {limit:?}");
-    assert!(took <= limit || !times_are_judged(), "{what} took {took:?}, and not {limit:?}");
+    println!("{what}: {took:?}, limit {limit:?}");
+    assert!(took <= limit || !times_are_judged(), "{what} took {took:?}, more than {limit:?}");
 }

@@ -1,4 +1,4 @@
-//! TLS of tests: what a client speaks with a server, and with the proxy, where it ends.
+//! TLS connections of tests to servers, and to proxies, which terminate TLS.
 
 use std::{env, io, path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
 use crate::{proxy::Session, reach::TRUSTED};
 
-/// Connects by `rustls`: for `redis` to do it, it would have to be built with it for everybody.
+/// Connects with `rustls` directly, because a TLS feature of `redis` would apply to all packages of the workspace.
 pub(crate) async fn connect(info: &ConnectionInfo) -> RedisResult<TlsStream<TcpStream>> {
     let address = info.addr().to_string();
     let stream = TcpStream::connect(&address).await?;
@@ -23,23 +23,24 @@ pub(crate) async fn connect(info: &ConnectionInfo) -> RedisResult<TlsStream<TcpS
     Ok(TlsConnector::from(trusting()).connect(name, stream).await?)
 }
 
-/// What programs trust that are told so by the environment.
+/// Returns a configuration that trusts the CA of the environment, as programs do.
 fn trusting() -> Arc<ClientConfig> {
-    let path = env::var_os(TRUSTED).unwrap_or_else(|| panic!("{TRUSTED} has to name the file of the CA"));
+    let path = env::var_os(TRUSTED).unwrap_or_else(|| panic!("{TRUSTED} must name the file of the CA"));
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(path).expect("a certificate in PEM")).expect("that of a CA");
+    let certificate = CertificateDer::from_pem_file(path).expect("the file of the CA must be in PEM");
+    roots.add(certificate).expect("the certificate must be that of a CA");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has them");
     Arc::new(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The end of TLS at a proxy.
+/// Accepts TLS connections at a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor(Arc<ServerConfig>);
 
 impl Acceptor {
-    /// With the certificate that servers present.
+    /// Uses the certificate of the servers.
     pub(crate) fn of(folder: &Path) -> Self {
         let certificate = CertificateDer::from_pem_file(folder.join("server.pem"));
         let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).expect("a key in PEM");

@@ -1,20 +1,20 @@
-//! Which server a binary is, from the line it prints for `--version`.
+//! The family and version of a server, from the output of `--version`.
 
 use std::fmt;
 
 /// A server's family and version number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Valkey if true, Redis otherwise.
+    /// Is true for Valkey, and false for Redis.
     pub is_valkey: bool,
-    /// Major, minor, patch.
+    /// The major, minor and patch numbers.
     pub number: (u32, u32, u32),
 }
 
 impl Version {
-    /// Reads `Redis server v=7.0.15 sha=…` or `Valkey server v=9.1.2 sha=…`.
+    /// Parses `Redis server v=7.0.15 sha=…` or `Valkey server v=9.1.2 sha=…`.
     ///
-    /// `INFO` is no substitute: Valkey calls itself `redis_version:7.2.4` there.
+    /// `INFO` is not reliable, because Valkey reports `redis_version:7.2.4`.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let is_valkey = match words.next()? {
@@ -26,7 +26,7 @@ impl Version {
         Some(Self { is_valkey, number: number(dotted)? })
     }
 
-    /// Whether it has this command, of those that only newer servers have.
+    /// Returns whether the server has this command. Only commands of newer servers are listed; others return false.
     pub fn has(&self, command: &str) -> bool {
         let since = match (command, self.is_valkey) {
             ("HSETEX", false) => (8, 0, 0),
@@ -39,7 +39,7 @@ impl Version {
         self.number >= since
     }
 
-    /// Whether a key that is given a deadline in the past expires; else it is deleted.
+    /// Returns whether a key expires if its new deadline is in the past. Otherwise the server deletes the key.
     pub fn expires_in_the_past(&self) -> bool {
         self.is_valkey && self.number >= (8, 1, 0)
     }

@@ -1,4 +1,4 @@
-//! Waiting for conditions, never for time to pass.
+//! Waits for conditions, never for a fixed time.
 
 use std::{
     panic::Location,
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A point in time after which waiting is given up.
+/// The end of a time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     started: Instant,
@@ -17,23 +17,23 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline that is this far away now.
+    /// Returns the deadline at this time from now.
     pub fn after(limit: Duration) -> Self {
         Self { started: Instant::now(), limit }
     }
 
-    /// Whether it is over.
+    /// Returns whether the deadline has passed.
     pub fn is_over(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// How long it is until then; zero once it is over.
+    /// Returns the time until the deadline, or zero after it.
     pub fn remaining(&self) -> Duration {
         self.limit.saturating_sub(self.started.elapsed())
     }
 }
 
-/// Polls `condition` until it holds, and panics at the caller's line if it does not within `limit`.
+/// Polls `condition` until it is true. Panics with the caller's line if this takes longer than `limit`.
 ///
 /// `what` completes the sentence "waited for …":
 ///
@@ -53,12 +53,12 @@ pub fn eventually(
     what: &str,
     mut condition: impl AsyncFnMut() -> bool,
 ) -> impl Future<Output = ()> {
-    // An async function cannot see its caller; a function that returns a future can.
+    // `#[track_caller]` does not work on async functions.
     let caller = Location::caller();
     async move {
         let deadline = Deadline::after(limit);
         let mut tries = 0_u32;
-        // A condition that never answers is one that does not hold.
+        // The time limit also ends a condition that never returns.
         while !matches!(timeout(deadline.remaining(), condition()).await, Ok(true)) {
             tries += 1;
             assert!(!deadline.is_over(), "waited {limit:?} for {what} in vain ({tries} tries), at {caller}");

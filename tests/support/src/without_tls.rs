@@ -1,4 +1,4 @@
-//! In the place of `tls`, for those who do without its crates. [`Reach`](crate::Reach) refuses TLS then.
+//! Replaces the module `tls` if the feature is off. [`Reach`](crate::Reach) then refuses TLS.
 
 use std::{io, path::Path};
 

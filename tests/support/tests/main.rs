@@ -1,4 +1,4 @@
-//! Servers and proxies, tested.
+//! Tests of the servers and proxies.
 
 mod provider;
 mod proxy;

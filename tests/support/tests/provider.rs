@@ -1,4 +1,4 @@
-//! Imitated services refuse what they are said to refuse, and everything else is the server's.
+//! Tests of imitated services: they refuse the listed commands and forward all others.
 
 use keylapse_support::{Provider, Reach, Server, connect};
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
@@ -11,7 +11,7 @@ async fn service(name: &str) -> (Server, MultiplexedConnection) {
     (server, client)
 }
 
-/// Returns the answer, an error as its text.
+/// Returns the reply, or the text of an error.
 async fn said(client: &mut MultiplexedConnection, words: &[&str]) -> Result<Value, String> {
     let mut command = redis::Cmd::new();
     command.arg(words);

@@ -1,4 +1,4 @@
-//! The proxy breaks exactly what it is told to break.
+//! Tests of the proxy: it causes the requested faults and no others.
 
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 const SECONDS: Duration = Duration::from_secs(10);
 
-/// A server, a proxy before it, and a client of that.
+/// Returns a server, a proxy before it, and a client of the proxy.
 async fn line() -> (Server, Proxy, MultiplexedConnection) {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
@@ -23,7 +23,7 @@ async fn incr(connection: &mut MultiplexedConnection) -> RedisResult<i64> {
     redis::cmd("INCR").arg("n").query_async(connection).await
 }
 
-/// How often INCR was executed, asked of the server itself.
+/// Returns how often the server has executed INCR, on a direct connection.
 async fn count(server: &Server) -> i64 {
     redis::from_redis_value(server.cmd(&["INCRBY", "n", "0"]).await).expect("a number")
 }

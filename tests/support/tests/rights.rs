@@ -1,5 +1,5 @@
-//! The user `keylapse` of `redis.conf` may do what the library does, and nothing else, on every
-//! server at hand. `ACL DRYRUN` answers without doing it.
+//! Tests that the user `keylapse` of `redis.conf` has the permissions that the library needs and no others, on each
+//! available server. `ACL DRYRUN` checks a command without executing it.
 
 use std::time::Duration;
 

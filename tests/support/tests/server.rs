@@ -1,4 +1,4 @@
-//! The harness can start servers, hurt them, and bring them back.
+//! Tests that the harness can start, kill, suspend and restart servers.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! Subscribers of single tests.
+//! Tests of `tracing` subscribers for single tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

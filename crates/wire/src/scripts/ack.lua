@@ -64,7 +64,7 @@ end
 local is_watched = meta[5] and (tonumber(meta[5]) or 0) > now
 if #ended == 0 and not is_watched and not meta[6] then return { secs, micros, gone, {}, 0, '' } end
 
--- Here stand the parts.
+-- Parts are inserted here.
 
 local promoted, markers_taken = {}, 0
 for i, key in ipairs(done) do

@@ -146,7 +146,7 @@ end
 
 if #existing + #unset_markers == 0 and wake_up_error == '' then return table.concat(out) end
 
--- Here stand the parts.
+-- Parts are inserted here.
 
 local new_tombstones, new_tombstones_size, cleared, moved = {}, 0, {}, {}
 local now_text = string.format('%.0f', now)

@@ -8,6 +8,6 @@
 -- ARGV 1 the deadline that the cancel has answered, in ms since 1970
 -- Returns: 1 deleted, 0 the name is free, or the key has another deadline or another program's value
 
--- Here stand the parts.
+-- Parts are inserted here.
 
 return delete_marker(KEYS[1], tonumber(ARGV[1])) and 1 or 0

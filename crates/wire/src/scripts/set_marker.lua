@@ -13,7 +13,7 @@
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- Here stand the parts.
+-- Parts are inserted here.
 
 local function attempt_of(key, requested)
   if requested > 0 then return requested end

@@ -16,7 +16,7 @@ pub(crate) const MARKERS: &str = "markers";
 /// A part that needs `timers`, and may stand anywhere behind it.
 pub(crate) const TAIL_JOURNAL: &str = "tail_journal";
 /// The line of a body in whose place its parts stand, all but the prelude.
-const PARTS_STAND_HERE: &str = "-- Here stand the parts.";
+const PARTS_GO_HERE: &str = "-- Parts are inserted here.";
 
 /// One file.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl Source {
         let lines: Vec<_> = text.lines().skip_while(is_comment).collect();
         let code =
             |lines: &[&str]| lines.iter().map(|line| without_comment(line)).collect::<Vec<_>>().join("\n");
-        let stand = lines.iter().position(|line| *line == PARTS_STAND_HERE);
-        let said = text.matches(PARTS_STAND_HERE).count();
+        let stand = lines.iter().position(|line| *line == PARTS_GO_HERE);
+        let said = text.matches(PARTS_GO_HERE).count();
         assert_eq!(
             said,
             usize::from(stand.is_some()),

@@ -1,4 +1,4 @@
-//! The proxy that is a service to its clients.
+//! A proxy that imitates a service.
 
 use std::{
     collections::VecDeque,
@@ -23,11 +23,12 @@ use crate::{
     proxy::{Frame, Listener},
 };
 
-/// The server gets this for a refused request, and does not know it, so that it holds the place of the service's own error.
+/// A command that does not exist. The proxy sends it in place of a refused request, and replaces the server's error by that
+/// of the service, so that replies keep their order.
 const MARK: &str = "keylapse-refused";
-const READ: usize = 64 * 1024;
+const READ_SIZE: usize = 64 * 1024;
 
-/// Where clients of a service connect. It ends with this value.
+/// A proxy to which clients of a service connect. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Front {
     address: SocketAddr,
@@ -45,7 +46,7 @@ impl Front {
     pub(crate) async fn before(server: &Server, provider: &'static Provider) -> Self {
         let upstream = server.door();
         let listener = match provider.shape {
-            // Nodes say where they listen: at the same port, of the host by which they are asked.
+            // A node announces its own port, and the host to which the client has connected.
             Shape::Cluster => Listener::beside(upstream.port()).await,
             Shape::One | Shape::Shards => Listener::on_any_port().await,
         };
@@ -77,7 +78,7 @@ impl Drop for Front {
     }
 }
 
-/// Errors that answer what was refused, in the order of the requests.
+/// The errors for the refused requests, in the order of the requests.
 type Refused = Mutex<VecDeque<String>>;
 
 async fn serve(client: TcpStream, service: &Service) -> io::Result<()> {
@@ -87,7 +88,7 @@ async fn serve(client: TcpStream, service: &Service) -> io::Result<()> {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let refused = Refused::default();
-    // Whichever direction ends first ends the connection.
+    // The direction that ends first ends the connection.
     tokio::select! {
         ended = requests(from_client, to_server, service, &refused) => ended,
         ended = replies(from_server, to_client, &refused) => ended,
@@ -100,11 +101,11 @@ async fn requests(
     service: &Service,
     refused: &Refused,
 ) -> io::Result<()> {
-    let mut buffer = BytesMut::with_capacity(READ);
+    let mut buffer = BytesMut::with_capacity(READ_SIZE);
     while from.read_buf(&mut buffer).await? > 0 {
         let mut whole = BytesMut::new();
         while let Some(frame) = Frame::take(&mut buffer).map_err(invalid)? {
-            let words = frame.words().ok_or_else(|| invalid("it is no request"))?;
+            let words = frame.words().ok_or_else(|| invalid("the frame is not a request"))?;
             match service.provider.judge(&words, &service.texts) {
                 Verdict::Passes => whole.extend_from_slice(frame.raw()),
                 Verdict::Instead(words) => whole.extend_from_slice(&request(&words)),
@@ -116,14 +117,14 @@ async fn requests(
             }
         }
         to.write_all(&whole).await?;
-        buffer.reserve(READ);
+        buffer.reserve(READ_SIZE);
     }
     Ok(())
 }
 
 async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, refused: &Refused) -> io::Result<()> {
     let mark = format!("-ERR unknown command '{MARK}'");
-    let mut buffer = BytesMut::with_capacity(READ);
+    let mut buffer = BytesMut::with_capacity(READ_SIZE);
     while from.read_buf(&mut buffer).await? > 0 {
         let mut whole = BytesMut::new();
         while let Some(frame) = Frame::take(&mut buffer).map_err(invalid)? {
@@ -135,7 +136,7 @@ async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, refused: &Refu
             }
         }
         to.write_all(&whole).await?;
-        buffer.reserve(READ);
+        buffer.reserve(READ_SIZE);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Holds scripts to what a service allows. The server behind runs each with a few lines before it, that look at what the
-//! script calls.
+//! Limits scripts to the commands that a service allows. The server runs each script with a prefix, which checks the calls
+//! of the script.
 
 use std::{
     collections::HashMap,
@@ -10,15 +10,15 @@ use bytes::Bytes;
 
 use super::{Provider, Refusal, Scripts};
 
-/// The scripts that came by, as the server knows them.
+/// Maps the hash of each script to the hash of its guarded text on the server.
 #[derive(Debug, Default)]
 pub(super) struct Texts(Mutex<HashMap<String, String>>);
 
-/// Which call of a script could not be known: nobody has loaded it here.
-const NOBODYS: &str = "0000000000000000000000000000000000000000";
+/// A hash of no script. It replaces the hash of a script that was not loaded through this proxy.
+const UNKNOWN_HASH: &str = "0000000000000000000000000000000000000000";
 
 impl Texts {
-    /// The request for the guarded script, where it is about one.
+    /// Returns the request with the guarded script, if it loads or runs a script.
     pub(super) fn guarded(
         &self,
         provider: &Provider,
@@ -47,7 +47,7 @@ impl Texts {
 
     fn hash_of(&self, asked: &str) -> String {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&asked.to_lowercase()).map_or(NOBODYS, String::as_str).to_owned()
+        known.get(&asked.to_lowercase()).map_or(UNKNOWN_HASH, String::as_str).to_owned()
     }
 }
 
@@ -55,7 +55,7 @@ fn hash(text: &str) -> String {
     redis::Script::new(text).get_hash().to_owned()
 }
 
-/// The guard stands in the first line behind the shebang, so that errors name the lines that they are in.
+/// Inserts the guard into the first line after the shebang, so that errors have the right line numbers.
 fn guarded(provider: &Provider, text: &str) -> String {
     let guard = guard(provider);
     match text.split_once('\n') {
@@ -64,7 +64,7 @@ fn guarded(provider: &Provider, text: &str) -> String {
     }
 }
 
-/// A command's first argument is its key, for all that scripts call here.
+/// The first argument of each command that keylapse's scripts call is its key, except in the keyless commands.
 const GUARD: &str = r"local redis = (function(real)
 local refused, keyless, free = {REFUSED}, {TIME = true, PUBLISH = true, SPUBLISH = true}, FREE
 local declared = {}

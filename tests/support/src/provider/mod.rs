@@ -1,7 +1,7 @@
-//! Services that offer a part of Redis, imitated from their documentation: what each refuses and limits, before a real
-//! server. docs/providers.md names the pages that this was read from, and says how far an imitation goes.
+//! Imitates services that support a part of Redis, by a proxy before a real server. It has the refusals and limits that the
+//! services document. docs/providers.md has the sources, and the limits of an imitation.
 //!
-//! A service is a few lines of [`table`]. [`front`] is the proxy that they are for, and [`guard`] holds scripts to them.
+//! [`table`] describes the services, [`front`] is the proxy, and [`guard`] limits scripts.
 
 mod front;
 mod guard;
@@ -14,51 +14,52 @@ pub(crate) use front::Front;
 /// The refusals and limits of a service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// Its name in `KEYLAPSE_TEST_PROVIDER` and in docs/providers.md.
+    /// The name in `KEYLAPSE_TEST_PROVIDER` and in docs/providers.md.
     pub name: &'static str,
     pub(crate) shape: Shape,
-    /// Settings of the server behind it.
+    /// The settings of the server behind the proxy.
     pub(crate) settings: &'static [(&'static str, &'static str)],
-    /// Commands, or subcommands behind the name of their command, that it does not have; commas divide them.
+    /// The refused commands, and subcommands after the name of their command, separated by commas.
     refuses: &'static str,
     refusal: Refusal,
-    /// Words that a request has at most.
+    /// The maximum number of words of a request.
     most_words: Option<usize>,
     scripts: Scripts,
 }
 
-/// How clients see its servers.
+/// The servers of a service, as clients see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// One server.
     One,
-    /// A cluster of one primary, by the commands of clusters.
+    /// A cluster of one primary, which supports the commands of clusters.
     Cluster,
-    /// One server that knows slots: keys of two are refused to one command, as they may lie on two shards.
+    /// One server that refuses a command with keys of two slots, because the slots may be on two shards.
     Shards,
 }
 
-/// How it refuses a command.
+/// The way in which a service refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// By an error, in which `{}` stands for the command.
+    /// Replies with this error, in which `{}` stands for the command.
     Error(&'static str),
-    /// By closing the connection.
+    /// Closes the connection.
     Close,
 }
 
-/// Rights of scripts.
+/// The permissions of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scripts {
-    /// All that a client may, with any keys.
+    /// All commands of a client, with any keys.
     Free,
-    /// The same with the keys that the call names; it names some.
+    /// All commands of a client, with the keys that the call declares. A call without keys is refused.
     Declared,
-    /// A proxy takes the call to the server of its first key, and does not see what runs there.
+    /// All commands of the server: the service routes a call by its first key, and does not check the commands of the
+    /// script.
     Unseen,
 }
 
-/// The fate of a request.
+/// The decision about a request.
 enum Verdict {
     Passes,
     /// The server gets these words instead.
@@ -68,22 +69,22 @@ enum Verdict {
 }
 
 impl Provider {
-    /// All that are imitated.
+    /// Returns all imitated services.
     pub fn all() -> &'static [Self] {
         table::ALL
     }
 
-    /// The one of this name.
+    /// Returns the service with this name.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If no service has this name.
     pub fn named(name: &str) -> &'static Self {
         let names: Vec<_> = Self::all().iter().map(|one| one.name).collect();
         Self::all()
             .iter()
             .find(|one| one.name == name)
-            .unwrap_or_else(|| panic!("no provider is called `{name}`; there are {}", names.join(", ")))
+            .unwrap_or_else(|| panic!("unknown provider `{name}`: use one of {}", names.join(", ")))
     }
 
     fn judge(&self, words: &[Bytes], texts: &guard::Texts) -> Verdict {

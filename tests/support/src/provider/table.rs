@@ -1,20 +1,20 @@
-//! The services. docs/providers.md has the pages that say so.
+//! The imitated services. docs/providers.md has the sources.
 
 use super::{Provider, Refusal, Scripts, Shape};
 
 const UNKNOWN: Refusal = Refusal::Error("ERR unknown command '{}', with args beginning with: ");
-/// As for a user without the right.
+/// The error for a user without the permission.
 const NO_RIGHT: Refusal = Refusal::Error("NOPERM this user has no permissions to run the '{}' command");
 
 const NO_EVENTS: &[(&str, &str)] = &[("notify-keyspace-events", "")];
 const CACHE: &[(&str, &str)] = &[("maxmemory", "100mb"), ("maxmemory-policy", "volatile-lru")];
 
-/// Proxies without pub/sub take scripts, and commands over keys.
+/// Proxies without pub/sub support scripts, and commands with keys.
 const PROXIED: &str = "ACL, CLIENT, CLUSTER, CONFIG, DEBUG, EVALSHA_RO, EVAL_RO, EXEC, HELLO, INFO, MULTI, \
     PEXPIRETIME, PSUBSCRIBE, PUBLISH, RENAME, ROLE, SCAN, SCRIPT, SELECT, SPUBLISH, SSUBSCRIBE, \
     SUBSCRIBE, TIME, WAIT, WAITAOF";
 
-/// Redis Software and Redis Cloud; Azure's is made of the former.
+/// The refusals of Redis Software and Redis Cloud. Azure's service is built on Redis Software.
 const ENTERPRISE: &str = "ACL DELUSER, ACL GENPASS, ACL LOAD, ACL LOG, ACL SAVE, ACL SETUSER, CLIENT GETREDIR, \
     CLIENT NO-EVICT, CLIENT PAUSE, CLUSTER MYID, CONFIG RESETSTAT, DEBUG, LATENCY, \
     MEMORY STATS, MIGRATE, REPLICAOF, ROLE, SELECT, SHUTDOWN, SWAPDB";

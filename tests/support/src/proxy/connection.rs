@@ -1,4 +1,4 @@
-//! One connection through the proxy: a pump each way, and what they know of each other.
+//! A connection through the proxy: a pump in each direction, and their shared dialogue.
 
 use std::{
     io,
@@ -22,21 +22,21 @@ use super::{
 };
 use crate::tls;
 
-const READ: usize = 64 * 1024;
-/// The server gets this for a command that is denied, so that the error comes after what was asked before.
-const IN_ITS_PLACE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const READ_SIZE: usize = 64 * 1024;
+/// The proxy sends PING in place of a denied command, and replaces its reply by the error, so that replies keep their order.
+const PLACEHOLDER: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// Bytes each way with a client.
+/// A stream of bytes to and from a client.
 pub(crate) trait Session: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Session for T {}
 
-/// What all connections of a proxy share.
+/// The state that all connections of a proxy share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Where plain TCP is spoken.
+    /// The address of the server, for plain TCP.
     pub(super) upstream: SocketAddr,
-    /// Set where clients speak TLS.
+    /// Is set if clients connect over TLS.
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) faults: Faults,
     pub(super) counters: Counters,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 
 /// Serves one client until either side closes, a fault ends it, or all connections are cut.
 pub(super) async fn serve(mut client: TcpStream, shared: &Shared, mut cut: watch::Receiver<Cut>) {
-    // A server that is away is for the client a connection that closes at once.
+    // If the server is not reachable, the proxy closes the client's connection immediately.
     let Ok(server) = TcpStream::connect(shared.upstream).await else { return };
     let finished = tokio::select! {
         finished = relay(&mut client, server, shared) => finished,
@@ -53,10 +53,10 @@ pub(super) async fn serve(mut client: TcpStream, shared: &Shared, mut cut: watch
             Cut::Reset => Err(io::ErrorKind::ConnectionReset.into()),
         },
     };
-    // Peers that vanish are what this proxy is for; bytes that it cannot follow are a bug somewhere.
+    // Tests cause lost connections on purpose, so these are not reported. Bytes that are not RESP are a bug.
     match finished.map_err(|error| (error.kind(), error)) {
         Err((io::ErrorKind::InvalidData, error)) => eprintln!("the proxy closes a connection: {error}"),
-        // Without lingering, closing is resetting.
+        // With a linger time of zero, closing the socket resets the connection.
         Err((io::ErrorKind::ConnectionReset, _)) => drop(client.set_zero_linger()),
         _ => {}
     }
@@ -76,14 +76,14 @@ async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -
     let pumps = Pumps { shared, dialogue: &dialogue, hushed };
     let Faults { requests, replies, .. } = &shared.faults;
 
-    // Whichever direction ends first ends the connection.
+    // The direction that ends first ends the connection.
     tokio::select! {
         ended = pump(|parcels| pumps.requests(from_client, parcels), to_server, requests) => ended,
         ended = pump(|parcels| pumps.replies(from_server, parcels), to_client, replies) => ended,
     }
 }
 
-/// Runs one direction: `read` hands over what the delivery writes, perhaps later.
+/// Runs one direction: `read` queues parcels, and the delivery writes them, possibly with a delay.
 async fn pump<R>(
     read: impl FnOnce(mpsc::Sender<Parcel>) -> R,
     to: impl AsyncWrite + Unpin,
@@ -113,7 +113,7 @@ impl Pumps<'_> {
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
                 match self.note_request(&frame)? {
                     Some(Fault::Denied(Denial::Close)) => return Ok(()),
-                    Some(Fault::Denied(Denial::Error(_))) => whole.extend_from_slice(IN_ITS_PLACE),
+                    Some(Fault::Denied(Denial::Error(_))) => whole.extend_from_slice(PLACEHOLDER),
                     Some(Fault::Lost(_)) | None => whole.extend_from_slice(frame.raw()),
                 }
             }
@@ -126,7 +126,7 @@ impl Pumps<'_> {
         let words = frame.words().ok_or_else(|| unreadable(Malformed::new(frame.raw())))?;
         self.shared.counters.request(&words);
         let fault = self.shared.faults.judge(&words);
-        // The answer to what is sent in its place is one reply, whatever was asked.
+        // The placeholder has one reply, even if the denied command would have several.
         let asked = if matches!(fault, Some(Fault::Denied(_))) { &words[..0] } else { &words[..] };
         self.with_dialogue(|dialogue| dialogue.sent(asked, fault));
         Ok(fault)
@@ -139,13 +139,13 @@ impl Pumps<'_> {
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
                 match self.with_dialogue(|dialogue| dialogue.received(&frame)) {
                     Some(Fault::Lost(then)) => {
-                        // Answers before this one do arrive.
+                        // The replies before the lost one still arrive.
                         whole.extend_from_slice(torn(&frame, then));
                         send(&to, whole).await?;
                         return self.lose(then).await;
                     }
-                    Some(Fault::Denied(Denial::Error(said))) => {
-                        whole.extend_from_slice(format!("-{said}\r\n").as_bytes());
+                    Some(Fault::Denied(Denial::Error(text))) => {
+                        whole.extend_from_slice(format!("-{text}\r\n").as_bytes());
                         continue;
                     }
                     Some(Fault::Denied(Denial::Close)) | None => {}
@@ -166,7 +166,7 @@ impl Pumps<'_> {
         Ok(())
     }
 
-    /// The server has executed the request, and the client will not hear of it.
+    /// Ends the connection after a lost reply: the server has executed the request, and the client receives no reply.
     async fn lose(self, then: Then) -> io::Result<()> {
         self.shared.faults.lost.send_modify(|lost| *lost += 1);
         match then {
@@ -181,7 +181,7 @@ impl Pumps<'_> {
     }
 }
 
-/// Whether this is what somebody has published, in RESP3.
+/// Returns whether a frame is a published message in RESP3.
 fn is_message(frame: &Frame) -> bool {
     let kinds = ["message", "pmessage", "smessage"].map(|kind| format!("\r\n{kind}\r\n"));
     let raw = frame.raw();
@@ -190,7 +190,7 @@ fn is_message(frame: &Frame) -> bool {
         && kinds.iter().any(|kind| head.windows(kind.len()).any(|part| part == kind.as_bytes()))
 }
 
-/// How much of a lost reply still arrives.
+/// Returns the part of a lost reply that still arrives.
 fn torn(frame: &Frame, then: Then) -> &[u8] {
     match then {
         Then::Tear(after) | Then::Halt(after) => &frame.raw()[..after.min(frame.raw().len() - 1)],
@@ -198,10 +198,10 @@ fn torn(frame: &Frame, then: Then) -> &[u8] {
     }
 }
 
-/// Reads whatever has arrived; false at the end. A small buffer would cut what was written at once
-/// into many reads, and the count of batches would mean nothing.
+/// Reads all bytes that have arrived. Returns false at the end of the stream. A small buffer would split one write into many
+/// reads, and the count of batches would be wrong.
 async fn read(from: &mut (impl AsyncRead + Unpin), buffer: &mut BytesMut) -> io::Result<bool> {
-    buffer.reserve(READ);
+    buffer.reserve(READ_SIZE);
     Ok(from.read_buf(buffer).await? > 0)
 }
 

@@ -1,4 +1,4 @@
-//! What a proxy has seen: the measure of "requests per timer" and "requests a second".
+//! The counters of a proxy. Tests and benchmarks compute "requests per timer" and "requests a second" from them.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ impl Counters {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// Counts all requests so far, however often these were reset.
+    /// Returns the most words of a request. [`reset`](Self::reset) does not change this.
     pub(super) fn longest(&self) -> usize {
         self.longest.load(Ordering::Relaxed)
     }

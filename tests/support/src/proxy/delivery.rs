@@ -1,4 +1,4 @@
-//! Writes one direction of a connection, as late as the weather there demands.
+//! Writes one direction of a connection, with the delays of its weather.
 
 use std::{io, num::NonZeroUsize};
 
@@ -11,11 +11,11 @@ use tokio::{
 
 use super::faults::Weather;
 
-/// Enough to keep a delayed line full, and few enough that a stalled one stops reading, as a
-/// network does whose buffers are full.
-const PARCELS: usize = 1_024;
+/// A delayed connection needs a long queue for its throughput. The queue is bounded, so that a stalled connection stops
+/// reading, like a network with full buffers.
+const MAX_QUEUED_PARCELS: usize = 1_024;
 
-/// Bytes on their way.
+/// Bytes that are not yet written.
 #[derive(Debug)]
 pub(super) struct Parcel {
     bytes: Bytes,
@@ -29,13 +29,12 @@ impl Parcel {
 }
 
 pub(super) fn queue() -> (mpsc::Sender<Parcel>, mpsc::Receiver<Parcel>) {
-    mpsc::channel(PARCELS)
+    mpsc::channel(MAX_QUEUED_PARCELS)
 }
 
-/// Delivers until the sender is gone and all that it posted has been written.
+/// Writes parcels until the sender is dropped and the queue is empty.
 ///
-/// Each parcel is late by the delay from when it was posted, so a delay is a latency: it does not
-/// limit how much is under way at a time.
+/// The delay of a parcel starts when it is posted. It is a latency, and does not limit the throughput.
 pub(super) async fn run(
     mut queue: mpsc::Receiver<Parcel>,
     mut to: impl AsyncWrite + Unpin,
@@ -46,7 +45,7 @@ pub(super) async fn run(
         if !delay.is_zero() {
             sleep_until(parcel.posted + delay).await;
         }
-        // The other end of the watch lives as long as the connection: see `Shared`.
+        // This cannot fail, because `Shared` owns the sender and outlives the connection.
         let _ = weather.wait_for(|weather| !weather.is_stalled).await;
         let chunk = weather.borrow().chunk;
         write(&mut to, &parcel.bytes, chunk).await?;
@@ -54,7 +53,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// All at once, or piece by piece, each in a segment of its own as far as the kernel lets us.
+/// Writes the bytes in pieces of `chunk` bytes, each in its own TCP segment if the kernel permits.
 async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     bytes: &[u8],
@@ -62,9 +61,9 @@ async fn write(
 ) -> io::Result<()> {
     for piece in bytes.chunks(chunk.unwrap_or(NonZeroUsize::MAX).get()) {
         to.write_all(piece).await?;
-        // TLS keeps some of it back, unless told.
+        // TLS buffers bytes until a flush.
         to.flush().await?;
-        // The reader gets a chance to read this piece before the next one is there.
+        // The reader can read this piece before the next arrives.
         tokio::task::yield_now().await;
     }
     Ok(())

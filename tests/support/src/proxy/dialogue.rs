@@ -1,4 +1,4 @@
-//! Tells which request each reply answers.
+//! Finds the request of each reply.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{faults::Fault, frame::Frame};
 
-/// What has been asked on one connection and is not yet answered.
+/// The unanswered requests of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Dialogue {
     pending: VecDeque<Pending>,
@@ -23,12 +23,12 @@ struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
     Reply,
-    /// An answer that, unless it is an error, switches the protocol.
+    /// A reply that switches the protocol, unless it is an error.
     Switch {
         to_resp3: bool,
     },
-    /// (UN)SUBSCRIBE and its kin: no reply, but a confirmation for each channel, or one error for
-    /// all. Without channels it means all there are, so the number is not known.
+    /// The confirmations of a command such as SUBSCRIBE or UNSUBSCRIBE: one for each channel, or one error for all. `of` is
+    /// `None` for a command without channels, which applies to an unknown number of channels.
     Confirmations {
         seen: usize,
         of: Option<usize>,
@@ -36,14 +36,14 @@ enum Expects {
 }
 
 impl Dialogue {
-    /// Notes a request that goes to the server, and the fault that its reply shall meet.
+    /// Adds a request that goes to the server, and the fault for its reply.
     pub(super) fn sent(&mut self, words: &[Bytes], fault: Option<Fault>) {
         let expects = Expects::answers_to(words);
         self.has_subscribed |= matches!(expects, Expects::Confirmations { .. });
         self.pending.push_back(Pending { expects, fault });
     }
 
-    /// The fault meant for this frame, if it answers a request that was given one.
+    /// Returns the fault for this frame, if it answers a request with a fault.
     pub(super) fn received(&mut self, frame: &Frame) -> Option<Fault> {
         match self.kind(frame) {
             Kind::Message => None,
@@ -52,8 +52,8 @@ impl Dialogue {
         }
     }
 
-    /// RESP2 has no pushes: once subscribed, an array is judged by its first word, which is safe
-    /// since hardly anything but subscriptions is allowed then.
+    /// RESP2 has no pushes. After a subscription the first word of an array decides. This is safe, because a subscribed
+    /// client can send hardly any other commands.
     fn kind(&self, frame: &Frame) -> Kind {
         let may_be_push = frame.is_push() || (self.has_subscribed && !self.is_resp3);
         match frame.first_word() {
@@ -66,7 +66,7 @@ impl Dialogue {
 
     fn confirmed(&mut self) -> Option<Fault> {
         let front = self.pending.front_mut()?;
-        // Otherwise the server took a channel away by itself, as when a slot moves.
+        // Otherwise the server has ended the subscription itself, for example because a slot has moved.
         let Expects::Confirmations { seen, of } = &mut front.expects else { return None };
         *seen += 1;
         let fault = front.fault.take();
@@ -79,7 +79,7 @@ impl Dialogue {
     fn replied(&mut self, is_error: bool) -> Option<Fault> {
         while let Some(pending) = self.pending.pop_front() {
             match pending.expects {
-                // An open-ended one that has had its confirmations: the reply is for the next.
+                // The confirmations of this command are complete, so the reply answers the next request.
                 Expects::Confirmations { seen, .. } if seen > 0 || !is_error => {}
                 Expects::Switch { to_resp3 } if !is_error => {
                     self.is_resp3 = to_resp3;
@@ -132,7 +132,7 @@ mod tests {
         Frame::take(&mut BytesMut::from(bytes)).expect("well-formed").expect("complete")
     }
 
-    /// Notes a request; the one whose reply shall be found is marked with a fault.
+    /// Adds a request. A fault marks the request whose reply the test searches.
     fn send(dialogue: &mut Dialogue, request: &str, marked: bool) {
         let words: Vec<Bytes> =
             request.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
@@ -143,8 +143,8 @@ mod tests {
         dialogue.received(&frame(reply.as_bytes())).is_some()
     }
 
-    /// That a reply to these requests, the last of which is marked, is heard as theirs: after the others.
-    fn hears(requests: &[&str], others: &[&str], marked: &str) -> Dialogue {
+    /// Asserts that `marked` is the reply to the last of the requests, and that `others` are not.
+    fn assert_answers(requests: &[&str], others: &[&str], marked: &str) -> Dialogue {
         let mut dialogue = Dialogue::default();
         for (place, request) in requests.iter().enumerate() {
             send(&mut dialogue, request, place + 1 == requests.len());
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn replies_answer_requests_in_order() {
         let others = ["-ERR wrong\r\n", &push(&["message", "c", "m"])];
-        let mut dialogue = hears(&["GET a", "INCR n"], &others, ":1\r\n");
+        let mut dialogue = assert_answers(&["GET a", "INCR n"], &others, ":1\r\n");
         assert!(!is_marked(&mut dialogue, ":2\r\n"), "nothing was asked");
     }
 
@@ -177,36 +177,36 @@ mod tests {
     fn resp3_confirmations_are_no_replies() {
         let confirmed = [["subscribe", "a", "1"], ["subscribe", "b", "2"]].map(|words| push(&words));
         let others = ["%1\r\n+proto\r\n:3\r\n", &confirmed[0], &confirmed[1]];
-        hears(&["HELLO 3", "SUBSCRIBE a b", "INCR n"], &others, ":1\r\n");
+        assert_answers(&["HELLO 3", "SUBSCRIBE a b", "INCR n"], &others, ":1\r\n");
     }
 
     #[test]
     fn a_list_of_odd_words_is_still_a_reply_in_resp3() {
         let others = ["%1\r\n+proto\r\n:3\r\n", &push(&["subscribe", "a", "1"])];
         let requests = ["HELLO 3", "SUBSCRIBE a", "LRANGE l 0 -1"];
-        hears(&requests, &others, &list('*', &["message", "a", "b"]));
+        assert_answers(&requests, &others, &list('*', &["message", "a", "b"]));
     }
 
     #[test]
     fn resp2_messages_are_no_replies() {
         let others = [["subscribe", "a", "1"], ["message", "a", "m"]].map(|words| list('*', &words));
-        hears(&["SUBSCRIBE a", "PING"], &[&others[0], &others[1]], &list('*', &["pong", ""]));
+        assert_answers(&["SUBSCRIBE a", "PING"], &[&others[0], &others[1]], &list('*', &["pong", ""]));
     }
 
     #[test]
     fn a_refused_subscription_has_one_error_for_its_reply() {
-        hears(&["SSUBSCRIBE a b", "INCR n"], &["-NOPERM\r\n"], ":1\r\n");
+        assert_answers(&["SSUBSCRIBE a b", "INCR n"], &["-NOPERM\r\n"], ":1\r\n");
     }
 
     #[test]
     fn unsubscribing_from_all_is_confirmed_an_unknown_number_of_times() {
         let confirmed = [["unsubscribe", "a", "1"], ["unsubscribe", "b", "0"]].map(|words| push(&words));
         let others = ["%0\r\n", &confirmed[0], &confirmed[1]];
-        hears(&["HELLO 3", "UNSUBSCRIBE", "INCR n"], &others, "-ERR wrong type\r\n");
+        assert_answers(&["HELLO 3", "UNSUBSCRIBE", "INCR n"], &others, "-ERR wrong type\r\n");
     }
 
     #[test]
     fn a_confirmation_can_be_lost_like_a_reply() {
-        hears(&["SUBSCRIBE a"], &[], &list('*', &["subscribe", "a", "1"]));
+        assert_answers(&["SUBSCRIBE a"], &[], &list('*', &["subscribe", "a", "1"]));
     }
 }

@@ -1,4 +1,4 @@
-//! What is to go wrong: rules that tests set and connections obey.
+//! The faults that tests set and connections apply.
 
 use std::{
     fmt,
@@ -13,32 +13,32 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::watch;
 
-/// What becomes of the connection when a reply is lost.
+/// The fate of the connection after a lost reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is closed: the client knows at once that it does not know.
+    /// Closes the connection. The client detects the lost reply immediately.
     Close,
-    /// It stays open and silent: the client learns by its own time limit. No later reply arrives
-    /// either, since it would be taken for the lost one.
+    /// Keeps the connection open and silent. The client detects this by its own time limit. Later replies do not arrive
+    /// either, because the client would take the next one for the lost one.
     Stall,
-    /// It is closed in the middle of the reply: this many of its bytes arrive, at most all but one.
+    /// Closes the connection after this many bytes of the reply, at most all but one.
     Tear(usize),
-    /// It stays open and silent in the middle of the reply.
+    /// Keeps the connection open and silent after this many bytes of the reply, at most all but one.
     Halt(usize),
-    /// It is reset (RST): what is under way in either direction is thrown away.
+    /// Resets the connection (RST). Bytes that have not arrived are lost in both directions.
     Reset,
 }
 
-/// The fate of a command that a proxy does not let through: the server does not get it.
+/// The answer of the proxy to a denied command, which the server does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// It is answered by this error, as `ERR no`.
+    /// Replies with this error, such as `ERR no`.
     Error(&'static str),
-    /// The connection is closed, with whatever is not answered yet: as twemproxy does.
+    /// Closes the connection like twemproxy. Unanswered requests get no reply.
     Close,
 }
 
-/// How [`Proxy::cut`](super::Proxy::cut) and [`Proxy::reset`](super::Proxy::reset) end connections.
+/// The way in which [`Proxy::cut`](super::Proxy::cut) and [`Proxy::reset`](super::Proxy::reset) end connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cut {
     #[default]
@@ -46,7 +46,7 @@ pub(super) enum Cut {
     Reset,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.
@@ -63,12 +63,12 @@ impl Direction {
     }
 }
 
-/// How one direction of all connections behaves.
+/// The delays and stalls of one direction of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weather {
     pub(super) is_stalled: bool,
     pub(super) delay: Duration,
-    /// How many bytes are written at a time; all there are, if none.
+    /// The bytes of each write, or `None` to write all bytes together.
     pub(super) chunk: Option<NonZeroUsize>,
 }
 
@@ -83,7 +83,7 @@ struct Loss {
 /// The fault that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The server executes it, and the client does not hear of it.
+    /// The server executes the request, and the client does not receive the reply.
     Lost(Then),
     Denied(Denial),
 }
@@ -92,13 +92,13 @@ pub(super) struct Faults {
     denials: Mutex<Vec<(Predicate, Denial)>>,
     losses: Mutex<Vec<Loss>>,
     pub(super) lost: watch::Sender<usize>,
-    /// Whether connections that begin now carry answers alone.
+    /// If true, new connections carry only replies, and no messages.
     pub(super) hushed: AtomicBool,
-    /// How many bytes of replies a connection carries until it is closed.
+    /// A connection closes after this many bytes of replies.
     pub(super) torn_after: AtomicUsize,
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
-    /// Changes when all connections of that moment are to end.
+    /// A change ends all current connections.
     pub(super) cuts: watch::Sender<Cut>,
 }
 
@@ -124,7 +124,7 @@ impl Faults {
         self.denials().push((matches, denial));
     }
 
-    /// Returns the fault that this request meets; each loss uses up one of its rule.
+    /// Returns the fault for this request. A loss reduces the count of its rule.
     pub(super) fn judge(&self, words: &[Bytes]) -> Option<Fault> {
         let denied = self.denials().iter().find(|(matches, _)| matches(words)).map(|(_, denial)| *denial);
         denied.map(Fault::Denied).or_else(|| self.loses(words).map(Fault::Lost))
@@ -153,7 +153,7 @@ impl Faults {
         }
     }
 
-    /// A test's predicate may panic; the rules are whole all the same.
+    /// A poisoned lock is usable, because a panic of a test's predicate leaves the rules complete.
     fn losses(&self) -> MutexGuard<'_, Vec<Loss>> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,13 +169,13 @@ impl fmt::Debug for Faults {
     }
 }
 
-/// Matches requests by the command's name, in any case: `command("EVALSHA")`.
+/// Returns a predicate that matches requests by the name of the command, in upper or lower case: `command("EVALSHA")`.
 pub fn command(name: &str) -> impl Fn(&[Bytes]) -> bool + Send + use<> {
     let name = name.to_owned();
     move |words| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Matches every request, also those by which a client introduces itself.
+/// Matches each request, including the handshake of a client.
 pub fn any(_: &[Bytes]) -> bool {
     true
 }

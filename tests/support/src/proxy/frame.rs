@@ -1,18 +1,18 @@
-//! Finds where one RESP frame ends and the next begins, in RESP2 and RESP3.
+//! Finds the ends of RESP frames, in RESP2 and RESP3.
 
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-/// Larger than anything that a server takes or holds: a greater length is garbage.
-const LARGEST: u64 = 1 << 32;
+/// Larger than any value of a server. A greater length is malformed.
+const MAX_LENGTH: u64 = 1 << 32;
 
-/// One complete request, reply or push, byte for byte.
+/// The bytes of one complete request, reply or push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame(Bytes);
 
 impl Frame {
-    /// Takes the first frame off `buffer`, or nothing if it is not yet complete.
+    /// Removes the first frame from `buffer`. Returns `None` if the frame is not yet complete.
     pub(crate) fn take(buffer: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         let end = end_of_first(buffer)?;
         Ok(end.map(|end| Self(buffer.split_to(end).freeze())))
@@ -22,7 +22,7 @@ impl Frame {
         &self.0
     }
 
-    /// An announcement that answers nothing (RESP3).
+    /// Returns whether the frame is a push (RESP3), which answers no request.
     pub(super) fn is_push(&self) -> bool {
         self.tag() == b'>'
     }
@@ -31,7 +31,7 @@ impl Frame {
         matches!(self.tag(), b'-' | b'!')
     }
 
-    /// The words of a request: an array of bulk strings and nothing else.
+    /// Returns the words of a request, or `None` if the frame is not an array of bulk strings.
     pub(crate) fn words(&self) -> Option<Vec<Bytes>> {
         let (count, mut at) = self.number(0)?;
         (self.tag() == b'*').then_some(())?;
@@ -44,7 +44,7 @@ impl Frame {
         Some(words)
     }
 
-    /// The first element of an array or push, if that is a bulk string: what a message is about.
+    /// Returns the first element of an array or push, if it is a bulk string. It is the kind of a message.
     pub(super) fn first_word(&self) -> Option<&[u8]> {
         let (count, at) = self.number(0)?;
         (matches!(self.tag(), b'*' | b'>') && count > 0).then_some(())?;
@@ -56,7 +56,7 @@ impl Frame {
         self.0[0]
     }
 
-    /// The number in the line at `at`, and where the next line starts.
+    /// Returns the number in the line at `at`, and the start of the next line.
     fn number(&self, at: usize) -> Option<(usize, usize)> {
         let (line, next) = line(&self.0, at)?;
         Some((length(line).ok()??, next))
@@ -69,7 +69,7 @@ impl Frame {
     }
 }
 
-/// Bytes that no server sends, nor any client of ours.
+/// An error for bytes that are not RESP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(String);
 
@@ -87,8 +87,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Goes from header to header. Nesting needs no stack: an aggregate adds its elements to those that
-/// are left, whatever they belong to.
+/// Returns the end of the first frame, or `None` if it is not complete. Nesting needs no stack: an aggregate adds the number
+/// of its elements to the number of elements that are left.
 fn end_of_first(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let mut at = 0;
     let mut left: usize = 1;
@@ -101,7 +101,7 @@ fn end_of_first(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
             Some(b'$' | b'!' | b'=') => at += length(line)?.map_or(0, |length| length + 2),
             Some(b'*' | b'~' | b'>') => left += length(line)?.unwrap_or(0),
             Some(b'%') => left += 2 * length(line)?.unwrap_or(0),
-            // Attributes, and then what they describe.
+            // The attributes, and the value that they describe.
             Some(b'|') => left += 2 * length(line)?.unwrap_or(0) + 1,
             _ => return Err(Malformed::new(line)),
         }
@@ -109,20 +109,20 @@ fn end_of_first(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     Ok((at <= bytes.len()).then_some(at))
 }
 
-/// The line at `at` without its end, and where the next one starts.
+/// Returns the line at `at` without its line break, and the start of the next line.
 fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = bytes.get(at..)?;
     let length = rest.windows(2).position(|two| two == b"\r\n")?;
     Some((&rest[..length], at + length + 2))
 }
 
-/// The number behind a tag; none for the null of RESP2, which has length -1.
+/// Returns the number after a tag, or `None` for the null of RESP2, which has length -1.
 fn length(line: &[u8]) -> Result<Option<usize>, Malformed> {
     let digits = line.get(1..).and_then(|digits| std::str::from_utf8(digits).ok());
     match digits {
         Some("-1") => Ok(None),
         Some(digits) => match digits.parse::<u64>() {
-            Ok(number) if number <= LARGEST => Ok(usize::try_from(number).ok()),
+            Ok(number) if number <= MAX_LENGTH => Ok(usize::try_from(number).ok()),
             _ => Err(Malformed::new(line)),
         },
         None => Err(Malformed::new(line)),

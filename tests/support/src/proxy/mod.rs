@@ -1,9 +1,8 @@
-//! A TCP proxy between clients and a server that breaks the line on command.
+//! A TCP proxy between clients and a server. Tests use it to inject faults.
 //!
-//! It follows the protocol, so that it can lose the answer to one particular request *after* the
-//! server has executed it: the fault that tells whether a client may repeat what it asked. To see
-//! it, read from [`frame`] (bytes) over [`dialogue`] (which reply is whose) and [`faults`] (what shall
-//! go wrong) to [`connection`] (how it does).
+//! The proxy parses the protocol, so that it can lose the reply to one request *after* the server has executed it. This
+//! fault shows whether a client may repeat the request. [`frame`] parses bytes, [`dialogue`] finds the request of each
+//! reply, [`faults`] has the faults that tests set, and [`connection`] applies them.
 
 mod connection;
 mod counters;
@@ -37,44 +36,43 @@ pub use faults::{Denial, Direction, Then, any, command};
 pub(crate) use frame::Frame;
 pub(crate) use listener::Listener;
 
-/// How long [`Proxy::until_lost`] waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of [`Proxy::until_lost`].
+const LOSS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A proxy on a port of its own. It and its connections end with this value.
+/// A proxy on its own port. The proxy and its connections end when this value is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     reach: Reach,
     shared: Arc<Shared>,
-    /// The task that owns the listening socket; none while connections are refused.
+    /// The task that owns the listening socket, or `None` while the proxy refuses connections.
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Proxy {
-    /// Where those proxies listen that have their servers' ports. Linux has all of 127.0.0.0/8 on loopback.
+    /// The address of proxies that have the ports of their servers. Linux has all of 127.0.0.0/8 on loopback.
     pub const BESIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-    /// Starts a proxy before this server, which clients reach as they reach the server. It follows the server
-    /// through restarts.
+    /// Starts a proxy before this server. Clients reach the proxy in the same way as the server. The proxy reaches the
+    /// server also after its restarts.
     pub async fn before(server: &Server) -> Self {
         let reach = server.reach();
         let listener = match reach.is_cluster() {
-            // Nodes say where they listen: at the same port, of the host by which they are asked.
+            // A node announces its own port, and the host to which the client has connected.
             true => Listener::beside(server.door().port()).await,
             false => Listener::on_any_port().await,
         };
         Self::serving(listener, server.behind(), reach.clone())
     }
 
-    /// Starts a proxy before whatever listens on this port of 127.0.0.1.
+    /// Starts a proxy before the server on this port of 127.0.0.1.
     pub async fn before_port(upstream: u16) -> Self {
         let upstream = (Ipv4Addr::LOCALHOST, upstream).into();
         Self::serving(Listener::on_any_port().await, upstream, Reach::default())
     }
 
-    /// Starts a proxy on 127.0.0.2, before whatever listens on the same port of 127.0.0.1. Nodes of a
-    /// cluster that announce this host, and no other port, have their clients come through such proxies,
-    /// and talk to each other without.
+    /// Starts a proxy on 127.0.0.2 before the server on the same port of 127.0.0.1. If the nodes of a cluster announce this
+    /// host and their own ports, clients connect through these proxies. The nodes connect to each other without them.
     pub async fn beside_port(upstream: u16) -> Self {
         let listener = Listener::on((Self::BESIDE, upstream).into()).await;
         Self::serving(listener, (Ipv4Addr::LOCALHOST, upstream).into(), Reach::default())
@@ -92,7 +90,7 @@ impl Proxy {
         Self { address, reach, shared, accepting: Mutex::new(Some(accepting)) }
     }
 
-    /// The port, the same also after [`refuse`](Self::refuse).
+    /// Returns the port, which [`refuse`](Self::refuse) does not change.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -101,29 +99,29 @@ impl Proxy {
         self.address
     }
 
-    /// Where the `default` user connects.
+    /// Returns the URL for the `default` user.
     pub fn url(&self) -> String {
         self.reach.url(None, self.address)
     }
 
-    /// Where this user connects. Name and password are put into the URL as they are.
+    /// Returns the URL for this user. The name and the password are not encoded.
     pub fn url_for(&self, user: &str, password: &str) -> String {
         self.reach.url(Some((user, password)), self.address)
     }
 
-    /// Where the user of `redis.conf` with the least rights connects.
+    /// Returns the URL for the user of `redis.conf` with the least permissions.
     pub fn app_url(&self) -> String {
         self.url_for(APP_USER, APP_PASSWORD)
     }
 
-    /// Loses the reply to the next request that matches: the server executes it, the client does
-    /// not hear. A predicate sees the words of a request; [`command`] makes one from a name.
+    /// Loses the reply to the next request that matches. The server executes the request. The predicate receives the words
+    /// of a request; [`command`] returns a predicate for a name.
     pub fn lose_reply(&self, matches: impl Fn(&[Bytes]) -> bool + Send + 'static, then: Then) {
         self.lose_replies(1, matches, then);
     }
 
-    /// Loses the replies to the next `count` requests that match, on whichever connection. A request
-    /// that matches several rules uses up the oldest.
+    /// Loses the replies to the next `count` requests that match, on any connection. A request that matches several rules
+    /// counts for the oldest.
     pub fn lose_replies(
         &self,
         count: usize,
@@ -133,41 +131,41 @@ impl Proxy {
         self.shared.faults.lose(count, Box::new(matches), then);
     }
 
-    /// Does not let through what matches, as proxies do that know some commands alone, until [`heal`](Self::heal).
+    /// Denies matching requests until [`heal`](Self::heal), like a proxy that supports only some commands.
     pub fn deny(&self, matches: impl Fn(&[Bytes]) -> bool + Send + 'static, denial: Denial) {
         self.shared.faults.deny(Box::new(matches), denial);
     }
 
-    /// How many replies have been lost so far.
+    /// Returns the number of lost replies.
     pub fn lost(&self) -> usize {
         *self.shared.faults.lost.borrow()
     }
 
-    /// Waits until that many have been lost in all.
+    /// Waits until the number of lost replies is at least `count`.
     ///
     /// # Panics
     ///
-    /// If this takes more than half a minute.
+    /// If this takes more than 30 seconds.
     #[track_caller]
     pub fn until_lost(&self, count: usize) -> impl Future<Output = ()> {
         let caller = Location::caller();
         async move {
             let mut lost = self.shared.faults.lost.subscribe();
-            let in_time = timeout(PATIENCE, lost.wait_for(|lost| *lost >= count)).await.is_ok();
+            let in_time = timeout(LOSS_TIMEOUT, lost.wait_for(|lost| *lost >= count)).await.is_ok();
             assert!(
                 in_time,
-                "waited {PATIENCE:?} for {count} lost replies, but only {} were, of {:?}, at {caller}",
+                "waited {LOSS_TIMEOUT:?} for {count} lost replies, but only {} were lost, of {:?}, at {caller}",
                 self.lost(),
                 self.requests(),
             );
         }
     }
 
-    /// Refuses new connections from now on, as a port does on which nothing listens. Open ones stay.
+    /// Refuses new connections from now on, like a port on which nothing listens. Open connections stay.
     pub async fn refuse(&self) {
         if let Some(task) = self.accepting.lock().await.take() {
             task.abort();
-            // The socket is closed when the task has ended, not when it is told to.
+            // The socket closes when the task has ended, which is after the call of `abort`.
             let _ = task.await;
         }
     }
@@ -181,50 +179,50 @@ impl Proxy {
         }
     }
 
-    /// Closes all connections there are now.
+    /// Closes all current connections.
     pub fn cut(&self) {
         self.shared.faults.cuts.send_replace(Cut::Close);
     }
 
-    /// Resets all connections there are now (RST): what is under way is thrown away.
+    /// Resets all current connections (RST). Bytes that have not arrived are lost.
     pub fn reset(&self) {
         self.shared.faults.cuts.send_replace(Cut::Reset);
     }
 
-    /// Holds back everything that goes this way, on open and new connections, until
-    /// [`resume`](Self::resume): a line that is dead without a sign.
+    /// Holds back all bytes of this direction, on open and new connections, until [`resume`](Self::resume). Clients see a
+    /// connection that is open but dead.
     pub fn stall(&self, direction: Direction) {
         self.shared.faults.change(direction, |weather| weather.is_stalled = true);
     }
 
-    /// Delivers what was held back, and goes on.
+    /// Delivers the bytes that [`stall`](Self::stall) held back, and ends the stall.
     pub fn resume(&self) {
         self.shared.faults.change(Direction::Both, |weather| weather.is_stalled = false);
     }
 
-    /// Delivers everything that goes this way later by so much; zero ends it.
+    /// Delays all bytes of this direction by this time. Zero ends the delay.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.shared.faults.change(direction, |weather| weather.delay = delay);
     }
 
-    /// Writes whatever goes this way in pieces of so many bytes; none ends it.
+    /// Writes the bytes of this direction in pieces of this size. `None` ends it.
     pub fn split(&self, direction: Direction, bytes: Option<NonZeroUsize>) {
         self.shared.faults.change(direction, |weather| weather.chunk = bytes);
     }
 
-    /// Has connections that begin from now on carry answers alone, and nothing that the server announces: subscriptions
-    /// are confirmed and deliver nothing. Those that are open stay as they are.
+    /// Drops published messages on new connections, if `hushed` is true. Subscriptions are confirmed but deliver nothing.
+    /// Open connections do not change.
     pub fn hush(&self, hushed: bool) {
         self.shared.faults.hushed.store(hushed, Ordering::Relaxed);
     }
 
-    /// Closes each connection behind so many bytes of all that the server says on it, in the middle of whatever that is;
-    /// those that have carried more, at the next reply. None ends it. Each one that is closed is a lost reply.
+    /// Closes each connection after this many bytes from the server, also in the middle of a reply. A connection that has
+    /// already carried more closes at the next reply. `None` ends the fault. Each closed connection counts as a lost reply.
     pub fn tear(&self, after: Option<usize>) {
         self.shared.faults.torn_after.store(after.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Ends all faults: nothing more is lost, torn, denied, stalled, delayed, split or refused.
+    /// Ends all faults.
     pub async fn heal(&self) {
         self.shared.faults.forget();
         self.tear(None);
@@ -235,23 +233,22 @@ impl Proxy {
         self.accept().await;
     }
 
-    /// How many requests went to the server, by the command's name in capitals.
+    /// Returns the number of requests for each command. The names are in upper case.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         self.shared.counters.requests()
     }
 
-    /// How many words the longest request of all had, whatever was reset since.
+    /// Returns the most words of a request. [`reset_counts`](Self::reset_counts) does not change this.
     pub fn longest(&self) -> usize {
         self.shared.counters.longest()
     }
 
-    /// How many times bytes arrived from clients: several requests that a client wrote at once
-    /// mostly count as one.
+    /// Returns the number of reads from clients. Requests that a client writes together mostly count as one.
     pub fn batches(&self) -> u64 {
         self.shared.counters.batches()
     }
 
-    /// Starts counting requests and batches from zero again.
+    /// Sets the counts of requests and batches to zero.
     pub fn reset_counts(&self) {
         self.shared.counters.reset();
     }

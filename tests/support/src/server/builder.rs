@@ -1,4 +1,4 @@
-//! What a server shall be like, and the command line that makes it so.
+//! The settings of a server, and the command line with these settings.
 
 use std::{
     num::NonZeroUsize,
@@ -8,17 +8,17 @@ use std::{
 use super::{Server, home::Home, start, start::Ports};
 use crate::{Binary, Direction, Error, Proxy, Reach, provider::Front};
 
-/// What a segment of TCP holds in an Ethernet.
+/// The bytes of data in a TCP segment on Ethernet.
 const SEGMENT: NonZeroUsize = NonZeroUsize::new(1448).unwrap();
 
-/// When an append-only file is forced to the disk: `appendfsync`.
+/// The setting `appendfsync`: when the server flushes the append-only file to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before each reply: what was acknowledged survives a power cut.
+    /// Flushes before each reply. Acknowledged writes survive a power cut.
     Always,
-    /// Each second: a power cut loses about the last second or two.
+    /// Flushes each second. A power cut loses the writes of the last one or two seconds.
     EverySecond,
-    /// Whenever the operating system does.
+    /// Leaves the flush to the operating system.
     Never,
 }
 
@@ -32,7 +32,7 @@ impl Fsync {
     }
 }
 
-/// Settings for a server that is about to be started; see [`Server::builder`].
+/// Settings for a new server: see [`Server::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     binary: Option<Binary>,
@@ -47,35 +47,34 @@ impl Builder {
         Self { binary: None, config: Vec::new(), environment: Vec::new(), reach }
     }
 
-    /// Has clients reach it so, whatever the environment says.
+    /// Sets how clients reach the server, instead of the settings of the environment.
     #[must_use]
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// Runs this binary instead of the one that [`Binary::find`] names.
+    /// Runs this binary instead of that of [`Binary::find`].
     #[must_use]
     pub fn binary(mut self, binary: Binary) -> Self {
         self.binary = Some(binary);
         self
     }
 
-    /// Keeps an append-only file, so that data survives [`Server::kill`]. The default is to keep
-    /// nothing.
+    /// Writes an append-only file, so that data survives [`Server::kill`]. By default the server keeps nothing.
     #[must_use]
     pub fn aof(self, fsync: Fsync) -> Self {
         self.config("appendonly", "yes").config("appendfsync", fsync.name())
     }
 
-    /// Overrides one setting of the repository's `redis.conf`. A value is split at spaces, as there.
+    /// Overrides a setting of the repository's `redis.conf`. The value is split at spaces, as in the file.
     #[must_use]
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.config.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets a variable of the server's environment: for libraries that are loaded before it.
+    /// Sets a variable of the server's environment, such as `LD_PRELOAD`.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -86,12 +85,12 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// If it cannot be started; the message holds the server's own explanation.
+    /// If the server does not start. The message contains its log.
     pub async fn start(self) -> Server {
         self.try_start().await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Like [`start`](Self::start), for tests that expect the server to refuse.
+    /// Like [`start`](Self::start), but returns an error if the server does not start.
     pub async fn try_start(self) -> Result<Server, Error> {
         let binary = match &self.binary {
             Some(binary) => binary.clone(),
@@ -109,7 +108,8 @@ impl Builder {
         Ok(server)
     }
 
-    /// The later of two equal settings wins, so the test's own come late; those of a service are not to be changed.
+    /// The last value of a setting applies, so the test's settings follow the defaults. Tests cannot change those of a
+    /// service.
     pub(super) fn command(&self, binary: &Binary, ports: Ports, home: &Home) -> Result<Command, Error> {
         let mut command = Command::new(binary.path());
         command
@@ -120,8 +120,7 @@ impl Builder {
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
             .current_dir(home.path())
             .stdin(Stdio::null())
-            // Complaints about the configuration come before a `logfile` is opened, so the log is
-            // simply what the server prints.
+            // The server reports errors of the configuration before it opens a `logfile`. The log is therefore its output.
             .stdout(home.open_log()?)
             .stderr(home.open_log()?)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));

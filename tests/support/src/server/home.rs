@@ -1,4 +1,4 @@
-//! A server's directory: its configuration, its data and its log.
+//! The directory of a server, with its configuration, data and log.
 
 use std::{
     fs::{self, File},
@@ -17,8 +17,8 @@ pub(super) struct Home(TempDir);
 impl Home {
     pub(super) fn new() -> Result<Self, Error> {
         let folder = tempfile::Builder::new().prefix("keylapse-server-").tempdir();
-        let home = folder.map(Self).map_err(Error::because("cannot make a directory for the server"))?;
-        // A copy, so that CONFIG REWRITE in a test does not edit the repository.
+        let home = folder.map(Self).map_err(Error::because("cannot create a directory for the server"))?;
+        // The server gets a copy, so that CONFIG REWRITE in a test does not change the repository.
         fs::copy(Path::new(REPOSITORY).join("redis.conf"), home.config())
             .map_err(Error::because("cannot copy redis.conf from the root of the repository"))?;
         Ok(home)
@@ -36,13 +36,13 @@ impl Home {
         self.path().join("server.log")
     }
 
-    /// The log, to append to: it tells of all runs of a server that is started several times.
+    /// Opens the log for appending. It has the output of all runs of a server.
     pub(super) fn open_log(&self) -> Result<File, Error> {
         let log = File::options().create(true).append(true).open(self.log());
         log.map_err(Error::because("cannot open the server's log"))
     }
 
-    /// How long the log is now, so that a later reader can look at what was added.
+    /// Returns the size of the log, for a later call of [`log_since`](Self::log_since).
     pub(super) fn log_size(&self) -> u64 {
         fs::metadata(self.log()).map_or(0, |log| log.len())
     }
@@ -59,7 +59,7 @@ impl Home {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Leaves the directory in place for whoever looks into the failure.
+    /// Keeps the directory after the end of the test, for the analysis of a failure.
     pub(super) fn keep(&mut self) {
         self.0.disable_cleanup(true);
     }

@@ -1,4 +1,4 @@
-//! A server of a test's own.
+//! A server for one test.
 
 mod builder;
 mod home;
@@ -18,73 +18,72 @@ use crate::{Binary, Proxy, Reach, Version, app_user_line, connect, provider::Fro
 
 pub use builder::{Builder, Fsync};
 
-/// The user with the least rights that keylapse needs, as `redis.conf` defines it.
+/// The user in `redis.conf` with the least permissions that keylapse needs.
 pub const APP_USER: &str = "keylapse";
 
-/// The password that `redis.conf` gives that user, for everybody to change.
+/// The password of this user in `redis.conf`.
 pub const APP_PASSWORD: &str = "change-me";
 
-const SHUTDOWN: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A Redis or Valkey server with the repository's `redis.conf`, a directory and a port of its own.
+/// A Redis or Valkey server with the repository's `redis.conf`, and its own directory and port.
 ///
-/// It ends with this value. If that happens in a panic, its last log lines are printed and its
-/// directory is left in place.
+/// It ends when this value is dropped. During a panic, the drop prints the last lines of the log and keeps the directory.
 #[derive(Debug)]
 pub struct Server {
     binary: Binary,
     settings: Builder,
     ports: Ports,
-    /// What clients come through.
+    /// The proxy that splits replies into segments.
     line: Option<Proxy>,
-    /// The service that clients take it for.
+    /// The proxy that imitates a service.
     front: Option<Front>,
-    // Before `home`, so that the process has ended when its directory is removed.
+    // This field is before `home`, so that the process ends before its directory is removed.
     process: Option<Process>,
     home: Home,
 }
 
 impl Server {
-    /// Starts a server that keeps nothing on disk.
+    /// Starts a server without persistence.
     ///
     /// # Panics
     ///
-    /// If there is no server to start (`make server` fetches one), or it does not start.
+    /// If no server binary is found (`make server` fetches one), or the server does not start.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
 
-    /// Settings for a server that differs from that.
+    /// Returns a builder for a server with other settings.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// Where the `default` user, who may do everything, connects without a password.
+    /// Returns the URL for the `default` user, who has all permissions and no password.
     pub fn url(&self) -> String {
         self.reach().url(None, self.door())
     }
 
-    /// Where this user connects. Name and password are put into the URL as they are.
+    /// Returns the URL for this user. The name and the password are not encoded.
     pub fn url_for(&self, user: &str, password: &str) -> String {
         self.reach().url(Some((user, password)), self.door())
     }
 
-    /// Where the user of `redis.conf` with the least rights connects.
+    /// Returns the URL for the user of `redis.conf` with the least permissions.
     pub fn app_url(&self) -> String {
         self.url_for(APP_USER, APP_PASSWORD)
     }
 
-    /// Where tests themselves, and other servers, connect: without TLS, and to this server alone.
+    /// Returns the URL for tests themselves and for other servers: without TLS, and without a proxy.
     pub fn plain_url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    /// The port of [`plain_url`](Self::plain_url), the same after a restart.
+    /// Returns the port of [`plain_url`](Self::plain_url), which does not change at a restart.
     pub fn port(&self) -> u16 {
         self.ports.own
     }
 
-    /// The address of [`url`](Self::url), the same after a restart; that of the plain port, unless clients speak TLS.
+    /// Returns the address of [`url`](Self::url), which does not change at a restart.
     pub fn door(&self) -> SocketAddr {
         match (&self.line, &self.front) {
             (Some(line), _) => line.address(),
@@ -93,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Where a proxy before it connects to: the service, if it is one, and else the plain port.
+    /// Returns the address for a proxy before this server: that of the imitated service, or else the plain port.
     pub(crate) fn behind(&self) -> SocketAddr {
         match &self.front {
             Some(front) => front.address(),
@@ -101,12 +100,12 @@ impl Server {
         }
     }
 
-    /// How clients reach it.
+    /// Returns how clients reach the server.
     pub fn reach(&self) -> &Reach {
         &self.settings.reach
     }
 
-    /// The process id.
+    /// Returns the process ID.
     ///
     /// # Panics
     ///
@@ -115,24 +114,24 @@ impl Server {
         self.running().id()
     }
 
-    /// Family and version number.
+    /// Returns the server's family and version number.
     pub fn version(&self) -> Version {
         self.binary.version()
     }
 
-    /// Ends it at once, as a crash does (SIGKILL).
+    /// Kills the server, like a crash (SIGKILL).
     pub async fn kill(&mut self) {
         self.end_by(Signal::KILL).await;
     }
 
-    /// Ends it in an orderly way (SIGTERM): it writes to disk whatever it is configured to keep.
+    /// Shuts the server down (SIGTERM). The server first writes its data to the disk if persistence is on.
     pub async fn shutdown(&mut self) {
-        // A stopped process would not hear it.
+        // A stopped process does not receive SIGTERM.
         self.cont();
         self.end_by(Signal::TERM).await;
     }
 
-    /// Starts it again, with the same directory, port and settings; shuts it down first if it runs.
+    /// Starts the server again with its directory, port and settings. If the server runs, it is shut down first.
     pub async fn restart(&mut self) {
         if self.process.is_some() {
             self.shutdown().await;
@@ -141,41 +140,42 @@ impl Server {
         self.process = Some(process);
     }
 
-    /// Makes it hang (SIGSTOP): connections stay open, and the kernel still accepts new ones.
+    /// Suspends the server (SIGSTOP). Connections stay open, and the kernel still accepts new ones.
     pub fn stop(&self) {
         self.running().signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
+    /// Resumes the server after [`stop`](Self::stop) (SIGCONT).
     pub fn cont(&self) {
         self.running().signal(Signal::CONT);
     }
 
-    /// A new connection as the `default` user, with generous time limits.
+    /// Returns a new connection as the `default` user, with long time limits.
     pub async fn conn(&self) -> MultiplexedConnection {
         let url = self.plain_url();
         connect(&url).await.unwrap_or_else(|error| panic!("cannot connect to {url}: {error}"))
     }
 
-    /// Makes a user `poor` like that of `redis.conf`, with these rules in addition; returns where it connects.
+    /// Creates a user `poor` with the permissions of the user in `redis.conf` and these further rules. Returns the user's
+    /// URL.
     ///
     /// # Panics
     ///
     /// If the server refuses a rule.
     pub async fn poor_user(&self, rules: &[&str]) -> String {
         let line = app_user_line().replace("user keylapse", "ACL SETUSER poor reset");
-        // Rights in selectors would survive what takes them away: here all are the user's own.
+        // Rules cannot remove permissions in selectors, so all permissions become those of the user itself.
         let line = line.replace(">change-me", ">poor").replace(['(', ')'], "");
         let words: Vec<_> = line.split(' ').chain(rules.iter().copied()).collect();
         self.cmd(&words).await;
         self.url_for("poor", "poor")
     }
 
-    /// What the server answers to one command, on a connection of its own.
+    /// Sends a command on a new connection, and returns the reply.
     ///
     /// # Panics
     ///
-    /// If it answers with an error; use [`conn`](Self::conn) where that is expected.
+    /// If the reply is an error. Use [`conn`](Self::conn) if you expect one.
     pub async fn cmd(&self, words: &[impl AsRef<[u8]>]) -> Value {
         let mut command = redis::Cmd::new();
         for word in words {
@@ -185,7 +185,7 @@ impl Server {
         answer.unwrap_or_else(|error| panic!("the server refused {}: {error}", shown(words)))
     }
 
-    /// How many of these keys there are; of a cluster's slots each is asked for by itself.
+    /// Returns how many of these keys exist. Each key has its own request, because a cluster refuses keys of several slots.
     pub async fn count(&self, keys: &[impl AsRef<[u8]>]) -> usize {
         let mut count = 0;
         for key in keys {
@@ -195,16 +195,16 @@ impl Server {
     }
 
     fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server is not running: it was ended and not restarted")
+        self.process.as_ref().expect("the server is not running: restart it after `kill` or `shutdown`")
     }
 
     async fn end_by(&mut self, signal: Signal) {
         self.running().signal(signal);
-        let mut process = self.process.take().expect("it was running a line ago");
-        let ended = process.ends_within(SHUTDOWN).await;
+        let mut process = self.process.take().expect("the process was running above");
+        let ended = process.ends_within(SHUTDOWN_TIMEOUT).await;
         assert!(
             ended,
-            "the server did not end within {SHUTDOWN:?} of {signal:?}:\n{}",
+            "the server did not end within {SHUTDOWN_TIMEOUT:?} of {signal:?}:\n{}",
             self.home.last_log_lines()
         );
     }
@@ -215,7 +215,10 @@ impl Drop for Server {
         if std::thread::panicking() {
             self.home.keep();
             let (version, folder) = (self.version(), self.home.path().display());
-            eprintln!("{version} on port {} left its data and log in {folder}; it last said:", self.port());
+            eprintln!(
+                "{version} on port {} left its data and log in {folder}; its last log lines:",
+                self.port()
+            );
             eprintln!("{}", self.home.last_log_lines());
         }
     }

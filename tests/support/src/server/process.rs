@@ -1,4 +1,4 @@
-//! A server process: its handle, its signals and its certain end.
+//! The process of a server.
 
 use std::{
     process::{Child, Command, ExitStatus},
@@ -24,19 +24,19 @@ impl Process {
 
     pub(super) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
-        // Until it is reaped, which only this handle does, the id belongs to no other process.
+        // No other process can get the ID until this handle reaps the child.
         kill_process(pid, signal)
             .unwrap_or_else(|error| panic!("cannot send {signal:?} to the server with pid {pid:?}: {error}"));
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the process has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.0
             .try_wait()
-            .unwrap_or_else(|error| panic!("cannot ask for the state of a child process: {error}"))
+            .unwrap_or_else(|error| panic!("cannot read the state of the server's process: {error}"))
     }
 
-    /// Waits until it has ended, without blocking the runtime; false if it has not in time.
+    /// Waits until the process has ended, without blocking the runtime. Returns false after `limit`.
     pub(super) async fn ends_within(&mut self, limit: Duration) -> bool {
         let deadline = Deadline::after(limit);
         while self.ended().is_none() {
@@ -51,7 +51,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL ends a stopped process too. Both calls do nothing once it has been reaped.
+        // SIGKILL also ends a stopped process. Both calls do nothing if the process was reaped before.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! From a command line to a server that answers.
+//! Starts a server, and waits until it answers.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::time::{sleep, timeout};
 use super::{Builder, Server, home::Home, process::Process};
 use crate::{Binary, Deadline, Error, Reach, connect, port};
 
-/// Long enough to load what a test can have written.
-const READY: Duration = Duration::from_secs(60);
+/// Long enough to load the data of any test.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 const PORTS_TO_TRY: usize = 20;
 
-/// Where a server listens.
+/// The ports on which a server listens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
-    /// For plain TCP.
+    /// The port for plain TCP.
     pub(super) own: u16,
-    /// For clients.
+    /// The port for clients.
     pub(super) door: u16,
 }
 
@@ -40,7 +40,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Starts a server of its own on whichever port is free.
+/// Starts a server in a new directory on a free port.
 pub(super) async fn on_any_port(binary: Binary, settings: Builder) -> Result<Server, Error> {
     let home = Home::new()?;
     for _ in 0..PORTS_TO_TRY {
@@ -57,26 +57,29 @@ pub(super) async fn on_any_port(binary: Binary, settings: Builder) -> Result<Ser
                     home,
                 });
             }
-            // A test that runs beside this one was quicker.
+            // Another process has taken the port first.
             Err(Failure::PortTaken) => {}
             Err(Failure::Other(error)) => return Err(error),
         }
     }
     Err(Error::new(format!(
-        "{PORTS_TO_TRY} free ports in a row were taken by others before the server had them"
+        "cannot start the server: other processes took {PORTS_TO_TRY} free ports in a row"
     )))
 }
 
-/// Starts a server again on the port that it had.
+/// Restarts a server on its port.
 pub(super) async fn on_same_port(server: &Server) -> Result<Process, Error> {
-    let deadline = Deadline::after(READY);
+    let deadline = Deadline::after(START_TIMEOUT);
     loop {
         match once(&server.binary, &server.settings, server.ports, &server.home).await {
             Ok(process) => return Ok(process),
-            // The kernel has not yet let go of it.
+            // The kernel has not yet released the port.
             Err(Failure::PortTaken) if !deadline.is_over() => sleep(POLL).await,
             Err(Failure::PortTaken) => {
-                return Err(Error::new(format!("a port of {:?} stayed in use for {READY:?}", server.ports)));
+                return Err(Error::new(format!(
+                    "a port of {:?} stayed in use for {START_TIMEOUT:?}",
+                    server.ports
+                )));
             }
             Err(Failure::Other(error)) => return Err(error),
         }
@@ -87,16 +90,18 @@ async fn once(binary: &Binary, settings: &Builder, ports: Ports, home: &Home) ->
     let log_before = home.log_size();
     let mut process = Process::spawn(&mut settings.command(binary, ports, home)?)?;
 
-    let deadline = Deadline::after(READY);
+    let deadline = Deadline::after(START_TIMEOUT);
     while !answers(ports.own, process.id(), &settings.reach, deadline).await {
         if process.ended().is_some() {
             return Err(explain(binary, &home.log_since(log_before)));
         }
         if deadline.is_over() {
             let log = home.last_log_lines();
-            return Err(
-                Error::new(format!("{} did not answer in {READY:?}:\n{log}", binary.version())).into()
-            );
+            return Err(Error::new(format!(
+                "{} did not answer within {START_TIMEOUT:?}:\n{log}",
+                binary.version()
+            ))
+            .into());
         }
         sleep(POLL).await;
     }
@@ -107,15 +112,14 @@ fn explain(binary: &Binary, log: &str) -> Failure {
     if log.contains("Address already in use") {
         return Failure::PortTaken;
     }
-    Error::new(format!("{} did not start; it said:\n{log}", binary.version())).into()
+    Error::new(format!("{} did not start:\n{log}", binary.version())).into()
 }
 
-/// Whether *this* process answers PING: the port may belong to another test's server, while ours
-/// is about to find out.
+/// Returns whether *this* process answers PING. Another test's server may own the port, while this process is about to fail.
 async fn answers(port: u16, process: u32, reach: &Reach, deadline: Deadline) -> bool {
     let asked = async {
         let mut connection = connect(&format!("redis://127.0.0.1:{port}/")).await?;
-        // PING is refused while data is being loaded, INFO is not: both must work.
+        // A server that loads its data refuses PING but not INFO, so both must work.
         let _: () = connection.ping().await?;
         let info: InfoDict = redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
         let is_ours = info.get::<u32>("process_id") == Some(process);
@@ -124,7 +128,7 @@ async fn answers(port: u16, process: u32, reach: &Reach, deadline: Deadline) -> 
     matches!(timeout(deadline.remaining(), asked).await, Ok(Ok(true)))
 }
 
-/// Whether a node is a cluster by itself, of which it is made one at first. It then takes no write for 2 s after each start.
+/// Returns whether a node serves all slots. Assigns them to a new node. A node refuses writes for 2 s after each start.
 async fn serves_all_slots(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
     let info: InfoDict = redis::cmd("CLUSTER").arg("INFO").query_async(connection).await?;
     if info.get::<u32>("cluster_slots_assigned") == Some(0) {

@@ -13,7 +13,7 @@ pub(crate) struct Script {
     parts: Vec<String>,
 }
 
-const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
+const PARTS_GO_HERE: &str = "-- Parts are inserted here.\n";
 
 /// In place of TIME, for both servers: µs since 1970 from a key.
 const CLOCK: &str = "(function() local t = tonumber(redis.call('GET', 'clock')) \
@@ -45,8 +45,8 @@ impl Script {
         let mut text = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
         let parts = header(&body, "Parts");
         // A line of the body may say where they stand, all but the prelude.
-        let (ahead, behind) = body.split_once(PARTS_STAND_HERE).map_or(("", &*body), |both| both);
-        let stands_ahead = |part: &&String| !body.contains(PARTS_STAND_HERE) || *part == "prelude";
+        let (ahead, behind) = body.split_once(PARTS_GO_HERE).map_or(("", &*body), |both| both);
+        let stands_ahead = |part: &&String| !body.contains(PARTS_GO_HERE) || *part == "prelude";
         for part in parts.iter().filter(stands_ahead) {
             text.push_str(&read(part)?);
         }
