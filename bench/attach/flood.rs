@@ -9,26 +9,26 @@ use tokio::time::{Instant, sleep};
 use crate::listening::{MANAGED, now};
 use crate::options::Options;
 use crate::process;
-use crate::role::Told;
+use crate::role::Report;
 use crate::scene::{POLL, Place};
 
-/// So many keys can be written, found and enrolled in a second, by far; and so many can be written late.
+/// Safe rates of enrolling and of writing keys, with which the lead is calculated.
 const ENROLLED_PER_S: f64 = 15_000.0;
 const WRITTEN_PER_S: f64 = 25_000.0;
 const ARMED_AT_ONCE: usize = 20_000;
 
-/// What was seen of each key, in two bits less than a map needs.
+/// The runs of a key. A vector of them needs less memory than a map.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     runs: u32,
     early: bool,
 }
 
-/// When handlers started, and when notes were made.
+/// The starts of handlers, and the times of notes.
 #[derive(Debug, Default)]
 struct Seen {
     starts: Vec<u64>,
-    /// How many notes the listener has made; when it had made the first, and the last.
+    /// The number of the listener's notes; then the times of the first and the last.
     noted: u64,
     noting: Option<(u64, u64)>,
     enrolled: u64,
@@ -41,7 +41,7 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let writing = Duration::from_secs_f64(3.0 + f64::from(late) / WRITTEN_PER_S);
     let lead =
         options.lead.unwrap_or(Duration::from_secs_f64(10.0 + f64::from(keys) / ENROLLED_PER_S) + writing);
-    // Spread over one second, in an order that has nothing to do with that of the writing.
+    // Deadlines are spread over one second, in another order than the writes.
     let first = now() / 1000 + lead.as_millis() as u64;
     let deadline = |key: u32| first + u64::from(key) * 7919 % 1000;
     place.fill(0..early, b"1", deadline)?;
@@ -49,7 +49,7 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let (mut seen, mut fates) = (Seen::default(), vec![Fate::default(); keys as usize]);
     while seen.enrolled < u64::from(early) && now() / 1000 + (writing.as_millis() as u64) < first {
         sleep(POLL).await;
-        seen.take(listener.told(), &mut fates, deadline);
+        seen.take(listener.reports(), &mut fates, deadline);
     }
     if seen.enrolled < u64::from(early) {
         println!("  ! {} of {early} keys were enrolled in time: give --lead", seen.enrolled);
@@ -63,7 +63,7 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let wait = Duration::from_millis(first.saturating_sub(now() / 1000)) + options.patience;
     while last.elapsed() < wait && !(ran > 0 && last.elapsed() > options.patience) {
         sleep(POLL).await;
-        seen.take(listener.told(), &mut fates, deadline);
+        seen.take(listener.reports(), &mut fates, deadline);
         if listener.has_ended()? {
             return Err("the listener has ended".into());
         }
@@ -104,17 +104,17 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
 }
 
 impl Seen {
-    fn take(&mut self, told: Vec<Told>, fates: &mut [Fate], deadline: impl Fn(u32) -> u64) {
-        for one in told {
+    fn take(&mut self, reports: Vec<Report>, fates: &mut [Fate], deadline: impl Fn(u32) -> u64) {
+        for one in reports {
             match one {
-                Told::Run { key, at, .. } => {
+                Report::Run { key, at, .. } => {
                     if let Some(fate) = fates.get_mut(key as usize) {
                         fate.runs += 1;
                         fate.early |= at < deadline(key) * 1000;
                     }
                     self.starts.push(at);
                 }
-                Told::Counted { at, enrolled, noted, .. } => {
+                Report::Counted { at, enrolled, noted, .. } => {
                     self.enrolled = enrolled;
                     if noted > self.noted {
                         self.noted = noted;
@@ -126,7 +126,7 @@ impl Seen {
         }
     }
 
-    /// Starts a second: while notes were made, and from then on.
+    /// Returns the starts a second, while notes were made and after the last note.
     fn rates(&self) -> (Option<f64>, Option<f64>) {
         let Some((from, to)) = self.noting else { return (None, None) };
         let of = |from: u64, to: u64| {
@@ -148,7 +148,7 @@ fn shown(rate: Option<f64>) -> String {
     rate.map_or_else(|| "none".to_owned(), |rate| format!("{rate:.0}"))
 }
 
-/// Handlers of a managed topic that start in a second, when all its timers are overdue.
+/// Returns the rate of handlers of a managed topic whose timers are all overdue.
 async fn managed_rate(options: &Options) -> Result<f64, Fault> {
     let (place, topic) = (Place::open("Ex").await?, Topic::<bytes::Bytes>::raw(MANAGED)?.marker_keys(false));
     let (schedule, due) = (Schedule::connect(place.server.url()).await?, std::time::SystemTime::now());
@@ -163,11 +163,11 @@ async fn managed_rate(options: &Options) -> Result<f64, Fault> {
     let give_up = Instant::now() + options.patience;
     while seen.starts.len() < numbers.len() && Instant::now() < give_up {
         sleep(POLL).await;
-        seen.take(listener.told(), &mut [], |_| 0);
+        seen.take(listener.reports(), &mut [], |_| 0);
     }
     listener.end()?;
     if seen.starts.len() < numbers.len() {
-        return Err("the managed timers did not all run in time".into());
+        return Err("not all managed timers ran in time".into());
     }
     Ok(seen.overall())
 }

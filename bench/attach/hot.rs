@@ -1,5 +1,5 @@
-//! Hot keys: they expire, are written again at once, and expire again, for minutes. No expiry may cost more than
-//! the first ones did.
+//! Hot keys, which expire, are written again immediately, and expire again, for minutes. The cost of an expiry must not
+//! grow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(1);
 /// The values are small; none is larger than this.
 const VALUES: usize = 64;
-/// What the slow log is to tell of, in µs: few enough that none of the earlier ones goes.
+/// The threshold of the slow log, in µs: so high that the log keeps all of its entries.
 const SLOW: &str = "2000";
 const END: &str = "the end";
-/// How often an unrelated client asks for a key.
+/// The time between two requests of an unrelated client.
 const ASK: Duration = Duration::from_millis(5);
 
-/// What is read each second.
+/// The figures that are read each second.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     cpu: f64,
@@ -44,7 +44,7 @@ impl Look {
         Ok(Self { cpu: place.cpu()?, expired: place.expired().await? })
     }
 
-    /// µs of the server's for each expiry since.
+    /// Returns the processor time of the server for each expiry since then, in µs.
     fn us_per_expiry(&self, since: &Self) -> f64 {
         (self.cpu - since.cpu) * 1e6 / (self.expired - since.expired).max(1) as f64
     }
@@ -53,10 +53,10 @@ impl Look {
 pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let place = Place::open(&options.hot_flags).await?;
     let time = MINUTE.mul_f64(options.minutes);
-    // As long as is compared: at the beginning, at the end, and beside no listener.
+    // The compared part is as long at the beginning, at the end, and without listeners.
     let part = MINUTE.min(time / 3);
     let before = written(&place, options, part / 2, &mut []).await?;
-    sleep(Duration::from_millis(options.hot_ttl) + LOOK).await; // nobody hears of these any more
+    sleep(Duration::from_millis(options.hot_ttl) + LOOK).await; // these expiries are over before a listener starts
     for (name, value) in [("slowlog-log-slower-than", SLOW), ("slowlog-max-len", "10000")] {
         let () = place.ask(&["CONFIG", "SET", name, value]).await?;
     }
@@ -68,12 +68,12 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let looks = written(&place, options, time, &mut listeners).await?;
     let worst_get = asking.end()?;
     let (longest, longest_other) = longest_ms(&place).await?;
-    let most_scripts = most_scripts_ms(&place).await?;
+    let script_p999 = script_p999_ms(&place).await?;
     let kept = place.kept_by_keylapse().await?;
     let rss = listeners.iter().map(|(one, _)| process::peak_mb(one.pid())).collect::<Result<Vec<_>, _>>()?;
     settle(&truth, options, &mut listeners).await;
     let () = place.ask(&["PUBLISH", EXPIRED, END]).await?;
-    let heard = truth.end()?;
+    let expiries = truth.end()?;
     let mut runs = Vec::new();
     for (one, mut taken) in listeners {
         taken.take(&one.end()?);
@@ -83,7 +83,7 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let (mut lost, mut twice, mut handled) = (0, 0, 0);
     for key in 0..options.hot_keys {
         let (real, ran) =
-            (heard.get(&key).copied().unwrap_or(0), runs.iter().map(|one| one.of(key).len() as u64).sum());
+            (expiries.get(&key).copied().unwrap_or(0), runs.iter().map(|one| one.of(key).len() as u64).sum());
         lost += real.saturating_sub(ran);
         twice += ran.saturating_sub(real);
         handled += ran;
@@ -92,10 +92,10 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     let (first, last) = (&looks[..=in_part], &looks[looks.len() - 1 - in_part..]);
     let spent = |looks: &[Look]| looks[looks.len() - 1].us_per_expiry(&looks[0]);
     println!(
-        "  {handled} runs of {} expiries with {}, by {} listeners; beside none the writing costs {:.1} µs for each; \
-         of 1,000 scripts 999 took at most {most_scripts:.1} ms, and the longest command that is no script \
+        "  {handled} runs of {} expiries with {}, by {} listeners; without listeners the writing costs {:.1} µs for each; \
+         of 1,000 scripts 999 took at most {script_p999:.1} ms, and the longest command that is no script \
          {longest_other} ms; an unrelated client's worst GET took {worst_get:.1} ms; the largest listener had {:.1} MB",
-        heard.values().sum::<u64>(),
+        expiries.values().sum::<u64>(),
         options.hot_flags,
         options.hot_listeners,
         spent(&before),
@@ -113,7 +113,7 @@ pub(crate) async fn play(options: &Options) -> Result<bool, Fault> {
     Ok(lost + twice == 0)
 }
 
-/// Has keys written for so long; what was to be seen at the beginning, and each second.
+/// Lets a writer write keys for some time. Returns the figures of the beginning, and of each second.
 async fn written(
     place: &Place,
     options: &Options,
@@ -127,7 +127,7 @@ async fn written(
         gap: options.hot_gap,
         seconds: time.as_secs_f64() + 1.0,
     }))?;
-    // Once all keys have been written a first time.
+    // By then, all keys have been written once.
     sleep(Duration::from_millis(options.hot_ttl + options.hot_gap)).await;
     let (began, mut looks) = (Instant::now(), vec![Look::at(place).await?]);
     while began.elapsed() < time {
@@ -141,10 +141,10 @@ async fn written(
 }
 
 fn take(listeners: &mut [(Worker, Runs)]) {
-    listeners.iter_mut().for_each(|(one, runs)| runs.take(&one.told()));
+    listeners.iter_mut().for_each(|(one, runs)| runs.take(&one.reports()));
 }
 
-/// Until as much was handled as has expired, or nobody can expect it any more; and then a moment more.
+/// Waits until as many handlers ran as keys have expired, or `patience` is over; then a second more.
 async fn settle(truth: &Truth, options: &Options, listeners: &mut [(Worker, Runs)]) {
     sleep(Duration::from_millis(options.hot_ttl) + LOOK).await; // the last lives end
     let give_up = Instant::now() + options.patience;
@@ -156,8 +156,8 @@ async fn settle(truth: &Truth, options: &Options, listeners: &mut [(Worker, Runs
     sleep(LOOK).await;
 }
 
-/// The longest script and the longest other command, by the slow log, which has all that took longer than [`SLOW`]. What
-/// takes the processor from the server counts, too: that is what the other command is to show.
+/// Returns the longest script and the longest other command in ms, by the slow log, which has all that took longer than
+/// [`SLOW`]. Other programs that use the processor lengthen both, as the other command shows.
 async fn longest_ms(place: &Place) -> Result<(String, String), Fault> {
     let entries: Vec<Vec<Value>> = place.ask(&["SLOWLOG", "GET", "-1"]).await?;
     let (mut script, mut other) = (None, None);
@@ -173,8 +173,8 @@ async fn longest_ms(place: &Place) -> Result<(String, String), Fault> {
     Ok((shown(script), shown(other)))
 }
 
-/// What no more than one script in a thousand takes longer than, as the server counts it.
-async fn most_scripts_ms(place: &Place) -> Result<f64, Fault> {
+/// Returns the time in ms that only one script in a thousand exceeds, as the server counts it.
+async fn script_p999_ms(place: &Place) -> Result<f64, Fault> {
     let stats: String = place.ask(&["INFO", "latencystats"]).await?;
     let of_scripts = stats.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
     let micros = of_scripts.and_then(|all| all.split_once("p99.9=")).ok_or("no latencystats")?.1;
@@ -183,9 +183,9 @@ async fn most_scripts_ms(place: &Place) -> Result<f64, Fault> {
 
 const EXPIRED: &str = "__keyevent@0__:expired";
 
-/// A plain subscriber: how often each key has really expired.
+/// A plain subscriber, which counts how often each key has expired.
 struct Truth {
-    heard: JoinHandle<Result<HashMap<u32, u64>, redis::RedisError>>,
+    expiries: JoinHandle<Result<HashMap<u32, u64>, redis::RedisError>>,
     count: Arc<AtomicU64>,
 }
 
@@ -195,24 +195,24 @@ impl Truth {
         connection.set_read_timeout(None)?;
         let (count, (ready, is_ready)) = (Arc::<AtomicU64>::default(), channel());
         let counted = count.clone();
-        let heard = thread::spawn(move || {
-            let (mut heard, mut subscriber) = (HashMap::new(), connection.as_pubsub());
+        let expiries = thread::spawn(move || {
+            let (mut expiries, mut subscriber) = (HashMap::new(), connection.as_pubsub());
             subscriber.subscribe(EXPIRED)?;
             let _ = ready.send(());
             loop {
                 let message = subscriber.get_message()?;
                 match number(message.get_payload_bytes()) {
                     Some(key) => {
-                        *heard.entry(key).or_default() += 1;
+                        *expiries.entry(key).or_default() += 1;
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
-                    None if message.get_payload_bytes() == END.as_bytes() => return Ok(heard),
+                    None if message.get_payload_bytes() == END.as_bytes() => return Ok(expiries),
                     None => {}
                 }
             }
         });
         is_ready.recv()?;
-        Ok(Self { heard, count })
+        Ok(Self { expiries, count })
     }
 
     fn count(&self) -> u64 {
@@ -220,11 +220,11 @@ impl Truth {
     }
 
     fn end(self) -> Result<HashMap<u32, u64>, Fault> {
-        Ok(self.heard.join().map_err(|_| "the subscriber panicked")??)
+        Ok(self.expiries.join().map_err(|_| "the subscriber panicked")??)
     }
 }
 
-/// A client that has nothing to do with expiry, and asks for one key again and again.
+/// A client that does not use expiry, and requests one key again and again.
 struct Asking {
     end: Arc<AtomicBool>,
     asking: JoinHandle<Result<Duration, Fault>>,
@@ -238,7 +238,7 @@ impl Asking {
             let (mut line, mut worst) = (Line::to(port)?, Duration::ZERO);
             while !ended.load(Ordering::Relaxed) {
                 let asked = std::time::Instant::now();
-                line.say(&[b"GET", b"unrelated"]);
+                line.push(&[b"GET", b"unrelated"]);
                 line.exchange(1)?;
                 worst = worst.max(asked.elapsed());
                 thread::sleep(ASK);
@@ -248,7 +248,7 @@ impl Asking {
         Self { end, asking }
     }
 
-    /// The longest that it has waited, in ms.
+    /// Stops the client, and returns its longest wait in ms.
     fn end(self) -> Result<f64, Fault> {
         self.end.store(true, Ordering::Relaxed);
         let worst = self.asking.join().map_err(|_| "the unrelated client panicked")??;

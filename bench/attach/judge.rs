@@ -1,18 +1,18 @@
-//! What handlers did, beside what the writer knows; and how such figures are written.
+//! The runs of handlers, and the format of their figures.
 
 use std::collections::HashMap;
 
-use crate::role::Told;
+use crate::role::Report;
 
-/// When handlers have started for a key, and whether they had its value.
+/// The starts of handlers by key, and whether they had its value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs(HashMap<u32, Vec<(u64, bool)>>);
 
 impl Runs {
-    /// Takes what a listener told, and leaves the rest.
-    pub(crate) fn take(&mut self, told: &[Told]) {
-        for one in told {
-            if let Told::Run { key, at, value, .. } = *one {
+    /// Adds the runs among the reports of a listener.
+    pub(crate) fn take(&mut self, reports: &[Report]) {
+        for one in reports {
+            if let Report::Run { key, at, value, .. } = *one {
                 self.0.entry(key).or_default().push((at, value));
             }
         }
@@ -22,18 +22,18 @@ impl Runs {
         self.0.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// How many there were.
+    /// Returns the number of runs.
     pub(crate) fn count(&self) -> u64 {
         self.0.values().map(|runs| runs.len() as u64).sum()
     }
 
-    /// The keys that handlers ran for.
+    /// Returns the keys that handlers ran for.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.keys().copied()
     }
 }
 
-/// The value that so many percent of these do not exceed: by nearest rank, in ms of µs; `none` of none.
+/// Returns a percentile by nearest rank, in ms, of values in µs; `none` if there are none.
 pub(crate) fn percentile(all: &mut [u64], percent: usize) -> String {
     all.sort_unstable();
     let rank = (all.len() * percent).div_ceil(100).max(1) - 1;

@@ -1,4 +1,4 @@
-//! A line to a server on which many commands are sent at once: what a writer costs must not be what is measured.
+//! A connection that sends many commands together, so that the cost of the writer does not matter.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use keylapse_bench::Fault;
 
-/// How often a steady writer writes.
+/// The time between two writes of a steady writer.
 const BEAT: Duration = Duration::from_millis(4);
-/// It sends no more than this at once, even if it is behind.
+/// The most commands of one write, even if the writer is late.
 const AT_ONCE: u64 = 2000;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Line {
     }
 
     /// Adds a command to those that are sent next.
-    pub(crate) fn say(&mut self, words: &[&[u8]]) {
+    pub(crate) fn push(&mut self, words: &[&[u8]]) {
         let _ = write!(self.unsent, "*{}\r\n", words.len());
         for word in words {
             let _ = write!(self.unsent, "${}\r\n", word.len());
@@ -42,7 +42,7 @@ impl Line {
         Ok(())
     }
 
-    /// The next reply: a number, zero for a status, or one for no value.
+    /// Reads the next reply: a number, zero for a status, or 1 for no value.
     pub(crate) fn reply(&mut self) -> Result<i64, Fault> {
         self.reply.clear();
         self.replies.read_until(b'\n', &mut self.reply)?;
@@ -54,14 +54,14 @@ impl Line {
         }
     }
 
-    /// Sends what was said, and reads as many replies, which do not matter.
+    /// Sends the commands, and reads their replies, which do not matter.
     pub(crate) fn exchange(&mut self, commands: usize) -> Result<(), Fault> {
         self.send()?;
         (0..commands).try_for_each(|_| self.reply().map(drop))
     }
 }
 
-/// So many things a second, in equal portions.
+/// A steady rate, in portions of equal time.
 #[derive(Debug)]
 pub(crate) struct Pace {
     began: Instant,
@@ -74,7 +74,7 @@ impl Pace {
         Self { began: Instant::now(), rate, done: 0 }
     }
 
-    /// Waits for the next portion; how many there are in it.
+    /// Waits for the next portion, and returns its size.
     pub(crate) fn portion(&mut self) -> u64 {
         loop {
             let due = (self.began.elapsed().as_secs_f64() * self.rate) as u64 - self.done;
@@ -82,7 +82,7 @@ impl Pace {
                 let portion = due.min(AT_ONCE);
                 self.done += portion;
                 if due < AT_ONCE {
-                    sleep(BEAT); // after which it is written: the more there is, the fewer calls
+                    sleep(BEAT); // larger portions need fewer calls
                 }
                 return portion;
             }

@@ -1,4 +1,4 @@
-//! A listener, as a process of its own: it tells when handlers start, and what it counts.
+//! A listener in a process of its own, which reports the starts of handlers and its counters.
 
 use std::future::ready;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::on_runtime;
-use crate::role::{Mouth, Told};
+use crate::role::{Report, Reporter};
 
-/// The attached topic. Its keys are those that the user of redis.conf may read, and hear changes of.
+/// The attached topic. The user of redis.conf may read its keys and receive their events.
 const TOPIC: &str = "attached";
 pub(crate) const PREFIX: &str = "app:order:";
 /// The managed topic of the flood.
@@ -26,9 +26,9 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listening {
     pub(crate) url: String,
-    /// The largest value that is kept; 0: none.
+    /// The largest value that is kept, in bytes; 0 keeps none.
     pub(crate) values: usize,
-    /// Listens to timers of a managed topic instead.
+    /// True to listen to the timers of a managed topic instead.
     pub(crate) managed: bool,
 }
 
@@ -38,14 +38,14 @@ impl Listening {
     }
 
     async fn listen(&self) -> Result<(), Fault> {
-        let (mouth, writing) = Mouth::open();
-        let listener = if self.managed { self.managed(&mouth)? } else { self.attached(&mouth)? };
+        let (reporter, writing) = Reporter::open();
+        let listener = if self.managed { self.managed(&reporter)? } else { self.attached(&reporter)? };
         let stats = listener.stats();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut running = tokio::spawn(async move { listener.run_until(stopped).await });
         let (mut stdin, mut nothing) = (tokio::io::stdin(), Vec::new());
         tokio::select! {
-            () = count(&stats, &mouth) => {}
+            () = count(&stats, &reporter) => {}
             ended = &mut running => return Err(format!("the listener has ended: {ended:?}").into()),
             _ = stdin.read_to_end(&mut nothing) => {}
         }
@@ -54,30 +54,30 @@ impl Listening {
         if std::env::var_os("BENCH_STATS").is_some() {
             eprintln!("{:?} {:?}", stats.attached(TOPIC), stats.listener());
         }
-        drop((stats, mouth));
+        drop((stats, reporter));
         writing.join().map_err(|_| "the writer of lines panicked")??;
         Ok(())
     }
 
-    fn attached(&self, mouth: &Mouth) -> Result<Listener, Fault> {
+    fn attached(&self, reporter: &Reporter) -> Result<Listener, Fault> {
         let topic = Topic::<Bytes>::raw_named(TOPIC, &format!("{PREFIX}{{id}}"))?;
         let attached = Attached::new(topic).keep_values(self.values);
-        let mouth = mouth.clone();
+        let reporter = reporter.clone();
         let handler = move |lapse: Lapse<Expired<Bytes>>| {
             let (at, expired) = (now(), lapse.payload());
             if let Some(key) = number(lapse.key()) {
                 let (value, known) = (expired.value().is_some(), expired.deadline_known());
-                mouth.say(Told::Run { key, at, value, known });
+                reporter.send(Report::Run { key, at, value, known });
             }
             ready(Ok::<_, Failure>(Done))
         };
         Ok(Listener::builder(&self.url).attach(attached, handler).build()?)
     }
 
-    fn managed(&self, mouth: &Mouth) -> Result<Listener, Fault> {
-        let mouth = mouth.clone();
+    fn managed(&self, reporter: &Reporter) -> Result<Listener, Fault> {
+        let reporter = reporter.clone();
         let handler = move |_: Lapse<Bytes>| {
-            mouth.say(Told::Run { key: 0, at: now(), value: true, known: true });
+            reporter.send(Report::Run { key: 0, at: now(), value: true, known: true });
             ready(Ok::<_, Failure>(Done))
         };
         let topic = Topic::<Bytes>::raw(MANAGED)?.marker_keys(false);
@@ -85,36 +85,36 @@ impl Listening {
     }
 }
 
-/// Tells what is counted of the attached topic, for ever.
-async fn count(stats: &Stats, mouth: &Mouth) {
+/// Reports the counters of the attached topic, without end.
+async fn count(stats: &Stats, reporter: &Reporter) {
     loop {
         sleep(POLL).await;
-        let hears =
+        let subscribed =
             !matches!(stats.mode(), EventMode::Starting | EventMode::ScanOnly | EventMode::Unsubscribed);
-        if let Some(all) = stats.attached(TOPIC).filter(|_| hears) {
+        if let Some(all) = stats.attached(TOPIC).filter(|_| subscribed) {
             let AttachedStats { scans, tracked: enrolled, recorded: noted, .. } = all;
             let (dropped, gaps) = (count_of(stats, "prompts_dropped"), stats.listener().gaps);
-            mouth.say(Told::Counted { at: now(), scans, enrolled, noted, dropped, gaps });
+            reporter.send(Report::Counted { at: now(), scans, enrolled, noted, dropped, gaps });
         }
     }
 }
 
-/// By its name, as earlier libraries do not count all of them.
+/// Returns a counter by its name, because earlier libraries do not have all of them.
 fn count_of(stats: &Stats, name: &str) -> u64 {
     stats.listener().iter().find(|(counted, _)| *counted == name).map_or(0, |(_, count)| count)
 }
 
-/// The name of a key.
+/// Returns the name of a key.
 pub(crate) fn key(number: u32) -> String {
     format!("{PREFIX}{number}")
 }
 
-/// Which key this is.
+/// Returns the number of a key.
 pub(crate) fn number(key: &[u8]) -> Option<u32> {
     std::str::from_utf8(key).ok()?.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// In µs since 1970.
+/// Returns the time in µs since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }

@@ -1,9 +1,8 @@
-//! `keylapse-bench-attach`: attached topics in the traffic that people have. `--help` says what can be set.
+//! `keylapse-bench-attach`: attached topics under realistic traffic. `--help` lists the options.
 //!
-//! Each scene has a server of its own. Listeners and writers are processes of their own, so that memory and
-//! processor time can be told apart; they are this same program in another [`Role`]. The library is used by
-//! its public API alone, and by no more of it than a first user needs: so this can be built against earlier
-//! commits, and figures of both stand side by side.
+//! Each scene has a server of its own. Listeners and writers are processes of their own, to measure memory and processor
+//! time of each. They are this program in another [`Role`]. It uses only the public API that a first user needs, so that it
+//! can also be built against earlier commits, to compare figures.
 
 mod flood;
 mod hot;
@@ -46,7 +45,7 @@ fn on_runtime<T>(what: impl Future<Output = T>) -> Result<T, Fault> {
     Ok(runtime.block_on(what))
 }
 
-/// Plays the scenes that were asked for; whether every promise was kept in each.
+/// Plays the chosen scenes. Returns whether every promise was kept in each.
 async fn play(options: &Options) -> Result<bool, Fault> {
     let mut kept = true;
     for scene in &options.scenes {

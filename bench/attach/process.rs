@@ -1,28 +1,28 @@
-//! What the kernel says of a process.
+//! Figures of a process from the kernel.
 
 use std::fs;
 
 use keylapse_bench::Fault;
 
-/// Of the kernel's clock in `/proc/<pid>/stat`: fixed for all programs on Linux.
+/// The clock ticks of `/proc/<pid>/stat`: fixed for all programs on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Seconds of processor time that it has used, over all of its threads.
+/// Returns the processor time that all of its threads have used, in seconds.
 pub(crate) fn cpu(pid: u32) -> Result<f64, Fault> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, which may hold anything, ends with the last parenthesis.
+    // The name may contain any character, and ends with the last parenthesis.
     let behind_name = stat.rsplit_once(')').ok_or("a stat without a name")?.1;
     let mut fields = behind_name.split_ascii_whitespace().skip(11);
     let mut ticks = || -> Result<f64, Fault> { Ok(fields.next().ok_or("a short stat")?.parse()?) };
     Ok((ticks()? + ticks()?) / TICKS_PER_SECOND)
 }
 
-/// Its resident memory, in MB.
+/// Returns its resident memory, in MB.
 pub(crate) fn rss_mb(pid: u32) -> Result<f64, Fault> {
     status(pid, "VmRSS:")
 }
 
-/// The most that its resident memory has ever been, in MB.
+/// Returns the peak of its resident memory, in MB.
 pub(crate) fn peak_mb(pid: u32) -> Result<f64, Fault> {
     status(pid, "VmHWM:")
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::line::{Line, Pace};
 use crate::listening::key;
-use crate::role::{Asked, Mouth, Told};
+use crate::role::{Asked, Report, Reporter};
 
-/// For so many seconds those live who are still there at the end.
+/// The TTL, in seconds, of sessions that are left at the end.
 const FOR_EVER: &[u8] = b"36000";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,15 +19,15 @@ pub(crate) struct Refreshing {
     pub(crate) keys: u32,
     pub(crate) rate: f64,
     pub(crate) seconds: f64,
-    /// What a refresh gives, in seconds.
+    /// The TTL that a refresh gives, in seconds.
     pub(crate) ttl: u64,
-    /// How many are logged out.
+    /// The number of sessions that are logged out.
     pub(crate) shortened: u32,
-    /// How many are refreshed no more.
+    /// The number of sessions that are not refreshed any more.
     pub(crate) left: u32,
 }
 
-/// When so many happen, at even distances in a span of time.
+/// Events at even distances in a span of time.
 struct Times {
     from: f64,
     distance: f64,
@@ -35,13 +35,13 @@ struct Times {
 }
 
 impl Times {
-    /// None if the span is empty.
+    /// Creates `count` events; none if the span is empty.
     fn of(count: u32, from: f64, to: f64) -> Self {
         let span = (to - from).max(0.0);
         Self { from, distance: span / f64::from(count.max(1)), left: if span > 0.0 { count } else { 0 } }
     }
 
-    /// Whether one is due now; it is then done.
+    /// Takes an event if it is due, and returns whether it was.
     fn take(&mut self, now: f64) -> bool {
         let due = self.left > 0 && now >= self.from;
         if due {
@@ -52,7 +52,7 @@ impl Times {
     }
 }
 
-/// What a key's reply is waited for with.
+/// A command whose reply is expected.
 enum Sent {
     Refresh,
     Leave { key: u32, shortened: bool },
@@ -60,8 +60,8 @@ enum Sent {
 
 impl Refreshing {
     pub(crate) fn play(&self) -> Result<(), Fault> {
-        let (mouth, writing) = Mouth::open();
-        Writer::of(self, mouth)?.write()?;
+        let (reporter, writing) = Reporter::open();
+        Writer::of(self, reporter)?.write()?;
         writing.join().map_err(|_| "the writer of lines panicked")??;
         Ok(())
     }
@@ -69,11 +69,11 @@ impl Refreshing {
 
 struct Writer<'a> {
     plan: &'a Refreshing,
-    mouth: Mouth,
+    reporter: Reporter,
     asked: Asked,
     line: Line,
     names: Vec<String>,
-    /// Whose turn it is, in an order without meaning.
+    /// The sessions that are refreshed in turn, in random order.
     present: Vec<u32>,
     place: usize,
     sent: Vec<Sent>,
@@ -82,12 +82,12 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn of(plan: &'a Refreshing, mouth: Mouth) -> Result<Self, Fault> {
+    fn of(plan: &'a Refreshing, reporter: Reporter) -> Result<Self, Fault> {
         let mut present: Vec<u32> = (0..plan.keys).collect();
         present.shuffle(&mut rand::rng());
         Ok(Self {
             plan,
-            mouth,
+            reporter,
             asked: Asked::listen(),
             line: Line::to(plan.port)?,
             names: (0..plan.keys).map(key).collect(),
@@ -111,11 +111,11 @@ impl<'a> Writer<'a> {
             self.refresh(pace.portion(), || shortened.take(pace.seconds()), || left.take(pace.seconds()))?;
         }
         let (commands, seconds) = (pace.done(), pace.seconds());
-        self.mouth.say(Told::Written { commands, seconds, gone: self.gone });
+        self.reporter.send(Report::Written { commands, seconds, gone: self.gone });
         self.keep_the_rest()
     }
 
-    /// Refreshes so many of those whose turn it is; asks of each whether it leaves, and how.
+    /// Refreshes the next `count` sessions. The callbacks decide which of them are logged out, and which are left.
     fn refresh(
         &mut self,
         count: u64,
@@ -127,9 +127,9 @@ impl<'a> Writer<'a> {
             self.place %= self.present.len().max(1);
             let key = *self.present.get(self.place).ok_or("all sessions are gone")?;
             let (name, shortened) = (self.names[key as usize].as_bytes(), shortens());
-            self.line.say(&[b"EXPIRE", name, if shortened { b"1" } else { ttl.as_bytes() }]);
+            self.line.push(&[b"EXPIRE", name, if shortened { b"1" } else { ttl.as_bytes() }]);
             if shortened || leaves() {
-                self.line.say(&[b"PEXPIRETIME", name]);
+                self.line.push(&[b"PEXPIRETIME", name]);
                 self.sent.push(Sent::Leave { key, shortened });
                 self.present.swap_remove(self.place);
             } else {
@@ -142,20 +142,20 @@ impl<'a> Writer<'a> {
             self.gone += u64::from(self.line.reply()? != 1);
             if let Sent::Leave { key, shortened } = one {
                 let deadline = u64::try_from(self.line.reply()?)? * 1000;
-                self.mouth.say(Told::Left { key, deadline, shortened });
+                self.reporter.send(Report::Left { key, deadline, shortened });
             }
         }
         Ok(())
     }
 
-    /// Those who are still there live on, at the same pace: nobody is to see their end.
+    /// Extends the other sessions at the same pace, so that none of them expires in the scene.
     fn keep_the_rest(mut self) -> Result<(), Fault> {
         let mut pace = Pace::of(self.plan.rate);
         while !self.present.is_empty() {
             let rest = self.present.len().saturating_sub(pace.portion() as usize);
             let portion = self.present.split_off(rest);
             for &key in &portion {
-                self.line.say(&[b"EXPIRE", self.names[key as usize].as_bytes(), FOR_EVER]);
+                self.line.push(&[b"EXPIRE", self.names[key as usize].as_bytes(), FOR_EVER]);
             }
             self.line.exchange(portion.len())?;
         }

@@ -1,4 +1,4 @@
-//! The processes of a scene: this program again, told what to do by an argument, and what it tells by lines.
+//! The processes of a scene: this program, with its role as an argument. It writes reports as lines.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::process::{Child, Command, Stdio};
@@ -17,10 +17,10 @@ use crate::rewriting::Rewriting;
 
 /// The argument before the role.
 pub(crate) const WORD: &str = "role";
-/// Lines are written together, but none waits for longer.
+/// The longest time for which a line is buffered.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// What a process is to do, until its standard input is closed.
+/// The role of a process, until its standard input is closed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Listening(Listening),
@@ -38,39 +38,39 @@ impl Role {
     }
 }
 
-/// What a process tells. Times are in µs since 1970.
+/// A report of a process. Times are in µs since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
-    /// What a listener has counted so far, again and again from when it hears.
+pub(crate) enum Report {
+    /// The counters of a listener, repeated from when it receives events.
     Counted { at: u64, scans: u64, enrolled: u64, noted: u64, dropped: u64, gaps: u64 },
     /// A handler has started.
     Run { key: u32, at: u64, value: bool, known: bool },
-    /// A session has been refreshed for the last time, and ends then.
+    /// A session was refreshed for the last time, and ends at the deadline.
     Left { key: u32, deadline: u64, shortened: bool },
-    /// So much was written at the steady pace; of the keys, so many were gone that should not have been.
+    /// The number of commands at the steady pace, and of sessions that were gone too soon.
     Written { commands: u64, seconds: f64, gone: u64 },
 }
 
-/// Where a process says it: others may say something at the same time.
+/// The sender of reports. Several threads can have one.
 #[derive(Clone, Debug)]
-pub(crate) struct Mouth(Sender<Told>);
+pub(crate) struct Reporter(Sender<Report>);
 
-impl Mouth {
-    /// And a thread that writes it, until all mouths are gone.
+impl Reporter {
+    /// Creates a reporter, and a thread that writes its reports until all of its clones are dropped.
     pub(crate) fn open() -> (Self, thread::JoinHandle<std::io::Result<()>>) {
-        let (sender, told) = channel();
-        (Self(sender), thread::spawn(move || write_lines(&told)))
+        let (sender, reports) = channel();
+        (Self(sender), thread::spawn(move || write_lines(&reports)))
     }
 
-    pub(crate) fn say(&self, told: Told) {
-        let _ = self.0.send(told);
+    pub(crate) fn send(&self, report: Report) {
+        let _ = self.0.send(report);
     }
 }
 
-fn write_lines(told: &Receiver<Told>) -> std::io::Result<()> {
+fn write_lines(reports: &Receiver<Report>) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
     loop {
-        match told.recv_timeout(FLUSH) {
+        match reports.recv_timeout(FLUSH) {
             Ok(one) => {
                 serde_json::to_writer(&mut out, &one)?;
                 out.write_all(b"\n")?;
@@ -81,7 +81,7 @@ fn write_lines(told: &Receiver<Told>) -> std::io::Result<()> {
     }
 }
 
-/// What a writer is asked for, by its standard input.
+/// The requests to a writer, by its standard input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     counts: Arc<AtomicBool>,
@@ -102,22 +102,22 @@ impl Asked {
         asked
     }
 
-    /// Whether what is written from now on counts.
+    /// Returns whether the writes from now on count.
     pub(crate) fn counts(&self) -> bool {
         self.counts.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to end what it is about.
+    /// Returns whether the writer is to end.
     pub(crate) fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 }
 
-/// A process in a role. It ends with this value.
+/// A process in a role, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
-    told: Receiver<Told>,
+    reports: Receiver<Report>,
 }
 
 impl Worker {
@@ -128,39 +128,39 @@ impl Worker {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        let (sender, told) = channel();
+        let (sender, reports) = channel();
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // What a killed process has written of a line is nothing.
+                // The last line of a killed process may be incomplete.
                 let Ok(one) = serde_json::from_str(&line) else { return };
                 if sender.send(one).is_err() {
                     return;
                 }
             }
         });
-        Ok(Self { child, told })
+        Ok(Self { child, reports })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has told and nobody has taken yet.
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.told.try_iter().collect()
+    /// Returns the reports since the last call.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        self.reports.try_iter().collect()
     }
 
-    /// Tells a writer that it counts from now on.
+    /// Asks a writer to count from now on.
     pub(crate) fn count(&mut self) -> Result<(), Fault> {
-        Ok(self.child.stdin.as_mut().ok_or("it was asked to end")?.write_all(b"count\n")?)
+        Ok(self.child.stdin.as_mut().ok_or("the process was already asked to end")?.write_all(b"count\n")?)
     }
 
-    /// Asks it to end, without waiting.
+    /// Asks the process to end, without waiting.
     pub(crate) fn ask_to_end(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Whether it has ended; a fault if not as it should.
+    /// Returns whether the process has ended. Fails if it has failed.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Fault> {
         match self.child.try_wait()? {
             Some(status) if !status.success() => {
@@ -170,10 +170,10 @@ impl Worker {
         }
     }
 
-    /// Asks it to end and waits for that; the rest of what it tells.
-    pub(crate) fn end(mut self) -> Result<Vec<Told>, Fault> {
+    /// Asks the process to end, waits for it, and returns its last reports.
+    pub(crate) fn end(mut self) -> Result<Vec<Report>, Fault> {
         self.ask_to_end();
-        let rest = self.told.iter().collect();
+        let rest = self.reports.iter().collect();
         let status = self.child.wait()?;
         if status.success() {
             Ok(rest)

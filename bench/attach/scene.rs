@@ -1,4 +1,4 @@
-//! What all scenes have: a server with its flags, keys written at once, and what the server says of itself.
+//! The common part of all scenes: a server with its flags, its keys, and its figures.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use tokio::time::{Instant, sleep};
 use crate::line::Line;
 use crate::listening::{Listening, key};
 use crate::process;
-use crate::role::{Role, Told, Worker};
+use crate::role::{Report, Role, Worker};
 
-/// How many keys are written with one call.
+/// The number of keys that one call writes.
 const PORTION: usize = 1000;
 pub(crate) const POLL: Duration = Duration::from_millis(100);
-/// How long a listener may take until it hears and has scanned.
+/// The longest wait for a listener to receive events and to scan.
 const READY: Duration = Duration::from_secs(30);
 
-/// A server of a scene's own.
+/// The server of one scene.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) server: Server,
@@ -36,17 +36,17 @@ impl Place {
         self.server.port()
     }
 
-    /// Seconds of processor time that the server has used.
+    /// Returns the processor time that the server has used, in seconds.
     pub(crate) fn cpu(&self) -> Result<f64, Fault> {
         process::cpu(self.server.pid())
     }
 
-    /// `used_memory`, in bytes.
+    /// Returns `used_memory`, in bytes.
     pub(crate) async fn memory(&self) -> Result<f64, Fault> {
         info(&mut self.asking.clone(), "memory", "used_memory").await
     }
 
-    /// What all keys of keylapse's take, in bytes: `MEMORY USAGE`, with each of their elements.
+    /// Returns the memory of all keys of keylapse, in bytes: `MEMORY USAGE` of all of their elements.
     pub(crate) async fn kept_by_keylapse(&self) -> Result<f64, Fault> {
         let mut bytes = 0;
         for name in self.ask::<Vec<String>>(&["KEYS", "keylapse*"]).await? {
@@ -55,12 +55,12 @@ impl Place {
         Ok(bytes as f64)
     }
 
-    /// `expired_keys`.
+    /// Returns `expired_keys`.
     pub(crate) async fn expired(&self) -> Result<u64, Fault> {
         info(&mut self.asking.clone(), "stats", "expired_keys").await
     }
 
-    /// Asks the server something.
+    /// Sends a command to the server.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> Result<T, Fault> {
         let mut command = redis::Cmd::new();
         words.iter().for_each(|word| {
@@ -69,7 +69,7 @@ impl Place {
         Ok(command.query_async(&mut self.asking.clone()).await?)
     }
 
-    /// Writes keys of these numbers with such values, each with the deadline that it is given, in ms since 1970.
+    /// Writes keys of these numbers with one value, each with its own deadline in ms since 1970.
     pub(crate) fn fill(
         &self,
         numbers: std::ops::Range<u32>,
@@ -80,33 +80,33 @@ impl Place {
         for portion in numbers.chunks(PORTION) {
             for &number in portion {
                 let (name, until) = (key(number), deadline(number).to_string());
-                line.say(&[b"SET", name.as_bytes(), value, b"PXAT", until.as_bytes()]);
+                line.push(&[b"SET", name.as_bytes(), value, b"PXAT", until.as_bytes()]);
             }
             line.exchange(portion.len())?;
         }
         Ok(())
     }
 
-    /// Starts a listener with the rights of the user in redis.conf, and waits until it hears, and has scanned
-    /// if it is to. One that has too much else to do begins without that, which is said.
+    /// Starts a listener with the rights of the user in redis.conf. Waits until it receives events and, if `scans`, has
+    /// scanned. After [`READY`], prints a warning and continues without the scan.
     pub(crate) async fn listener(&self, values: usize, scans: bool) -> Result<Worker, Fault> {
         let mut listener = self.start_listener(values, false)?;
-        let (began, mut hears) = (Instant::now(), false);
+        let (began, mut subscribed) = (Instant::now(), false);
         while began.elapsed() < READY {
             if listener.has_ended()? {
                 return Err("the listener has ended".into());
             }
-            for told in listener.told() {
-                let Told::Counted { scans: made, .. } = told else { continue };
-                hears = true;
+            for report in listener.reports() {
+                let Report::Counted { scans: made, .. } = report else { continue };
+                subscribed = true;
                 if made > 0 || !scans {
                     return Ok(listener);
                 }
             }
             sleep(POLL).await;
         }
-        if !hears {
-            return Err("the listener heard nothing in time".into());
+        if !subscribed {
+            return Err(format!("the listener received no events within {READY:?}").into());
         }
         println!("  ! {READY:?} after its start the listener has not yet scanned");
         Ok(listener)

@@ -1,4 +1,4 @@
-//! Sessions: each request extends their time to live. Few end, and these are to be noticed at once.
+//! Sessions, whose TTL each request extends. Few end, and their handlers must start immediately.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use crate::listening::now;
 use crate::options::{Crowd, Options};
 use crate::process;
 use crate::refreshing::Refreshing;
-use crate::role::{Role, Told, Worker};
+use crate::role::{Report, Role, Worker};
 use crate::scene::{POLL, Place};
 
-/// How much longer than by a refresh sessions live when they are loaded: as long as that takes.
+/// The additional TTL, in seconds, of sessions at the start: as long as loading them takes.
 const LOADING: u64 = 15;
-/// Until what was loaded has been digested.
+/// The time after loading in which the listener catches up.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What one writing has shown.
+/// The observations of one run of the writer.
 #[derive(Debug, Default)]
 struct Seen {
     /// Sessions that ended: the deadline in µs, and whether they were logged out.
     left: HashMap<u32, (u64, bool)>,
     written: Option<(u64, f64, u64)>,
-    /// The server's share of a core while it was written to.
+    /// The server's share of a core during the writes.
     core: f64,
-    /// The server's memory at the end of that.
+    /// The server's memory at their end.
     memory: f64,
     runs: Runs,
-    /// The listener's memory, each tenth of a second while it was written.
+    /// The listener's memory, each tenth of a second during the writes.
     rss: Vec<f64>,
     peak: f64,
-    /// Changes that found no room in the listener, and times that it may have missed something.
+    /// Changes that the listener dropped because its queue was full, and gaps in its events.
     dropped: u64,
     gaps: u64,
-    /// Why it was cut short.
+    /// The reason if the run was cut short.
     cut: Option<String>,
 }
 
-/// Plays it without a listener, and with one; whether nothing was lost, and nothing fired early.
+/// Plays the scene without a listener, then with one. Returns whether nothing was lost or fired early.
 pub(crate) async fn play(options: &Options, crowd: &Crowd, flags: &str) -> Result<bool, Fault> {
     let alone = write(options, crowd, flags, options.alone, false).await?;
     let seen = write(options, crowd, flags, options.seconds, true).await?;
@@ -52,7 +52,7 @@ async fn write(
     crowd: &Crowd,
     flags: &str,
     time: Duration,
-    heard: bool,
+    with_listener: bool,
 ) -> Result<Seen, Fault> {
     let place = Place::open(flags).await?;
     let deadline = |_| now() / 1000 + (options.ttl + LOADING) * 1000;
@@ -67,18 +67,19 @@ async fn write(
         shortened: of(options.shortened),
         left: of(options.left),
     }))?;
-    // The program was there before the listener, and has refreshed each session.
+    // The writer starts before the listener, and has refreshed each session.
     sleep(Duration::from_secs_f64(f64::from(crowd.keys) / crowd.rate) + SETTLING).await;
-    let mut listener = if heard { Some(place.listener(crowd.value_bytes, true).await?) } else { None };
+    let mut listener =
+        if with_listener { Some(place.listener(crowd.value_bytes, true).await?) } else { None };
     sleep(SETTLING).await;
     writer.count()?;
     let (began, cpu, mut seen) = (Instant::now(), place.cpu()?, Seen::default());
     while seen.written.is_none() {
         sleep(POLL).await;
         let ended = writer.has_ended()?;
-        seen.take(writer.told(), &mut listener)?;
+        seen.take(writer.reports(), &mut listener)?;
         if ended && seen.written.is_none() {
-            return Err("the writer ended and did not say what it had written".into());
+            return Err("the writer ended without a report of its writes".into());
         }
         if seen.cut.is_none() && seen.rss.last() > Some(&options.rss_limit_mb) {
             seen.cut = Some(format!(
@@ -96,11 +97,11 @@ async fn write(
     let give_up = Instant::now() + options.patience;
     while listener.is_some() && seen.waits() && Instant::now() < give_up {
         sleep(POLL).await;
-        seen.take(writer.told(), &mut listener)?;
+        seen.take(writer.reports(), &mut listener)?;
         seen.guard(&mut listener, options.rss_limit_mb * 2.0);
     }
     seen.rss.truncate(rss_while_written);
-    // Whatever fires a second time, or for a session that lives, has the time to do so.
+    // A wrong second run, or a run for a session that lives, has time to happen.
     if listener.is_some() {
         sleep(SETTLING).await;
     }
@@ -113,24 +114,24 @@ async fn write(
 }
 
 impl Seen {
-    fn take(&mut self, told: Vec<Told>, listener: &mut Option<Worker>) -> Result<(), Fault> {
-        for one in told {
+    fn take(&mut self, reports: Vec<Report>, listener: &mut Option<Worker>) -> Result<(), Fault> {
+        for one in reports {
             match one {
-                Told::Left { key, deadline, shortened } => {
+                Report::Left { key, deadline, shortened } => {
                     self.left.insert(key, (deadline, shortened));
                 }
-                Told::Written { commands, seconds, gone } => self.written = Some((commands, seconds, gone)),
+                Report::Written { commands, seconds, gone } => self.written = Some((commands, seconds, gone)),
                 _ => {}
             }
         }
         if let Some(listener) = listener {
-            let told = listener.told();
-            if let Some(Told::Counted { dropped, gaps, .. }) =
-                told.iter().rfind(|one| matches!(one, Told::Counted { .. }))
+            let reports = listener.reports();
+            if let Some(Report::Counted { dropped, gaps, .. }) =
+                reports.iter().rfind(|one| matches!(one, Report::Counted { .. }))
             {
                 (self.dropped, self.gaps) = (*dropped, *gaps);
             }
-            self.runs.take(&told);
+            self.runs.take(&reports);
             if listener.has_ended()? {
                 return Err("the listener has ended".into());
             }
@@ -140,7 +141,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Ends a listener that would take the machine's memory.
+    /// Kills a listener that would take the machine's memory.
     fn guard(&mut self, listener: &mut Option<Worker>, limit: f64) {
         if self.rss.last() > Some(&limit) {
             *listener = None;
@@ -148,7 +149,7 @@ impl Seen {
         }
     }
 
-    /// Whether a session has ended that no handler ran for, or is still to end.
+    /// Returns whether a session that has left still needs a handler.
     fn waits(&self) -> bool {
         self.left.keys().any(|&key| self.runs.of(key).is_empty())
     }
@@ -156,7 +157,7 @@ impl Seen {
 
 #[derive(Debug, Default)]
 struct Verdict {
-    /// µs after the deadline, of sessions that were logged out, and of those that were left alone.
+    /// Lateness in µs, of sessions that were logged out, and of those that were left alone.
     late: [Vec<u64>; 2],
     values_missing: u64,
     lost: u64,
@@ -179,7 +180,7 @@ impl Verdict {
                 None => verdict.lost += 1,
             }
         }
-        // A session that lives has fired.
+        // A handler ran for a session that lives.
         verdict.early += seen.runs.keys().filter(|key| !seen.left.contains_key(key)).count() as u64;
         verdict
     }

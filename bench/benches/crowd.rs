@@ -1,8 +1,8 @@
 //! Several listeners of one topic, and many partitions: `cargo bench -p keylapse-bench --bench crowd [-- crowd|full|stream|partitions]`.
 //!
-//! Each listener has a thread and a runtime of its own. Lateness is of the handlers' starts by the system's clock;
-//! a share of empty claims is of all claims of a round. ROUNDS says how many rounds there are (3 unless set),
-//! SECONDS how long each is (3), RATE at which rate alone. Compare only what one run shows side by side.
+//! Each listener has a thread and a runtime of its own. Lateness is that of the handlers' starts, by the system's clock. The
+//! share of empty claims is that of all claims of a round. ROUNDS is the number of rounds (default 3), SECONDS the length of
+//! each (default 3), RATE the only rate to measure. Compare only figures of one run.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -45,7 +45,7 @@ struct Running {
     thread: JoinHandle<(usize, usize)>,
 }
 
-/// A listener on a thread of its own; at its end, how many claims it made, and how many were empty.
+/// Starts a listener on a thread of its own, which returns the number of claims and of empty claims.
 fn listen(url: String, topic: &Topic<Bytes>, report: Sender<Started>) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let topic = topic.clone();
@@ -103,8 +103,8 @@ async fn crowd() {
                 let count = (rate * seconds).max(30);
                 let gap = Duration::from_secs(1) / u32::try_from(rate).expect("a rate");
                 let (began, mut armed) = (Instant::now(), 0);
-                // As they would come: each some time ahead, spread by a fixed walk. (Of 600 steps it would put 120 timers
-                // on one millisecond.)
+                // Timers are armed 200 to 800 ms ahead, spread by a fixed sequence. With a modulus of 600 instead of 601,
+                // 120 timers would be due in one millisecond.
                 while armed < count {
                     let name = format!("crowd{rate}:{round}-{listeners}-{armed}");
                     let ahead = Duration::from_millis(200 + (armed as u64 * 7919) % 601);
@@ -130,7 +130,7 @@ async fn crowd() {
     }
 }
 
-/// As many as they can, for as long as there is more: a backlog, of which each listener takes 100 at a time.
+/// Handles a backlog as fast as the listeners can. Each listener takes 100 timers at a time.
 async fn full() {
     const COUNT: usize = 100_000;
     for round in 0..number("ROUNDS", 3) {
@@ -158,7 +158,7 @@ async fn full() {
     }
 }
 
-/// As many as producers can arm for now, while listeners take them.
+/// Arms overdue timers as fast as four producers can, while listeners handle them.
 async fn stream() {
     for round in 0..number("ROUNDS", 3) {
         for listeners in [1, 2, 8] {
@@ -201,7 +201,7 @@ async fn stream() {
     }
 }
 
-/// Over a line of 2.5 ms: moments of 64 timers, and the first overdue run after the start.
+/// Measures many partitions with a latency of 2.5 ms: overdue timers at the start, then 64 timers at a time.
 async fn partitions() {
     for round in 0..number("ROUNDS", 3) {
         for partitions in [1, 64, 1024] {

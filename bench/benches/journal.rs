@@ -1,7 +1,7 @@
 //! Measures what a journal and a tail cost the server: `cargo bench -p keylapse-bench --bench journal`.
 //!
 //! Timers are armed and handled with neither, with each and with both, in turn, and the processor time of one server is
-//! compared. Absolute figures belong to the machine.
+//! compared. Absolute figures depend on the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 const ROUNDS: usize = 9;
 const TIMERS: usize = 20_000;
 const PAYLOAD: &[u8] = &[b'x'; 100];
-/// Whether there is a journal, and whether somebody looks on.
+/// The modes: a name, with a journal, with a tail.
 const MODES: [(&str, bool, bool); 4] =
-    [("neither", false, false), ("journal", true, false), ("looked on", false, true), ("both", true, true)];
+    [("neither", false, false), ("journal", true, false), ("tail", false, true), ("both", true, true)];
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -27,24 +27,24 @@ fn main() {
         let server = Server::start().await;
         let mut found = [const { Vec::new() }; MODES.len()];
         for _ in 0..ROUNDS {
-            for (at, (_, journal, looked_on)) in MODES.into_iter().enumerate() {
-                found[at].push(round(&server, journal, looked_on).await);
+            for (at, (_, journal, watched)) in MODES.into_iter().enumerate() {
+                found[at].push(round(&server, journal, watched).await);
             }
         }
         println!("{} on {ROUNDS} rounds of {TIMERS} timers, payloads of 100 bytes", server.version());
         let first = median(&mut found[0]);
         for ((name, ..), all) in MODES.into_iter().zip(&mut found) {
-            let (middle, least, most) = (median(all), all[0], all[all.len() - 1]);
+            let (middle, least, greatest) = (median(all), all[0], all[all.len() - 1]);
             println!(
-                "{name:<10} {middle:>6.1} µs of the server a timer ({least:.1} to {most:.1}), ×{:.2}",
+                "{name:<10} {middle:>6.1} µs of the server a timer ({least:.1} to {greatest:.1}), ×{:.2}",
                 middle / first
             );
         }
     });
 }
 
-/// Microseconds of the server for each timer, armed and handled.
-async fn round(server: &Server, journal: bool, looked_on: bool) -> f64 {
+/// Returns the processor time of the server for each timer, armed and handled, in µs.
+async fn round(server: &Server, journal: bool, watched: bool) -> f64 {
     server.cmd(&["FLUSHALL"]).await;
     let kept = if journal { TIMERS as u64 } else { 0 };
     let topic =
@@ -52,7 +52,7 @@ async fn round(server: &Server, journal: bool, looked_on: bool) -> f64 {
     let topic = topic.journal(kept, Duration::from_secs(3600));
     let schedule = Schedule::connect(&server.plain_url()).await.expect("a schedule");
     schedule.pause(&topic, "bench").await.expect("paused");
-    let tail = if looked_on { Some(hear(server).await) } else { None };
+    let tail = if watched { Some(start_tail(server).await) } else { None };
     let before = used(server).await;
     let arms = (0..TIMERS).map(|n| {
         let key = Key(format!("app:trans:notice:{n:011}"));
@@ -66,8 +66,8 @@ async fn round(server: &Server, journal: bool, looked_on: bool) -> f64 {
     took * 1e6 / TIMERS as f64
 }
 
-/// Somebody who looks on, and takes in what is told.
-async fn hear(server: &Server) -> tokio::task::JoinSet<()> {
+/// Starts a tail that reads all events.
+async fn start_tail(server: &Server) -> tokio::task::JoinSet<()> {
     let console = Console::connect(&server.plain_url()).await.expect("a console");
     let mut tail: Tail = console.tail(&["app.trans.notice"]).await.expect("a tail");
     let mut tasks = tokio::task::JoinSet::new();
@@ -93,7 +93,7 @@ async fn handle_all(server: &Server, schedule: &Schedule, topic: &Topic<Bytes>) 
     let _ = task.await;
 }
 
-/// Seconds of processor time that the server has used.
+/// Returns the processor time that the server has used, in seconds.
 async fn used(server: &Server) -> f64 {
     let info: String = from_redis_value(server.cmd(&["INFO", "cpu"]).await).expect("what it has used");
     let figure = |name: &str| {

@@ -1,7 +1,6 @@
 //! A first look at speed: `cargo bench -p keylapse-bench --bench look`.
 //!
-//! Starts its own server, and prints what it measured as a table. Absolute
-//! figures belong to the machine; compare only what one run shows side by side.
+//! Starts its own server, and prints a table. Absolute figures depend on the machine. Compare only figures of one run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +19,10 @@ fn main() {
     runtime.expect("a runtime").block_on(async {
         idle().await;
         memory().await;
-        for triggers in [false, true] {
-            throughput(triggers).await;
+        for marker_keys in [false, true] {
+            throughput(marker_keys).await;
         }
-        // The same 1,000 timers over 10 s with and without foreign keys, in turn.
+        // 1,000 timers over 10 s, without and with foreign keys in turn.
         for foreign in [0, 300_000, 0, 300_000, 0, 300_000] {
             lateness(100, 1000, foreign).await;
         }
@@ -33,15 +32,15 @@ fn main() {
     });
 }
 
-fn topic(triggers: bool) -> Topic<Bytes> {
-    Topic::raw("app:trans:notice:{id}").expect("a topic").marker_keys(triggers).concurrency(1000)
+fn topic(marker_keys: bool) -> Topic<Bytes> {
+    Topic::raw("app:trans:notice:{id}").expect("a topic").marker_keys(marker_keys).concurrency(1000)
 }
 
 fn arms(count: usize, when: impl Fn(usize) -> SystemTime) -> Vec<NewArm<Key<String>, Bytes>> {
-    let mut places: Vec<_> = (0..count).collect();
-    places.shuffle(&mut rand::rng());
+    let mut numbers: Vec<_> = (0..count).collect();
+    numbers.shuffle(&mut rand::rng());
     let arm = |n| NewArm::new(Key(format!("app:trans:notice:{n:011}")), when(n), Bytes::from_static(PAYLOAD));
-    places.into_iter().map(arm).collect()
+    numbers.into_iter().map(arm).collect()
 }
 
 struct Running {
@@ -69,10 +68,10 @@ where
     Running { stop, task }
 }
 
-async fn throughput(triggers: bool) {
+async fn throughput(marker_keys: bool) {
     const COUNT: usize = 200_000;
     let server = Server::start().await;
-    let (topic, schedule) = (topic(triggers), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let (topic, schedule) = (topic(marker_keys), Schedule::connect(&server.url()).await.expect("a schedule"));
     schedule.pause(&topic, "bench").await.expect("paused");
     let started = Instant::now();
     let now = SystemTime::now() - Duration::from_secs(1);
@@ -90,7 +89,7 @@ async fn throughput(triggers: bool) {
     all.recv().await;
     let rate = COUNT as f64 / started.elapsed().as_secs_f64();
     println!(
-        "throughput, triggers {triggers}: {rate:.0} handled/s, {:.0} armed/s",
+        "throughput, marker_keys {marker_keys}: {rate:.0} handled/s, {:.0} armed/s",
         COUNT as f64 / arming.as_secs_f64()
     );
     let _ = running.stop.send(());
@@ -134,17 +133,20 @@ async fn lateness(per_second: usize, count: usize, foreign: usize) {
 
 async fn memory() {
     const COUNT: usize = 200_000;
-    for triggers in [false, true] {
+    for marker_keys in [false, true] {
         let server = Server::start().await;
         let (topic, schedule) =
-            (topic(triggers), Schedule::connect(&server.url()).await.expect("a schedule"));
+            (topic(marker_keys), Schedule::connect(&server.url()).await.expect("a schedule"));
         let before = used(&server).await;
         let later = SystemTime::now() + Duration::from_secs(86_400);
         schedule
             .arm_many(&topic, arms(COUNT, |n| later + Duration::from_millis(n as u64)))
             .await
             .expect("armed");
-        println!("memory, triggers {triggers}: {} bytes per timer", (used(&server).await - before) / COUNT);
+        println!(
+            "memory, marker_keys {marker_keys}: {} bytes per timer",
+            (used(&server).await - before) / COUNT
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # try.sh <peer> [measure…]: runs one peer's measures, or those named, with small numbers, each on a
-# server of its own, and prints what they print. For whoever adds a peer.
+# server of its own, and prints their output. It is for people who add a peer.
 #
-# KEYLAPSE_SERVER names the server's program, as for the tests; PORT its port; BENCH_* what is asked for.
+# KEYLAPSE_SERVER is the program of the server, as for the tests, and PORT its port. BENCH_* are passed on.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 run=$here/${1:?"which peer? one of: $(cd "$here" && ls -d */run | xargs dirname | tr '\n' ' ')"}/run
@@ -43,7 +43,7 @@ stop_worker() {
 	worker=
 }
 
-# The last line is the result; what came before it is shown as well.
+# The last line is the result. The lines before it are shown as well.
 measure() {
 	code=0
 	printf '%s: ' "$1"

@@ -1,4 +1,4 @@
-//! Listeners whose handlers do nothing but note when they were started.
+//! Listeners whose handlers only note their starts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,10 +11,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The limit of each wait: longer than any step takes on a busy machine.
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// When handlers were started, and how late that was, in ms; negative: early.
+/// The starts of handlers: when, and how late in ms (negative if early).
 #[derive(Debug)]
 pub(crate) struct Starts {
     at: Mutex<Vec<(Instant, f64)>>,
@@ -23,7 +23,7 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Waits for so many.
+    /// Creates a record that waits for `wanted` starts.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self { at: Mutex::new(Vec::with_capacity(wanted)), wanted, all: Notify::new() })
     }
@@ -40,16 +40,16 @@ impl Starts {
         }
     }
 
-    /// Once all have started: what was noted, in the order in which they did.
+    /// Waits until all have started, and returns the starts in their order.
     pub(crate) async fn all(&self) -> Result<Vec<(Instant, f64)>, Fault> {
-        let waited = timeout(PATIENCE, self.all.notified()).await;
+        let waited = timeout(MAX_WAIT, self.all.notified()).await;
         let at = std::mem::take(&mut *self.at.lock().unwrap_or_else(PoisonError::into_inner));
-        waited.map_err(|_| format!("{} of {} timers ran in time", at.len(), self.wanted))?;
+        waited.map_err(|_| format!("only {} of {} timers ran within {MAX_WAIT:?}", at.len(), self.wanted))?;
         Ok(at)
     }
 }
 
-/// A listener that runs.
+/// A running listener.
 pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<keylapse::Result<()>>,
@@ -57,7 +57,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts one.
+    /// Starts a listener of a topic.
     pub(crate) fn start(url: &str, topic: &Topic<Bytes>, starts: &Arc<Starts>) -> Result<Self, Fault> {
         let starts = starts.clone();
         let handler = move |lapse: Lapse<Bytes>| {
@@ -76,7 +76,7 @@ impl Running {
         Ok(Self { stop, task, stats })
     }
 
-    /// Waits until it hears so many servers, and has looked at each for so many times.
+    /// Waits until it receives the events of all servers, and has swept each of them `sweeps` times.
     pub(crate) async fn until_settled(&self, servers: u64, sweeps: u64) -> Result<(), Fault> {
         until("the listener to settle", || {
             let seen = self.stats.listener();
@@ -85,24 +85,24 @@ impl Running {
         .await
     }
 
-    /// Expired keys that it has heard.
-    pub(crate) fn heard(&self) -> u64 {
+    /// Returns the number of expired keys that it has received.
+    pub(crate) fn expiries(&self) -> u64 {
         self.stats.total().announced
     }
 
-    /// Stops it, and waits until it has settled everything.
+    /// Stops the listener, and waits until it has settled all attempts.
     pub(crate) async fn end(self) -> Result<(), Fault> {
         let _ = self.stop.send(());
         Ok(self.task.await??)
     }
 }
 
-/// Waits until this holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), Fault> {
     let waiting = async {
         while !holds() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    Ok(timeout(PATIENCE, waiting).await.map_err(|_| format!("waited for {what} for {PATIENCE:?}"))?)
+    Ok(timeout(MAX_WAIT, waiting).await.map_err(|_| format!("waited for {what} for {MAX_WAIT:?}"))?)
 }

@@ -1,7 +1,7 @@
-//! `keylapse-bench-scale`: what timers cost on one server and on several, and what a goal would take. `--help` says
-//! what can be set, docs/scale.md what came of it last.
+//! `keylapse-bench-scale`: measures the costs of timers on one server and on several, and calculates what a goal needs.
+//! `--help` lists the options. docs/scale.md has the last results.
 
-mod hearing;
+mod expiries;
 mod listening;
 mod options;
 mod scene;
@@ -17,9 +17,9 @@ use keylapse_bench::{Fault, Machine, Spread, Watch};
 use options::{Options, Size};
 use scene::{Figures, Scene};
 
-/// How many primaries there are in turn; none: a server alone.
+/// The numbers of primaries, in turn; zero is a single server.
 const PRIMARIES: [usize; 4] = [0, 1, 2, 3];
-/// Listeners of the largest cluster, which show what each further one adds.
+/// Listeners of the largest cluster, which show the cost of each further listener.
 const CROWD: usize = 4;
 
 fn main() -> ExitCode {
@@ -45,11 +45,12 @@ async fn run(options: &Options) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether there are visible keys, how many listeners, and how many primaries.
+/// Marker keys or none, the number of listeners, and the number of primaries.
 type Arrangement = (bool, usize, usize);
 
 fn arrangements() -> impl Iterator<Item = Arrangement> {
-    let each = [true, false].into_iter().flat_map(|triggers| PRIMARIES.map(|count| (triggers, 1, count)));
+    let each =
+        [true, false].into_iter().flat_map(|marker_keys| PRIMARIES.map(|count| (marker_keys, 1, count)));
     each.chain([(true, CROWD, PRIMARIES[3])])
 }
 
@@ -58,11 +59,11 @@ async fn measured(options: &Options) -> Result<Record, Fault> {
     let mut all: BTreeMap<Arrangement, Vec<Figures>> = BTreeMap::new();
     for round in 1..=options.rounds {
         for arrangement in arrangements() {
-            let (triggers, listeners, primaries) = arrangement;
+            let (marker_keys, listeners, primaries) = arrangement;
             eprintln!(
-                "round {round}: {primaries} primaries, {listeners} listeners, visible keys: {triggers}"
+                "round {round}: {primaries} primaries, {listeners} listeners, marker keys: {marker_keys}"
             );
-            let figures = measure(primaries, listeners, triggers, size).await?;
+            let figures = measure(primaries, listeners, marker_keys, size).await?;
             all.entry(arrangement).or_default().push(figures);
         }
     }
@@ -73,16 +74,21 @@ async fn measured(options: &Options) -> Result<Record, Fault> {
         processors: machine.processors,
         model: machine.model,
         busy: watch.end().to_string(),
-        size: size.said(options.rounds),
+        size: size.in_words(options.rounds),
         rows: all.into_iter().map(row).collect(),
     })
 }
 
-/// All that is measured of one arrangement.
-async fn measure(primaries: usize, listeners: usize, triggers: bool, size: Size) -> Result<Figures, Fault> {
-    let mut scene = Scene::start(primaries, triggers, size).await?;
+/// Measures one arrangement.
+async fn measure(
+    primaries: usize,
+    listeners: usize,
+    marker_keys: bool,
+    size: Size,
+) -> Result<Figures, Fault> {
+    let mut scene = Scene::start(primaries, marker_keys, size).await?;
     if listeners > 1 {
-        scene.hear(listeners).await?;
+        scene.expiries(listeners).await?;
         return Ok(scene.end());
     }
     scene.idle().await?;
@@ -96,18 +102,18 @@ async fn measure(primaries: usize, listeners: usize, triggers: bool, size: Size)
     Ok(scene.end())
 }
 
-fn row(((triggers, listeners, primaries), rounds): (Arrangement, Vec<Figures>)) -> Row {
+fn row(((marker_keys, listeners, primaries), rounds): (Arrangement, Vec<Figures>)) -> Row {
     let names = rounds.iter().flat_map(BTreeMap::keys).cloned();
     let spread = |name: String| {
         let values: Vec<_> = rounds.iter().filter_map(|figures| figures.get(&name).copied()).collect();
         Some((name, Spread::of(&values)?))
     };
-    Row { primaries, triggers, listeners, figures: names.filter_map(spread).collect() }
+    Row { primaries, marker_keys, listeners, figures: names.filter_map(spread).collect() }
 }
 
-/// What git calls the present commit.
+/// Returns the present commit, as git describes it.
 fn commit() -> String {
     let asked = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
-    let said = asked.ok().filter(|said| said.status.success());
-    said.map_or("unknown".to_owned(), |said| String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    let output = asked.ok().filter(|output| output.status.success());
+    output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! What can be set.
+//! The options of the command line.
 
 use std::path::PathBuf;
 
@@ -6,36 +6,36 @@ use clap::Parser;
 use keylapse_bench::figure;
 use keylapse_bench::scale::Goal;
 
-/// Measures what timers cost on a server alone and on clusters of one, two and three primaries, and calculates what a
-/// goal would take. Prints both as they stand in docs/scale.md.
+/// Measures the costs of timers on a single server and on clusters of one, two and three primaries, and calculates what a
+/// goal needs. Prints both as in docs/scale.md.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub(crate) struct Options {
-    /// How often each arrangement is measured.
+    /// Measure each arrangement this many times.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// A fifth of the timers.
+    /// Measure a fifth of the timers.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// So few that the figures mean nothing: whether it works.
+    /// Measure few timers, only to check that the program works.
     #[arg(long, conflicts_with = "quick")]
     pub(crate) tiny: bool,
-    /// Where what was measured is kept.
+    /// Write the record to this file.
     #[arg(long)]
     pub(crate) record: Option<PathBuf>,
-    /// Measure nothing, and calculate from what was kept there.
+    /// Calculate from this record, and measure nothing.
     #[arg(long, conflicts_with = "record")]
     pub(crate) from: Option<PathBuf>,
-    /// The goal: timers a second.
+    /// Set the goal in timers a second.
     #[arg(long, default_value_t = Goal::default().timers_per_s)]
     timers_per_s: f64,
-    /// The goal: timers that are armed at a time.
+    /// Set the goal in timers that are armed at a time.
     #[arg(long, default_value_t = Goal::default().armed)]
     armed: f64,
-    /// GiB of timers that one primary may have.
+    /// Set the GiB of timers that one primary may have.
     #[arg(long, default_value_t = Goal::default().gib_each)]
     gib_each: f64,
-    /// The share of a processor that each may be busy for.
+    /// Set the share of a processor that each program may be busy for.
     #[arg(long, default_value_t = Goal::default().busy)]
     busy: f64,
 }
@@ -55,28 +55,28 @@ impl Options {
     }
 }
 
-/// How much is measured, of what grows with the primaries: for each of them.
+/// The amounts that are measured, for each primary unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Timers that are armed by tasks, for a day.
+    /// Timers that tasks arm, due in a day.
     pub(crate) armed: usize,
-    /// Tasks that do so.
+    /// Tasks that arm them.
     pub(crate) tasks: usize,
     /// Timers that fire on time.
     pub(crate) timely: usize,
-    /// How many of them each second.
+    /// Their rate, in timers a second.
     pub(crate) rate: usize,
-    /// Timers that fire on time on all arrangements alike, in all.
+    /// Timers that fire on time at one rate on all arrangements, in total.
     pub(crate) calm: usize,
-    /// How many of them each second.
+    /// Their rate, in timers a second.
     pub(crate) calm_rate: usize,
-    /// Keys that listeners hear of.
-    pub(crate) heard: usize,
+    /// Keys whose expiry listeners receive.
+    pub(crate) expiring: usize,
     /// Timers that are overdue before a listener starts.
     pub(crate) overdue: usize,
-    /// Timers of the server that is to fork, in all.
+    /// Timers of the server that is to fork, in total.
     pub(crate) forked: usize,
-    /// Seconds without work.
+    /// Seconds of the idle run.
     pub(crate) idle_s: u64,
 }
 
@@ -88,7 +88,7 @@ impl Size {
         rate: 5000,
         calm: 5000,
         calm_rate: 1000,
-        heard: 50_000,
+        expiring: 50_000,
         overdue: 100_000,
         forked: 1_000_000,
         idle_s: 10,
@@ -99,24 +99,24 @@ impl Size {
             armed: self.armed / by,
             timely: self.timely / by,
             calm: self.calm / by,
-            heard: self.heard / by,
+            expiring: self.expiring / by,
             overdue: self.overdue / by,
             forked: self.forked / by,
             ..self
         }
     }
 
-    /// In words.
-    pub(crate) fn said(&self, rounds: usize) -> String {
-        let Self { armed, tasks, timely, rate, calm, calm_rate, heard, overdue, forked, idle_s } = self;
-        let all = [armed, timely, rate, calm, calm_rate, heard, overdue, forked];
-        let [armed, timely, rate, calm, calm_rate, heard, overdue, forked] =
+    /// Returns the amounts in words.
+    pub(crate) fn in_words(&self, rounds: usize) -> String {
+        let Self { armed, tasks, timely, rate, calm, calm_rate, expiring, overdue, forked, idle_s } = self;
+        let all = [armed, timely, rate, calm, calm_rate, expiring, overdue, forked];
+        let [armed, timely, rate, calm, calm_rate, expiring, overdue, forked] =
             all.map(|number| figure(*number as f64));
         format!(
             "Rounds: {rounds}. The lower rate: {calm} timers at {calm_rate} a second, in all. For each primary, or the \
              server alone: {timely} timers at {rate} a second, the higher rate; {overdue} overdue; {armed} armed one by \
-             one by {tasks} tasks; {heard} keys that listeners hear of. The server that forks has {forked} timers. Idle: \
-             {idle_s} s"
+             one by {tasks} tasks; {expiring} keys whose expiry listeners receive. The server that forks has \
+             {forked} timers. Idle: {idle_s} s"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! One arrangement of servers, and what is measured of it.
+//! The measurements of one arrangement of servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::usage::{Meter, Usage, own_processor_us};
 
 const PAYLOAD: &[u8] = br#"{"merchant":"m-000000017","order":"o-0000000000042","amount":1234567890}"#;
 const DAY: Duration = Duration::from_secs(86_400);
-/// For each primary: the advice is two or more.
+/// Partitions for each primary: the advice is two or more.
 const PARTITIONS: usize = 2;
-/// What is told after the last handler: how it ended, and that its visible key has expired.
+/// The time after the last handler in which its attempt is settled, and the expiry of its marker key is published.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// What was measured, by name.
+/// Figures by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
 /// Servers with one topic.
 pub(crate) struct Scene {
     servers: Servers,
     pub(crate) meter: Meter,
-    /// A server alone is one.
+    /// The number of primaries; a single server counts as one.
     pub(crate) primaries: usize,
     topic: Topic<Bytes>,
     pub(crate) prefix: String,
@@ -40,45 +40,45 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// So many primaries; none: a server alone.
-    pub(crate) async fn start(primaries: usize, triggers: bool, size: Size) -> Result<Self, Fault> {
+    /// Starts this many primaries, or a single server if zero.
+    pub(crate) async fn start(primaries: usize, marker_keys: bool, size: Size) -> Result<Self, Fault> {
         let servers = Servers::start(primaries).await?;
         let (meter, schedule) = (Meter::of(&servers).await?, Schedule::connect(&servers.url()).await?);
         let primaries = primaries.max(1);
         let prefix = even_prefix(primaries)?;
-        let topic = Topic::raw(&format!("{prefix}:{{id}}"))?.marker_keys(triggers).concurrency(1000);
+        let topic = Topic::raw(&format!("{prefix}:{{id}}"))?.marker_keys(marker_keys).concurrency(1000);
         let topic = topic.partitions((PARTITIONS * primaries) as u32);
         let figures = Figures::new();
         Ok(Self { servers, meter, primaries, topic, prefix, schedule, size, figures })
     }
 
-    /// What was measured.
+    /// Returns the figures.
     pub(crate) fn end(self) -> Figures {
         self.figures
     }
 
-    /// A listener without work.
+    /// Measures a listener without work.
     pub(crate) async fn idle(&mut self) -> Result<(), Fault> {
         let [running] = self.listen(&Starts::new(1), 1).await?.try_into().map_err(|_| "one listener")?;
-        // Each server is swept when it is found, when it is heard, and five seconds later.
+        // A listener sweeps each server when it finds it, when it receives its events, and five seconds later.
         running.until_settled(self.primaries as u64, 3).await?;
         let (before, begun) = (self.meter.look().await?, Instant::now());
         sleep(Duration::from_secs(self.size.idle_s)).await;
         let each = self.meter.since(&before).await?;
         let seconds = begun.elapsed().as_secs_f64();
         running.end().await?;
-        let most = |of: fn(&Usage) -> f64| each.iter().map(of).fold(0.0, f64::max) / seconds;
-        self.put("idle_requests_per_s", most(|used| used.requests));
-        self.put("idle_server_ms_per_s", most(|used| used.processor_us) / 1e3);
+        let highest = |of: fn(&Usage) -> f64| each.iter().map(of).fold(0.0, f64::max) / seconds;
+        self.put("idle_requests_per_s", highest(|used| used.requests));
+        self.put("idle_server_ms_per_s", highest(|used| used.processor_us) / 1e3);
         Ok(())
     }
 
-    /// Timers that fire on time at the same rate on all arrangements.
+    /// Measures timers that fire on time, at one rate on all arrangements.
     pub(crate) async fn punctual(&mut self) -> Result<(), Fault> {
         self.on_time("calm", self.size.calm, self.size.calm_rate).await
     }
 
-    /// Timers that fire on time at a rate that grows with the primaries.
+    /// Measures timers that fire on time, at a rate that grows with the primaries.
     pub(crate) async fn timely(&mut self) -> Result<(), Fault> {
         self.on_time("timely", self.size.timely * self.primaries, self.size.rate * self.primaries).await
     }
@@ -87,7 +87,7 @@ impl Scene {
         let gap = Duration::from_secs(1).div_f64(rate as f64);
         let starts = Starts::new(count);
         let [running] = self.listen(&starts, 1).await?.try_into().map_err(|_| "one listener")?;
-        // As long as arming them takes, and more.
+        // Arming them takes less than this lead.
         let first = SystemTime::now() + Duration::from_secs(2) + Duration::from_micros(100) * count as u32;
         self.arm_in_bulk(count, |number| first + gap.mul_f64(number as f64)).await?;
         let left = first.duration_since(SystemTime::now()).map_err(|_| "arming took too long")?;
@@ -106,7 +106,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Timers that are overdue when a listener starts.
+    /// Measures timers that are overdue when a listener starts.
     pub(crate) async fn overdue(&mut self) -> Result<(), Fault> {
         let count = self.size.overdue * self.primaries;
         let past = SystemTime::now() - Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Timers that tasks arm one by one, and that stay.
+    /// Measures timers that tasks arm one by one, and that stay armed.
     pub(crate) async fn arm(&mut self) -> Result<(), Fault> {
         let (count, tasks) = (self.size.armed * self.primaries, self.size.tasks * self.primaries);
         let span = self.begin().await?;
@@ -146,16 +146,16 @@ impl Scene {
         Ok(())
     }
 
-    /// A server with many timers that forks.
+    /// Measures the pause of a server with many timers that forks.
     pub(crate) async fn fork(&mut self) -> Result<(), Fault> {
         let later = SystemTime::now() + DAY;
         self.arm_in_bulk(self.size.forked, |_| later).await?;
-        let stood_still = self.meter.fork().await?;
-        self.put("fork_ms_per_gib", stood_still);
+        let pause = self.meter.fork().await?;
+        self.put("fork_ms_per_gib", pause);
         Ok(())
     }
 
-    /// Listeners that hear all servers.
+    /// Starts listeners, and waits until each receives the events of all servers.
     pub(crate) async fn listen(&self, starts: &Arc<Starts>, count: usize) -> Result<Vec<Running>, Fault> {
         let start = |_| Running::start(&self.servers.url(), &self.topic, starts);
         let all: Vec<_> = (0..count).map(start).collect::<Result<_, _>>()?;
@@ -180,19 +180,19 @@ impl Scene {
         Ok(())
     }
 
-    /// From now on.
+    /// Starts to count usage.
     pub(crate) async fn begin(&mut self) -> Result<Span, Fault> {
         Ok(Span { before: self.meter.look().await?, own_us: own_processor_us()? })
     }
 
-    /// What all servers have used since, and this process, in µs.
+    /// Returns the usage of all servers since then, and the processor time of this process in µs.
     pub(crate) async fn used(&mut self, span: Span) -> Result<(Usage, f64), Fault> {
         let client_us = own_processor_us()? - span.own_us;
         let each = self.meter.since(&span.before).await?;
         Ok((each.into_iter().fold(Usage::default(), |a, b| a + b), client_us))
     }
 
-    /// What was used for so many timers is put down for one.
+    /// Records the usage for each of `count` timers.
     async fn spent(&mut self, name: &str, span: Span, count: usize) -> Result<Usage, Fault> {
         let (used, client_us) = self.used(span).await?;
         let figures = [
@@ -214,21 +214,22 @@ impl Scene {
     }
 }
 
-/// What had been used at a moment.
+/// The usage up to a moment.
 pub(crate) struct Span {
     before: Vec<Usage>,
     own_us: f64,
 }
 
-/// 28 bytes, as in the other measurements.
+/// Returns a key of 28 bytes, as in the other measurements.
 pub(crate) fn key(prefix: &str, number: usize) -> Key<String> {
     let digits = 27 - prefix.len();
     Key(format!("{prefix}:{number:0digits$}"))
 }
 
-/// Of a topic whose partitions lie evenly on the primaries: what a timer costs is compared, and not how names fall.
+/// Returns a prefix of keys whose topic has equally many partitions on each primary: names must not affect the costs.
 fn even_prefix(primaries: usize) -> Result<String, Fault> {
     let partitions = (PARTITIONS * primaries) as u32;
     let even = (0..10_000).find(|number| is_even(&format!("app.notice{number}"), partitions, primaries));
-    even.map(|number| format!("app:notice{number}")).ok_or_else(|| "no name lies evenly".into())
+    even.map(|number| format!("app:notice{number}"))
+        .ok_or_else(|| "no topic name gives each primary equally many partitions".into())
 }

@@ -3,16 +3,16 @@
 use keylapse_bench::Fault;
 use keylapse_testing::{LocalCluster, LocalServer};
 
-/// They end with this value.
+/// Servers that stop when this value is dropped.
 pub(crate) enum Servers {
-    /// A server alone.
+    /// A single server.
     One(LocalServer),
     /// A cluster, without replicas.
     Several(LocalCluster),
 }
 
 impl Servers {
-    /// So many primaries; none: a server alone.
+    /// Starts this many primaries, or a single server if zero.
     pub(crate) async fn start(primaries: usize) -> Result<Self, Fault> {
         Ok(match primaries {
             0 => Self::One(LocalServer::start().await?),
@@ -22,7 +22,7 @@ impl Servers {
         })
     }
 
-    /// Where programs connect.
+    /// Returns the URL that programs connect to.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::One(server) => server.url(),
@@ -30,7 +30,7 @@ impl Servers {
         }
     }
 
-    /// Where each of them is asked about itself.
+    /// Returns the URL of each server.
     pub(crate) fn each(&self) -> Vec<String> {
         match self {
             Self::One(server) => vec![server.url()],

@@ -1,4 +1,4 @@
-//! What servers and this process have used.
+//! The resources that servers and this process have used.
 
 use std::collections::HashMap;
 use std::ops::{Add, Sub};
@@ -11,41 +11,41 @@ use tokio::time::sleep;
 use crate::servers::Servers;
 
 /// Longer than any answer takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What one server has used since it was started.
+/// The resources that one server has used since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// µs of processors, by all of its threads.
+    /// Processor time of all of its threads, in µs.
     pub(crate) processor_us: f64,
-    /// Commands, those inside of scripts included.
+    /// Commands, including those of scripts.
     pub(crate) commands: f64,
-    /// How often something arrived: what arrives together counts once.
+    /// Reads from connections. Commands that arrive together count once.
     pub(crate) requests: f64,
     pub(crate) bytes_in: f64,
     pub(crate) bytes_out: f64,
-    /// Bytes of memory that it has allocated now.
+    /// Bytes of memory that it has allocated at the moment.
     pub(crate) memory: f64,
 }
 
-/// Asks servers what they have used.
+/// Reads the usage of servers.
 pub(crate) struct Meter(Vec<MultiplexedConnection>);
 
 impl Meter {
-    /// Of all of these.
+    /// Connects to all servers.
     pub(crate) async fn of(servers: &Servers) -> Result<Self, Fault> {
-        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_TIMEOUT));
         let mut connections = Vec::new();
         for url in servers.each() {
             let client = redis::Client::open(url)?;
             connections.push(client.get_multiplexed_async_connection_with_config(&config).await?);
         }
         let mut meter = Self(connections);
-        meter.look().await?; // a command's first call is given memory that stays
+        meter.look().await?; // the first call of a command allocates memory that stays
         Ok(meter)
     }
 
-    /// What each has used.
+    /// Returns the usage of each server.
     pub(crate) async fn look(&mut self) -> Result<Vec<Usage>, Fault> {
         let mut all = Vec::new();
         for connection in &mut self.0 {
@@ -54,22 +54,22 @@ impl Meter {
         Ok(all)
     }
 
-    /// What each has used since, but for this look.
+    /// Returns the usage of each server since `before`, without that of this call.
     pub(crate) async fn since(&mut self, before: &[Usage]) -> Result<Vec<Usage>, Fault> {
         let own = Usage { commands: 1.0, requests: 1.0, ..Usage::default() };
         let now = self.look().await?;
         Ok(now.into_iter().zip(before).map(|(now, before)| now - *before - own).collect())
     }
 
-    /// Sends each of them these commands, in the order of the servers, and waits for the answers.
-    pub(crate) async fn tell(&mut self, commands: Vec<redis::Pipeline>) -> Result<(), Fault> {
+    /// Sends each server its pipeline, and waits for the answers.
+    pub(crate) async fn send(&mut self, commands: Vec<redis::Pipeline>) -> Result<(), Fault> {
         for (connection, commands) in self.0.iter_mut().zip(commands) {
             commands.exec_async(connection).await?;
         }
         Ok(())
     }
 
-    /// Has the first of them save, and so fork: how long it stood still, in ms for each GiB that it has.
+    /// Makes the first server fork for a snapshot. Returns its pause, in ms for each GiB of its memory.
     pub(crate) async fn fork(&mut self) -> Result<f64, Fault> {
         let connection = &mut self.0[0];
         redis::cmd("BGSAVE").exec_async(connection).await?;
@@ -123,7 +123,7 @@ impl Sub for Usage {
     }
 }
 
-/// What INFO says.
+/// The fields of `INFO`.
 struct Info(HashMap<String, String>);
 
 impl Info {
@@ -135,14 +135,14 @@ impl Info {
 
     fn number(&self, name: &str) -> Result<f64, Fault> {
         let text = self.0.get(name).ok_or_else(|| format!("INFO has no {name}"))?;
-        text.parse().map_err(|_| format!("INFO says {name}:{text}").into())
+        text.parse().map_err(|_| format!("INFO has {name}:{text}, which is not a number").into())
     }
 }
 
-/// µs of processors that this process has used (`proc(5)`): in steps of 10 ms, as Linux counts a hundred ticks a second.
+/// Returns the processor time of this process in µs (`proc(5)`), in steps of 10 ms: Linux counts 100 ticks a second.
 pub(crate) fn own_processor_us() -> Result<f64, Fault> {
     let stat = std::fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc: {error}"))?;
-    let fields = stat.rsplit_once(')').ok_or("/proc/self/stat is of another shape")?.1;
+    let fields = stat.rsplit_once(')').ok_or("/proc/self/stat has an unknown format")?.1;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>()? * 1e4)
 }

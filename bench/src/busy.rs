@@ -1,5 +1,5 @@
-//! How busy the machine was while something was measured: the same commit differs several-fold between machines, and
-//! between a quiet hour and a busy one.
+//! The load of the machine during a measurement. Figures of one commit differ several-fold between machines, and between a
+//! quiet and a busy hour.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::Measured;
 use crate::machine::load;
 use crate::statistics::figure;
 
-/// How busy it was over some time.
+/// The load of the machine over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Busy {
-    /// The share of the processors' time that the host gave to others, where the system says so.
+    /// The share of the processors' time that the host gave to others; none if the system does not report it.
     pub steal_percent: Option<f64>,
-    /// Processes that wanted to run, those of the run included: the mean of the load at its start and at its end, each
-    /// the average of a minute, where the system says so.
+    /// Runnable processes, including those of the run: the mean of the one-minute load at the start and at the end. None if
+    /// the system does not report it.
     pub load: Option<f64>,
 }
 
@@ -43,12 +43,12 @@ struct Times {
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts to watch.
     pub fn start() -> Self {
         Self { times: times(), load: load() }
     }
 
-    /// Until now.
+    /// Returns the load since the start.
     pub fn end(self) -> Busy {
         Busy {
             steal_percent: self.times.zip(times()).and_then(|(before, after)| stolen(before, after)),
@@ -57,8 +57,8 @@ impl Watch {
     }
 }
 
-/// What is said beside a table: how busy it was, and how late the machine's own timers were when that was last measured.
-pub fn beside(busy: &Busy, results: &[Measured]) -> String {
+/// Returns the conditions of a table: the load, and the lateness of the machine's own timers when it was last measured.
+pub fn conditions(busy: &Busy, results: &[Measured]) -> String {
     let floor = results.iter().rev().find(|one| one.system == "floor" && !one.rounds.is_empty());
     let late = |name| floor.and_then(|one| one.spread(name)).map(|spread| figure(spread.median));
     match (late("p50_ms"), late("p99_ms")) {
@@ -71,7 +71,8 @@ fn times() -> Option<Times> {
     parsed(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Of the first line: user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user (`proc(5)`).
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. The later fields are part
+/// of the first two (`proc(5)`).
 fn parsed(stat: &str) -> Option<Times> {
     let numbers = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks = numbers.split_whitespace().take(8).map(|ticks| ticks.parse().ok());
@@ -102,6 +103,6 @@ mod tests {
     fn what_the_system_does_not_say_is_unknown() {
         assert_eq!(Busy::default().to_string(), "steal unknown, load unknown");
         let busy = Busy { steal_percent: Some(12.34), load: Some(2.0) };
-        assert_eq!(beside(&busy, &[]), "steal 12.3 %, load 2");
+        assert_eq!(conditions(&busy, &[]), "steal 12.3 %, load 2");
     }
 }

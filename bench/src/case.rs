@@ -1,4 +1,4 @@
-//! What is measured: a measure and its parameters.
+//! A case: a measure, its parameters, and the systems that take part.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,25 +14,25 @@ const PAYLOAD: &str = r#"{"merchant":"m-000000017","order":"o-0000000000042","am
 pub enum Who {
     /// Every system that has the measure.
     All,
-    /// keylapse, with and without visible keys.
+    /// keylapse, with and without marker keys.
     Both,
-    /// keylapse without visible keys.
-    WithoutTriggers,
+    /// keylapse without marker keys.
+    WithoutMarkerKeys,
     /// keylapse.
     Keylapse,
     /// keylapse, and the machine's own timers.
     KeylapseAndFloor,
-    /// keylapse, the script that writes the same and nothing else, and every system that is not ours.
+    /// keylapse, the script that only writes keylapse's keys, and every system that is not ours.
     KeylapseAndOthers,
 }
 
 impl Who {
-    /// Whether the system in this folder takes part.
+    /// Returns whether the system in this folder takes part.
     pub fn includes(self, folder: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Both => ["keylapse", "keylapse-no-triggers"].contains(&folder),
-            Self::WithoutTriggers => folder == "keylapse-no-triggers",
+            Self::Both => ["keylapse", "keylapse-no-markers"].contains(&folder),
+            Self::WithoutMarkerKeys => folder == "keylapse-no-markers",
             Self::Keylapse => folder == "keylapse",
             Self::KeylapseAndFloor => ["keylapse", "floor"].contains(&folder),
             Self::KeylapseAndOthers => {
@@ -47,24 +47,24 @@ impl Who {
 pub struct Case {
     /// The measure's name.
     pub measure: &'static str,
-    /// What it is part of, to be asked for by: the measure, unless said otherwise.
+    /// The section that selects the case on the command line; by default the measure's name.
     pub section: &'static str,
-    /// What differs from other cases of the measure, by name.
+    /// The parameters that differ between cases of the measure, by name.
     pub parameters: BTreeMap<&'static str, String>,
-    /// Who takes part.
+    /// The systems that take part.
     pub who: Who,
-    /// How often, if not as often as all others.
+    /// The number of rounds, if it differs from that of other cases.
     pub rounds: Option<usize>,
-    /// Whether all systems run at the same time.
+    /// True if all systems run at the same time.
     pub side_by_side: bool,
-    /// After how long one run is given up.
+    /// The time after which a run is stopped.
     pub limit: Duration,
-    /// What the table shows of what is printed.
+    /// The figures that the table shows.
     pub columns: &'static [&'static str],
 }
 
 impl Case {
-    /// A case of a measure.
+    /// Creates a case of a measure for all systems, with a limit of 120 s.
     pub fn new(measure: &'static str, columns: &'static [&'static str]) -> Self {
         let limit = Duration::from_secs(120);
         Self {
@@ -79,7 +79,7 @@ impl Case {
         }
     }
 
-    /// With a parameter: `count` becomes `BENCH_COUNT`, and so on.
+    /// Sets a parameter: `count` becomes `BENCH_COUNT`, and so on.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "numbers are written without an ampersand")]
     pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -87,56 +87,56 @@ impl Case {
         self
     }
 
-    /// For these systems only.
+    /// Limits the case to these systems.
     #[must_use]
     pub fn only(mut self, who: Who) -> Self {
         self.who = who;
         self
     }
 
-    /// As a part of this.
+    /// Assigns the case to a section.
     #[must_use]
     pub fn part_of(mut self, section: &'static str) -> Self {
         self.section = section;
         self
     }
 
-    /// So often, however often others are run.
+    /// Sets the number of rounds, whatever the number of other cases is.
     #[must_use]
     pub fn times(mut self, rounds: usize) -> Self {
         self.rounds = Some(rounds);
         self
     }
 
-    /// With all systems at the same time: for what is mostly waiting, and needs no quiet processor.
+    /// Runs all systems at the same time: for measures that mostly wait, and need no quiet processor.
     #[must_use]
     pub fn side_by_side(mut self) -> Self {
         self.side_by_side = true;
         self
     }
 
-    /// Given up after this long.
+    /// Sets the time after which a run is stopped.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// A parameter as a number; zero if there is none.
+    /// Returns a parameter as a number; zero if it is not set.
     pub fn number(&self, name: &str) -> f64 {
         self.parameters.get(name).and_then(|value| value.parse().ok()).unwrap_or(0.0)
     }
 
-    /// How many keys with a time to live the harness puts beside the jobs.
+    /// Returns how many foreign keys with a TTL the harness writes before a run.
     pub fn foreign(&self) -> usize {
         self.number("foreign") as usize
     }
 
-    /// What the system is told by its environment.
+    /// Returns the environment variables of the system.
     pub fn environment(&self) -> impl Iterator<Item = Variable> {
         let named = self.parameters.iter().filter(|(name, _)| **name != "foreign");
-        let told = named.map(|(name, value)| (format!("BENCH_{}", name.to_uppercase()), value.clone()));
-        told.chain([("BENCH_PAYLOAD".to_owned(), PAYLOAD.to_owned())])
+        let variables = named.map(|(name, value)| (format!("BENCH_{}", name.to_uppercase()), value.clone()));
+        variables.chain([("BENCH_PAYLOAD".to_owned(), PAYLOAD.to_owned())])
     }
 }
 
@@ -152,12 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_tells_the_system_all_but_what_the_harness_does_itself() {
+    fn a_case_passes_the_system_all_but_what_the_harness_does_itself() {
         let case = Case::new("lateness", &[]).with("rate", 1000).with("foreign", 5);
-        let told: BTreeMap<_, _> = case.environment().collect();
-        assert_eq!(told["BENCH_RATE"], "1000");
-        assert_eq!(told["BENCH_PAYLOAD"].len(), 72);
-        assert_eq!(told.len(), 2);
+        let variables: BTreeMap<_, _> = case.environment().collect();
+        assert_eq!(variables["BENCH_RATE"], "1000");
+        assert_eq!(variables["BENCH_PAYLOAD"].len(), 72);
+        assert_eq!(variables.len(), 2);
         assert_eq!(case.to_string(), "lateness foreign=5 rate=1000");
         assert_eq!(case.foreign(), 5);
     }
@@ -166,6 +166,6 @@ mod tests {
     fn bounds_are_no_others_and_of_them_only_the_script_is_beside_keylapse() {
         let takes_part = |folder| Who::KeylapseAndOthers.includes(folder);
         assert!(["keylapse", "bare-script", "rsmq", "zset_poll"].into_iter().all(takes_part));
-        assert!(!["keylapse-no-triggers", "bare-zadd", "ceiling", "floor"].into_iter().any(takes_part));
+        assert!(!["keylapse-no-markers", "bare-zadd", "ceiling", "floor"].into_iter().any(takes_part));
     }
 }

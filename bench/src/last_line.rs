@@ -2,7 +2,7 @@
 
 use crate::Measured;
 
-/// `handled_per_s=… fastest_peer=… …`; what was not measured is `none`.
+/// Returns `handled_per_s=… fastest_peer=… …`, with `none` for a figure that was not measured.
 pub fn last_line(results: &[Measured]) -> String {
     let handled = median(throughput(results).find(|one| one.system == "keylapse"), "per_s");
     let ceiling = median(throughput(results).find(|one| one.system == "ceiling"), "per_s");
@@ -23,7 +23,7 @@ pub fn last_line(results: &[Measured]) -> String {
     let arms = |name| median(of(results, "arm").find(|one| one.system == "keylapse"), name);
     let (single, concurrent) = (arms("single_per_s"), arms("concurrent_per_s"));
     let queue = fastest(of(results, "arm").filter(|one| is_queue(one)), "concurrent_per_s");
-    // Of several sizes the first, which every system makes as often as is asked for.
+    // The first size counts: every system runs it in all rounds.
     let lives = |one: &&Measured| {
         let first = of(results, "lives").next();
         first.is_some_and(|first| first.case.parameters == one.case.parameters)
@@ -51,12 +51,12 @@ pub fn last_line(results: &[Measured]) -> String {
     words.map(|(name, value)| format!("{name}={value}")).join(" ")
 }
 
-/// What was measured of a measure.
+/// Returns the results of a measure.
 fn of<'a>(results: &'a [Measured], measure: &'a str) -> impl Iterator<Item = &'a Measured> {
     results.iter().filter(move |measured| measured.case.measure == measure)
 }
 
-/// All that was measured of throughput in one way: armed in random order, with nothing beside.
+/// Returns the results of throughput with jobs in random order and without far-future timers.
 fn throughput(results: &[Measured]) -> impl Iterator<Item = &Measured> {
     of(results, "throughput").filter(|one| {
         let parameters = &one.case.parameters;
@@ -64,24 +64,24 @@ fn throughput(results: &[Measured]) -> impl Iterator<Item = &Measured> {
     })
 }
 
-/// Those that are not ours and lose nothing when a worker dies.
+/// Keeps systems that are not ours and lose nothing when a worker dies.
 fn others_that_survive<'a>(all: impl Iterator<Item = &'a Measured>) -> impl Iterator<Item = &'a Measured> {
     all.filter(|one| !one.is_ours && one.described.survives_a_crash)
 }
 
-/// Whether it is a library that people use, and no loop of a few commands that stands for what they write themselves.
+/// Returns whether the system is a library. The other peers are loops of a few commands, as people write them themselves.
 fn is_queue(one: &Measured) -> bool {
     let is_a_loop = one.system.starts_with("zset_") || one.system == "subscriber";
     !one.is_ours && !is_a_loop
 }
 
-/// The one that does most a second, and how many.
+/// Returns the system with the highest rate, and that rate.
 fn fastest<'a>(all: impl Iterator<Item = &'a Measured>, name: &str) -> Option<(&'a str, f64)> {
     let rates = all.filter_map(|one| Some((one.system.as_str(), median(Some(one), name)?)));
     rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
-/// How many handlers of keylapse started early, over all rounds.
+/// Returns how many handlers of keylapse started early, over all rounds.
 fn early(results: &[Measured]) -> Option<f64> {
     let mut rounds = of(results, "lateness")
         .filter(|one| one.system.starts_with("keylapse"))

@@ -1,9 +1,9 @@
-//! Runs keylapse and other systems side by side, and says how long each took.
+//! Runs keylapse and other systems side by side, and prints how long each took.
 //!
-//! `make bench` and `make bench-quick` call it; `bench/README.md` is what the harness and the systems agree on. The way of
-//! a figure: a [`Case`] of a [`plan`] is run by [`rounds`] on each [`System`], each time on a [`Server`] of its own
-//! ([`measures`]); the [`Spread`] of the rounds is printed ([`table`]), kept ([`records`]), drawn ([`plots`]) and, of the
-//! most important ones, said in a [`last_line`].
+//! `make bench` and `make bench-quick` run it. `bench/README.md` has the protocol between the harness and the systems.
+//! [`rounds`] runs each [`Case`] of a [`plan`] on each [`System`], each time on a new [`Server`] ([`measures`]). The
+//! [`Spread`] of the rounds is printed ([`table`]), recorded ([`records`]) and drawn ([`plots`]). A [`last_line`] has the
+//! most important figures.
 
 mod busy;
 mod case;
@@ -22,7 +22,7 @@ mod statistics;
 mod system;
 pub mod table;
 
-pub use busy::{Busy, Watch, beside};
+pub use busy::{Busy, Watch, conditions};
 pub use case::{Case, Who};
 pub use last_line::last_line;
 pub use machine::Machine;
@@ -34,5 +34,5 @@ pub use system::{Described, OURS, Run, System};
 /// A variable of a program's environment, and its value.
 pub type Variable = (String, String);
 
-/// What went wrong, in words.
+/// An error with a message.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;

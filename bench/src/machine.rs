@@ -1,4 +1,4 @@
-//! On what it was measured.
+//! The machine of a measurement.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use crate::{Fault, Server};
 
-/// The machine, the server and the moment.
+/// The machine, the server and the time of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Seconds since 1970.
     pub at: u64,
     /// Logical processors.
     pub processors: usize,
-    /// What they are called, where the system says so.
+    /// The model of the processors; empty if the system does not report it.
     pub model: String,
     /// The server.
     pub server: String,
-    /// Processes that wanted to run in the last minute, on average, where the system says so.
+    /// The load average of the last minute; none if the system does not report it.
     pub load: Option<f64>,
 }
 
 impl Machine {
-    /// This one, now.
+    /// Describes this machine as it is now.
     ///
     /// # Errors
     /// If there is no server.
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-/// The load of the last minute.
+/// Returns the load average of the last minute.
 pub(crate) fn load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }

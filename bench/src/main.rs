@@ -1,4 +1,4 @@
-//! `keylapse-bench`: runs the systems side by side. `--help` says how.
+//! `keylapse-bench`: runs the systems side by side. `--help` lists the options.
 
 use std::fs::File;
 use std::io::{Write, stdout};
@@ -9,44 +9,44 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use keylapse_bench::records::Records;
 use keylapse_bench::table::table;
-use keylapse_bench::{Case, Fault, Machine, System, Watch, beside, last_line, plan, plots, rounds};
+use keylapse_bench::{Case, Fault, Machine, System, Watch, conditions, last_line, plan, plots, rounds};
 
-/// Of ours and of the others, those that take part in a quick run.
-const QUICK_OURS: [&str; 4] = ["keylapse", "keylapse-no-triggers", "bare-script", "ceiling"];
+/// Our systems that take part in a quick run, and the number of the others.
+const QUICK_OURS: [&str; 4] = ["keylapse", "keylapse-no-markers", "bare-script", "ceiling"];
 const QUICK_PEERS: usize = 3;
 
 /// Runs keylapse and other systems side by side, and prints how long each took.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 struct Options {
-    /// Under three minutes: keylapse, the ceiling and the fastest others.
+    /// Run keylapse, its bounds and the fastest others for under three minutes.
     #[arg(long)]
     quick: bool,
-    /// As quick, with so few jobs that the figures mean nothing: whether the harness works.
+    /// Run the quick plan with few jobs, only to check that the harness works.
     #[arg(long, conflicts_with = "quick")]
     tiny: bool,
-    /// How often each measurement is made; 3 unless said otherwise.
+    /// Make each measurement this many times.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only these systems, separated by commas; else all that can run here.
+    /// Run only these systems, separated by commas. By default, all that can run here take part.
     #[arg(long, value_delimiter = ',')]
     systems: Vec<String>,
-    /// Only these measures, separated by commas.
+    /// Run only these measures, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(plan::SECTIONS))]
     measures: Vec<String>,
-    /// Where the systems are.
+    /// Read the systems from this folder.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/peers"))]
     peers: PathBuf,
-    /// Where a line of JSON for each figure is written.
+    /// Write a line of JSON for each figure to this file.
     #[arg(long)]
     records: Option<PathBuf>,
-    /// Where pictures of the records are drawn; needs `--records` or `--draw`.
+    /// Draw charts of the records into this folder; needs `--records` or `--draw`.
     #[arg(long)]
     plots: Option<PathBuf>,
-    /// Measure nothing, and draw what earlier runs have recorded in these files, separated by commas.
+    /// Draw the records of earlier runs from these files, separated by commas, and measure nothing.
     #[arg(long, value_delimiter = ',', requires = "plots", conflicts_with = "records")]
     draw: Vec<PathBuf>,
-    /// Print what would be measured, and end.
+    /// Print the cases without running them.
     #[arg(long)]
     list: bool,
 }
@@ -63,7 +63,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing failed.
+/// Runs the cases, and returns whether all runs succeeded.
 async fn run(options: &Options) -> Result<bool, Fault> {
     let cases = cases(options);
     if options.list {
@@ -100,7 +100,7 @@ async fn run(options: &Options) -> Result<bool, Fault> {
         }
         let all = &results[shown..];
         if all.iter().any(|one| one.has_it) {
-            println!("{}", table(case, all, &beside(&busy, &results)));
+            println!("{}", table(case, all, &conditions(&busy, &results)));
             stdout().flush()?;
         }
     }
@@ -111,7 +111,7 @@ async fn run(options: &Options) -> Result<bool, Fault> {
     Ok(whole)
 }
 
-/// Says what would be measured, and how often, if all systems can run here.
+/// Prints each case and its number of runs, if all systems can run here.
 fn list(options: &Options, cases: &[Case]) -> Result<(), Fault> {
     let folders = chosen(options)?;
     let mut all = 0;
@@ -121,7 +121,7 @@ fn list(options: &Options, cases: &[Case]) -> Result<(), Fault> {
         println!("{case}: {runs} runs{}", if case.side_by_side { ", side by side" } else { "" });
         all += runs;
     }
-    println!("{all} runs, and fewer by those of systems that do not have a measure or cannot run here");
+    println!("{all} runs at most: systems that do not have a measure or cannot run here are skipped");
     Ok(())
 }
 
@@ -142,12 +142,12 @@ fn cases(options: &Options) -> Vec<Case> {
     cases
 }
 
-/// The folders of those that are to take part.
+/// Returns the folders of the chosen systems.
 fn chosen(options: &Options) -> Result<Vec<String>, Fault> {
     let mut folders = System::folders(&options.peers)?;
     if !options.systems.is_empty() {
         if let Some(unknown) = options.systems.iter().find(|name| !folders.contains(name)) {
-            return Err(format!("there is no system {unknown}; there are {}", folders.join(", ")).into());
+            return Err(format!("unknown system {unknown}: choose from {}", folders.join(", ")).into());
         }
         folders.retain(|name| options.systems.contains(name));
     } else if options.quick {
@@ -156,7 +156,7 @@ fn chosen(options: &Options) -> Result<Vec<String>, Fault> {
     Ok(folders)
 }
 
-/// Those that take part; says of the others why they do not.
+/// Opens the systems that take part, and prints why others do not.
 async fn systems(options: &Options) -> Result<Vec<System>, Fault> {
     let (mut systems, mut others) = (Vec::new(), 0);
     for folder in chosen(options)? {
@@ -178,7 +178,7 @@ async fn systems(options: &Options) -> Result<Vec<System>, Fault> {
     Ok(systems)
 }
 
-/// Ours, and of the others those that were the fastest of the last long run.
+/// Returns our systems of a quick run, then the others, the fastest of the last long run first.
 fn by_speed(folders: &[String]) -> Vec<String> {
     let fastest: Vec<&str> =
         include_str!("../fastest").lines().filter(|line| !line.starts_with('#')).collect();

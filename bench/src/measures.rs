@@ -8,22 +8,22 @@ use tokio::time::sleep;
 
 use crate::{Case, Fault, Run, Server, System, Variable};
 
-/// What one run gave: figures by name.
+/// The figures of one run, by name.
 pub type Figures = BTreeMap<String, f64>;
 
-/// What came of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
     /// Figures.
     Figures(Figures),
     /// The system does not have the measure.
     HasNot,
-    /// It failed: why.
+    /// The run failed, with the reason.
     Failed(String),
 }
 
 impl Made {
-    /// With one figure more: what the harness has counted, for each of what the system has.
+    /// Adds a figure: a count of the harness, divided by a figure of the system.
     fn with_share(mut self, name: &str, counted: u64, each: &str) -> Self {
         if let Self::Figures(figures) = &mut self {
             let each = figures.get(each).copied().unwrap_or(0.0);
@@ -51,32 +51,32 @@ pub async fn make(case: &Case, system: &System) -> Result<Made, Fault> {
     }
 }
 
-/// The numbers among what was printed.
+/// Keeps the numbers of the printed object.
 fn read(run: Run) -> Made {
     match run {
         Run::Printed(Value::Object(printed)) => Made::Figures(
             printed.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect(),
         ),
-        Run::Printed(other) => Made::Failed(format!("it printed {other}")),
+        Run::Printed(other) => Made::Failed(format!("the last line is not an object: {other}")),
         Run::HasNot => Made::HasNot,
         Run::Failed(why) => Made::Failed(why),
     }
 }
 
-/// The server's memory, before and after.
+/// Measures the server's memory before and after.
 async fn bytes(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
     let before = server.memory().await?;
     let made = read(system.measure(case.measure, with, case.limit).await?);
-    // The buffers of the connection that has ended are given back a moment later.
+    // The server frees the buffers of the closed connection a moment later.
     sleep(Duration::from_millis(300)).await;
     let after = server.memory().await?;
     Ok(made.with_share("bytes", after.saturating_sub(before), "armed"))
 }
 
-/// How often an idle worker is looked at.
+/// The time between two looks at an idle worker.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What had been sent and executed at a moment.
+/// The requests and commands up to a moment.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
@@ -84,11 +84,11 @@ struct Look {
     commands: u64,
 }
 
-/// What is sent to the server, and what it executes, while the worker is idle. Its start and its end are left out: what
-/// counts lies between the last 75 and the last 10 hundredths of the time asked for.
+/// Counts requests and executed commands while the worker is idle. The worker's start and end do not count: only looks from
+/// 75 % to 10 % of the requested time before its end do.
 async fn idle(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
-    let line = server.line().await;
-    let url = [("BENCH_URL".to_owned(), line.url())];
+    let proxy = server.proxy().await;
+    let url = [("BENCH_URL".to_owned(), proxy.url())];
     let environment: Vec<_> =
         with.iter().filter(|(name, _)| name != "BENCH_URL").chain(&url).cloned().collect();
     let mut looks: Vec<Look> = Vec::new();
@@ -96,7 +96,7 @@ async fn idle(case: &Case, system: &System, server: &Server, with: &[Variable]) 
         let mut counter = server.counter().await;
         loop {
             let commands = counter.commands().await?;
-            looks.push(Look { at: Instant::now(), requests: line.requests(), commands });
+            looks.push(Look { at: Instant::now(), requests: proxy.requests(), commands });
             sleep(LOOK).await;
         }
     };
@@ -114,17 +114,17 @@ async fn idle(case: &Case, system: &System, server: &Server, with: &[Variable]) 
     Ok(made)
 }
 
-/// What a worker sends to the server for each job, from its start to its end. It is told of the line that is counted, and
-/// offers the jobs by another.
+/// Counts the requests of a worker for each job, from its start to its end. The worker connects through the counting proxy
+/// (`BENCH_LINE`), and offers the jobs over another connection.
 async fn requests(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
-    let line = server.line().await;
+    let proxy = server.proxy().await;
     let mut environment = with.to_vec();
-    environment.push(("BENCH_LINE".to_owned(), line.url()));
+    environment.push(("BENCH_LINE".to_owned(), proxy.url()));
     let made = read(system.measure(case.measure, &environment, case.limit).await?);
-    Ok(made.with_share("requests_per_job", line.requests(), "handled"))
+    Ok(made.with_share("requests_per_job", proxy.requests(), "handled"))
 }
 
-/// Requests and commands.
+/// Returns requests and commands per second.
 fn per_s(looks: &[Look], ended: Instant, asked: Duration) -> Result<[f64; 2], Fault> {
     let within = |look: &&Look| {
         let left = ended - look.at;
@@ -132,7 +132,7 @@ fn per_s(looks: &[Look], ended: Instant, asked: Duration) -> Result<[f64; 2], Fa
     };
     let counted: Vec<_> = looks.iter().filter(within).collect();
     let [from, .., to] = counted[..] else {
-        return Err("it was idle for too short a time to be looked at".into());
+        return Err("the idle run was too short: fewer than two looks count".into());
     };
     let seconds = (to.at - from.at).as_secs_f64();
     Ok([to.requests - from.requests, to.commands - from.commands].map(|count| count as f64 / seconds))
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn of_an_idle_time_neither_start_nor_end_counts() {
         let (start, asked) = (Instant::now(), Duration::from_secs(10));
-        // A thousand commands at the start and the end, two a second between, and half as many requests.
+        // The start and the end add a thousand each. Between them, there are two commands and one request a second.
         let looks: Vec<_> = (0..=120)
             .map(|look: u32| {
                 let ends = if look < 25 { 0 } else { 1000 } + if look > 115 { 1000 } else { 0 };

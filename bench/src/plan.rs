@@ -1,4 +1,4 @@
-//! What is measured, in which order.
+//! The cases of quick and long runs, in their order.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const SATURATED: &[&str] = &["per_s", "handled", "empty_percent", "claims_per_jo
 const RECOVERY: &[&str] = &["first_s", "all_s", "handled"];
 const RETRIES: &[&str] = &["attempts_per_s", "retries_per_s", "attempts"];
 
-/// What can be asked for: a measure, or what several cases of one measure are about.
+/// The sections that `--measures` selects: a measure, or the subject of several cases of one measure.
 pub const SECTIONS: [&str; 16] = [
     "throughput",
     "concurrency",
@@ -46,12 +46,13 @@ pub const SECTIONS: [&str; 16] = [
 const CONCURRENCY: usize = 1000;
 /// Listeners that share a topic.
 const LISTENERS: [usize; 4] = [1, 2, 4, 8];
-/// How many times as many jobs saturate listeners: at the end each of them finds nothing, which is to weigh little.
+/// The factor by which runs that saturate listeners have more jobs. Each listener makes empty claims at the end, which must
+/// weigh little.
 const SATURATION: usize = 3;
-/// What far-future timers can be behind others.
+/// The numbers of far-future timers behind the measured jobs.
 const ARMED: [usize; 4] = [10_000, 100_000, 1_000_000, 5_000_000];
 
-/// What the last line needs.
+/// Returns the cases that the last line needs.
 pub fn quick(size: Size) -> Vec<Case> {
     let lateness = |foreign| lateness(size, 1000, foreign, 0).only(Who::Keylapse);
     vec![
@@ -65,7 +66,7 @@ pub fn quick(size: Size) -> Vec<Case> {
     ]
 }
 
-/// Everything.
+/// Returns all cases.
 pub fn long(size: Size) -> Vec<Case> {
     let mut cases = vec![
         throughput(size, "shuffled"),
@@ -82,7 +83,7 @@ pub fn long(size: Size) -> Vec<Case> {
     cases
 }
 
-/// What programs that arm timers see of it.
+/// Returns the cases of programs that arm timers.
 fn producers(size: Size) -> Vec<Case> {
     let seconds = 3 * size.seconds;
     vec![
@@ -90,7 +91,7 @@ fn producers(size: Size) -> Vec<Case> {
         Case::new("change", CHANGE).with("count", size.arms),
         Case::new("arm_cancel", ARM_CANCEL).with("count", size.arms),
         lives(size.lives),
-        // Once: it takes minutes of most systems, and shows whether the rate holds.
+        // One round, because most systems need minutes. The case shows whether the rate holds.
         lives(10 * size.lives).times(1),
         Case::new("arm_latency", ARM_LATENCY)
             .with("rate", 1000)
@@ -111,15 +112,15 @@ fn lives(count: usize) -> Case {
         .within(Duration::from_secs(300))
 }
 
-/// What is measured of keylapse alone.
+/// Returns the cases of keylapse alone.
 fn alone(size: Size) -> Vec<Case> {
     let few = |handlers| throughput(size, "shuffled").with("concurrency", handlers).only(Who::Both);
     let mut cases: Vec<_> = [10, 100].map(few).into_iter().map(|case| case.part_of("concurrency")).collect();
     for rate in [10, 100, 1000, 10_000] {
         for foreign in [0, size.foreign / 10, size.foreign] {
-            // At 1,000 a second, all systems are measured with the first and the last.
+            // At 1,000 a second, the cases of all systems already have the first and the last number.
             if rate != 1000 || foreign == size.foreign / 10 {
-                // Foreign keys are nothing to the machine's own timers.
+                // Foreign keys do not affect the machine's own timers.
                 let who = if foreign == 0 { Who::KeylapseAndFloor } else { Who::Keylapse };
                 cases.push(lateness(size, rate, foreign, 0).only(who).part_of("besides"));
             }
@@ -128,7 +129,7 @@ fn alone(size: Size) -> Vec<Case> {
     }
     for listeners in LISTENERS {
         cases.push(shared(listeners, 0.0, SATURATION * size.jobs, SATURATED).only(Who::Both));
-        // At the low rate it takes long until there are a few jobs, and how they fare differs little.
+        // The low rate needs a long time for a few jobs, and their figures differ little: one round suffices.
         for (rate, seconds, rounds) in [(0.5, 8, 1), (100.0, 1, 2), (1000.0, 1, 2)] {
             let count = (rate * (seconds * size.seconds) as f64) as usize;
             cases.push(shared(listeners, rate, count, SHARED).only(Who::Keylapse).times(rounds));
@@ -138,7 +139,7 @@ fn alone(size: Size) -> Vec<Case> {
         cases.push(
             throughput(size, "shuffled")
                 .with("behind", armed)
-                .only(Who::WithoutTriggers)
+                .only(Who::WithoutMarkerKeys)
                 .part_of("growth")
                 .times(1),
         );
@@ -182,7 +183,7 @@ fn lateness(size: Size, rate: usize, foreign: usize, behind: usize) -> Case {
         case = case.with("foreign", foreign);
     }
     if behind > 0 {
-        // Arming so many takes most of the time.
+        // Arming these timers takes most of the time.
         case = case.with("behind", behind).times(1);
     }
     case

@@ -1,4 +1,4 @@
-//! What was measured, as pictures.
+//! Charts of the records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(90, 90, 90),
 ];
 
-/// What a picture needs of a record.
+/// The fields of a record that a chart needs.
 #[derive(Clone, Debug, Deserialize)]
 struct Record {
     system: String,
@@ -49,14 +49,14 @@ struct Chart {
     lines: Vec<Line>,
 }
 
-/// Draws what there are records of, one SVG for each picture, into a folder; the files.
+/// Draws each chart that has enough records as an SVG file in a folder, and returns the names of the files.
 ///
 /// # Errors
 /// If the records cannot be read or the files cannot be written.
 pub fn draw(records: &[impl AsRef<Path>], folder: &Path) -> Result<Vec<String>, Fault> {
     let mut all: Vec<Record> = Vec::new();
     for path in records {
-        // Other lines tell of the machine, and of what failed.
+        // Other lines describe the machine and failed runs.
         all.extend(std::fs::read_to_string(path)?.lines().filter_map(|line| serde_json::from_str(line).ok()));
     }
     std::fs::create_dir_all(folder)?;
@@ -75,14 +75,14 @@ pub fn draw(records: &[impl AsRef<Path>], folder: &Path) -> Result<Vec<String>, 
     Ok(files)
 }
 
-/// Lateness over the rate, beside and behind what else there is.
+/// Lateness over the rate: with nothing else, with foreign keys, and behind far-future timers.
 fn lateness(all: &[Record]) -> Chart {
     let mut lines = Vec::new();
     let own = all.iter().filter(|one| one.measure == "lateness" && one.system == "keylapse");
     for one in own.filter(|one| one.figure == "p99_ms") {
         let name = match (one.number("foreign"), one.number("behind")) {
             (0.0, 0.0) => "nothing else".to_owned(),
-            (foreign, 0.0) => format!("beside {} foreign keys", crate::statistics::figure(foreign)),
+            (foreign, 0.0) => format!("with {} foreign keys", crate::statistics::figure(foreign)),
             (_, behind) => format!("behind {} timers", crate::statistics::figure(behind)),
         };
         add(&mut lines, name, one, "rate");
@@ -97,14 +97,14 @@ fn lateness(all: &[Record]) -> Chart {
     }
 }
 
-/// Throughput over the far-future timers behind.
+/// Throughput over the number of far-future timers.
 fn growth(all: &[Record]) -> Chart {
     let title = "Handled each second, before so many far-future timers";
     let wanted = |one: &Record| one.number("behind") > 0.0;
     Chart { across: "far-future timers", ..rates("growth.svg", title, "behind", all, wanted) }
 }
 
-/// What each system handles a second, by a parameter.
+/// The rate of each system over a parameter.
 fn rates(
     file: &'static str,
     title: &'static str,
@@ -150,7 +150,7 @@ fn throughput(all: &[Record]) -> Vec<(String, f64)> {
 fn line_chart(chart: &Chart, path: &Path) -> Result<(), Fault> {
     let points = || chart.lines.iter().flat_map(|(_, points)| points);
     let (across, up) = (range(points().map(|(x, _)| *x)), range(points().map(|(_, y)| *y)));
-    // An axis that begins at zero where it does not span decades.
+    // The axis begins at zero unless it spans a decade.
     if up.1 / up.0 < 10.0 {
         return lines_on(chart, path, across, 0.0..up.1 * 1.1);
     }
@@ -163,14 +163,14 @@ where
     Y::CoordDescType: ValueFormatter<f64>,
 {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(told)?;
+    area.fill(&WHITE).map_err(owned)?;
     let mut on = ChartBuilder::on(&area)
         .caption(chart.title, FONT)
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(70)
         .build_cartesian_2d((across.0..across.1).log_scale(), up)
-        .map_err(told)?;
+        .map_err(owned)?;
     on.configure_mesh()
         .x_desc(chart.across)
         .y_desc(chart.up)
@@ -178,14 +178,14 @@ where
         .y_label_formatter(&|y| short(*y))
         .light_line_style(WHITE)
         .draw()
-        .map_err(told)?;
+        .map_err(owned)?;
     for ((name, points), colour) in chart.lines.iter().zip(COLOURS.iter().cycle()) {
         let mut points = points.clone();
         points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         let line = LineSeries::new(points, colour.stroke_width(2)).point_size(3);
         let colour = *colour;
         on.draw_series(line)
-            .map_err(told)?
+            .map_err(owned)?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
     }
@@ -194,34 +194,38 @@ where
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()
-        .map_err(told)?;
-    area.present().map_err(told)
+        .map_err(owned)?;
+    area.present().map_err(owned)
 }
 
 fn bars(title: &str, rates: &[(String, f64)], path: &Path) -> Result<(), Fault> {
     const LINE: i32 = 30;
     let height = 50 + LINE * i32::try_from(rates.len())?;
     let area = SVGBackend::new(path, (SIZE.0, height.cast_unsigned())).into_drawing_area();
-    area.fill(&WHITE).map_err(told)?;
-    area.draw(&Text::new(title, (12, 12), FONT)).map_err(told)?;
-    let most = rates.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
+    area.fill(&WHITE).map_err(owned)?;
+    area.draw(&Text::new(title, (12, 12), FONT)).map_err(owned)?;
+    let greatest = rates.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
     for (place, (name, rate)) in (0..).zip(rates) {
         let (top, left) = (40 + LINE * place, 190);
-        let right = left + (rate / most * 460.0) as i32;
+        let right = left + (rate / greatest * 460.0) as i32;
         let colour = if name.starts_with("keylapse") { COLOURS[0] } else { COLOURS[5] };
-        area.draw(&Text::new(name.as_str(), (12, top + 4), FONT)).map_err(told)?;
-        area.draw(&Rectangle::new([(left, top), (right, top + 20)], colour.filled())).map_err(told)?;
+        area.draw(&Text::new(name.as_str(), (12, top + 4), FONT)).map_err(owned)?;
+        area.draw(&Rectangle::new([(left, top), (right, top + 20)], colour.filled())).map_err(owned)?;
         let shown = crate::statistics::figure(*rate);
-        area.draw(&Text::new(shown, (right + 6, top + 4), FONT)).map_err(told)?;
+        area.draw(&Text::new(shown, (right + 6, top + 4), FONT)).map_err(owned)?;
     }
-    area.present().map_err(told)
+    area.present().map_err(owned)
 }
 
-/// From the least to the greatest; a little wider if they are the same.
+/// Returns the least and the greatest value; half and twice the value if they are equal.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (least, most) =
-        values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
-    if least < most { (least.max(1e-3), most) } else { (most.max(1e-3) / 2.0, most.max(1e-3) * 2.0) }
+    let (least, greatest) = values
+        .fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| (least.min(value), greatest.max(value)));
+    if least < greatest {
+        (least.max(1e-3), greatest)
+    } else {
+        (greatest.max(1e-3) / 2.0, greatest.max(1e-3) * 2.0)
+    }
 }
 
 fn short(value: f64) -> String {
@@ -232,7 +236,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The errors of plotters borrow what they are about.
-fn told(error: impl std::fmt::Display) -> Fault {
+/// Converts an error of plotters, which borrows from the chart.
+fn owned(error: impl std::fmt::Display) -> Fault {
     error.to_string().into()
 }

@@ -1,4 +1,4 @@
-//! What was measured, for programs: a line of JSON for each figure.
+//! Records for programs: a line of JSON for each figure.
 
 use std::io::Write;
 
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 
 use crate::{Busy, Fault, Machine, Measured};
 
-/// Writes records, each as soon as it is known.
+/// Writes records, each as soon as its case is measured.
 #[derive(Debug)]
 pub struct Records<W>(W);
 
 impl<W: Write> Records<W> {
-    /// Begins with the machine.
+    /// Writes the record of the machine.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the record cannot be written.
     pub fn new(mut out: W, machine: &Machine) -> Result<Self, Fault> {
         writeln!(out, "{}", json!({ "machine": machine }))?;
         Ok(Self(out))
     }
 
-    /// All figures of one case on one system, and how busy the machine was meanwhile.
+    /// Writes all figures of one case on one system, with the load of the machine during the case.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the record cannot be written.
     pub fn write(&mut self, measured: &Measured, busy: &Busy) -> Result<(), Fault> {
         for (figure, spread) in measured.spreads() {
             let mut record = json!({
@@ -54,7 +54,7 @@ impl<W: Write> Records<W> {
     }
 }
 
-/// The unit that the name of a figure ends with.
+/// Returns the unit that the name of a figure ends with.
 fn unit(figure: &str) -> &str {
     match figure.rsplit_once('_') {
         Some((_, "s")) if figure.ends_with("per_s") => "1/s",

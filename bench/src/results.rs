@@ -1,4 +1,4 @@
-//! What has been measured so far.
+//! The results of a run so far.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ pub struct Measured {
     pub case: Case,
     /// The folder of the system.
     pub system: String,
-    /// Whether it is one of ours.
+    /// True for keylapse and the bounds that it is measured by.
     pub is_ours: bool,
-    /// What the system says of itself.
+    /// The description that the system printed.
     pub described: Described,
     /// The figures of each round that succeeded.
     pub rounds: Vec<Figures>,
-    /// Why the others failed.
+    /// The reasons of the failed rounds.
     pub failures: Vec<String>,
-    /// Whether the system has the measure.
+    /// False if the system does not have the measure.
     pub has_it: bool,
 }
 
 impl Measured {
-    /// Nothing yet.
+    /// Creates an empty result.
     pub fn new(case: &Case, system: &System) -> Self {
         Self {
             case: case.clone(),
@@ -38,7 +38,7 @@ impl Measured {
         }
     }
 
-    /// Another round.
+    /// Adds a round.
     pub fn add(&mut self, made: Made) {
         match made {
             Made::Figures(figures) => self.rounds.push(figures),
@@ -47,13 +47,13 @@ impl Measured {
         }
     }
 
-    /// The spread of a figure.
+    /// Returns the spread of a figure; none if no round has it.
     pub fn spread(&self, name: &str) -> Option<Spread> {
         let figures: Vec<f64> = self.rounds.iter().filter_map(|figures| figures.get(name).copied()).collect();
         Spread::of(&figures)
     }
 
-    /// The spreads of all figures, by name.
+    /// Returns the spreads of all figures, by name.
     pub fn spreads(&self) -> BTreeMap<&str, Spread> {
         let names = self.rounds.iter().flat_map(|figures| figures.keys());
         names.filter_map(|name| Some((name.as_str(), self.spread(name)?))).collect()

@@ -1,4 +1,4 @@
-//! First round A, B, C, then round A, B, C again; or A, B and C at once, where a case is mostly waiting.
+//! Runs rounds: systems A, B, C, then A, B, C again. Cases that mostly wait run A, B and C at the same time.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ async fn side_by_side(case: &Case, systems: &[&System], all: &mut [Measured]) ->
     Ok(())
 }
 
-/// Makes one run, and tells whoever waits that it is done.
+/// Makes one run, and prints how long it took.
 async fn make(case: &Case, system: &System) -> Result<Made, Fault> {
     let started = Instant::now();
     let made = measures::make(case, system).await?;

@@ -7,23 +7,23 @@ use redis::{Value, from_redis_value};
 
 use crate::Fault;
 
-/// How many foreign keys one script writes: the server answers nobody else meanwhile.
+/// Foreign keys that one script writes. The server answers no other client while a script runs.
 const PORTION: usize = 50_000;
 
-/// A server that was just started, keeps nothing on disk, and ends with this value.
+/// A new server that keeps nothing on disk, and stops when this value is dropped.
 #[derive(Debug)]
 pub struct Server(keylapse_support::Server);
 
 impl Server {
-    /// Which server there is to start; why none.
+    /// Returns the version of the server that [`Self::start`] starts.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no server is found.
     pub fn at_hand() -> Result<String, Fault> {
         Ok(keylapse_support::Binary::find().map(|binary| binary.version().to_string())?)
     }
 
-    /// Starts one, with the repository's `redis.conf` but for persistence.
+    /// Starts a server with the repository's `redis.conf`, without persistence.
     ///
     /// # Errors
     /// If it does not start.
@@ -31,12 +31,12 @@ impl Server {
         Ok(Self(keylapse_support::Server::builder().try_start().await?))
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         self.0.url().trim_end_matches('/').to_owned()
     }
 
-    /// Writes keys that are nobody's business, which live for an hour and more.
+    /// Writes foreign keys with a TTL of an hour or more.
     pub async fn fill(&self, count: usize) {
         let script = "for i = ARGV[1], ARGV[2] do \
                       redis.call('SET', 'foreign:' .. i, '', 'EX', 3600 + i % 1000) end";
@@ -46,39 +46,39 @@ impl Server {
         }
     }
 
-    /// Bytes that its data takes (`used_memory`).
+    /// Returns the bytes of memory that the server uses (`used_memory`).
     ///
     /// # Errors
-    /// If it does not say.
+    /// If `INFO` does not have the figure.
     pub async fn memory(&self) -> Result<u64, Fault> {
         let mut connection = self.0.conn().await;
-        // The first call of a command is given a histogram of its own, which is no system's.
+        // The first call of a command allocates its latency histogram, which must not count for a system.
         let _: u64 = info(&mut connection, "memory", "used_memory").await?;
         info(&mut connection, "memory", "used_memory").await
     }
 
-    /// A line to it that counts what is sent.
-    pub async fn line(&self) -> Line {
-        Line(keylapse_support::Proxy::before(&self.0).await)
+    /// Starts a proxy before the server that counts requests.
+    pub async fn proxy(&self) -> CountingProxy {
+        CountingProxy(keylapse_support::Proxy::before(&self.0).await)
     }
 
-    /// Counts what it executes.
+    /// Connects a counter of executed commands.
     pub async fn counter(&self) -> Counter {
         Counter { connection: self.0.conn().await, looks: 0 }
     }
 }
 
-/// A line to a server that counts what is sent.
+/// A proxy before a server that counts requests.
 #[derive(Debug)]
-pub struct Line(keylapse_support::Proxy);
+pub struct CountingProxy(keylapse_support::Proxy);
 
-impl Line {
-    /// Where it begins.
+impl CountingProxy {
+    /// Returns the URL of the proxy.
     pub fn url(&self) -> String {
         self.0.url().trim_end_matches('/').to_owned()
     }
 
-    /// How many requests have been sent over all connections; what is sent at once counts once.
+    /// Returns the number of requests over all connections. Commands that are sent together count once.
     pub fn requests(&self) -> u64 {
         self.0.batches()
     }
@@ -92,21 +92,21 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// How many commands it has executed, those of scripts included and those of this counter not.
+    /// Returns the number of executed commands, including those of scripts, without those of this counter.
     ///
     /// # Errors
-    /// If it does not say.
+    /// If `INFO` does not have the figure.
     pub async fn commands(&mut self) -> Result<u64, Fault> {
         let all: u64 = info(&mut self.connection, "stats", "total_commands_processed").await?;
-        self.looks += 1; // it counts a command when it has executed it
+        self.looks += 1; // the server counts a command after it has executed it
         Ok(all - (self.looks - 1))
     }
 }
 
-/// What INFO says under a name.
+/// Returns the value of a field of `INFO`.
 ///
 /// # Errors
-/// If it does not say, or something else than was asked for.
+/// If the field does not exist, or has another type.
 pub async fn info<T>(connection: &mut MultiplexedConnection, section: &str, name: &str) -> Result<T, Fault>
 where
     T: FromStr<Err: Into<Fault>>,

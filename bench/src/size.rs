@@ -1,25 +1,25 @@
 //! How much a run measures.
 
-/// How much is measured.
+/// The amounts that a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Jobs of a throughput run.
     pub jobs: usize,
-    /// Jobs that are offered in each way, where that is what is timed.
+    /// Jobs that are offered in each way, where offering is timed.
     pub arms: usize,
-    /// Whole lives.
+    /// Jobs whose whole lives are timed.
     pub lives: usize,
     /// Timers whose bytes are counted.
     pub timers: usize,
     /// Seconds that a lateness run lasts.
     pub seconds: usize,
-    /// Foreign keys where there are any.
+    /// Foreign keys, in cases that have them.
     pub foreign: usize,
     /// Seconds of an idle run.
     pub idle: usize,
 }
 
-/// Of a quick run.
+/// The amounts of a quick run.
 pub const QUICK: Size = Size {
     jobs: 100_000,
     arms: 6000,
@@ -29,7 +29,7 @@ pub const QUICK: Size = Size {
     foreign: 100_000,
     idle: 12,
 };
-/// Of a long run.
+/// The amounts of a long run.
 pub const LONG: Size = Size {
     jobs: 100_000,
     arms: 20_000,
@@ -39,6 +39,6 @@ pub const LONG: Size = Size {
     foreign: 1_000_000,
     idle: 20,
 };
-/// Of a run that only shows that the harness works.
+/// The amounts of a run that only shows that the harness works.
 pub const TINY: Size =
     Size { jobs: 500, arms: 200, lives: 500, timers: 500, seconds: 1, foreign: 1000, idle: 2 };

@@ -1,4 +1,4 @@
-//! What becomes of the rounds' figures.
+//! Statistics of the rounds' figures.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these; none if there are none.
+    /// Returns the spread of figures; none if there are no figures.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -37,7 +37,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A figure with as many digits as it deserves: 61,234, 12.3, 0.45.
+/// Formats a figure: a whole number from 100 on, else three digits at most. Examples: 61,234, 12.3, 0.45.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => grouped(value.round() as i64),

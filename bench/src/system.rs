@@ -1,4 +1,4 @@
-//! A system: a folder with an executable `run`, and nothing else that the harness knows of it.
+//! A system: a folder with an executable `run`. The harness needs nothing else of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,24 +15,24 @@ use crate::{Fault, Variable};
 
 const CANNOT_RUN_HERE: i32 = 77;
 const HAS_NOT: i32 = 78;
-/// The first check builds or installs the system.
+/// The limit of `check`, which builds or installs the system when it first runs.
 const CHECK: Duration = Duration::from_secs(1800);
 const DESCRIBE: Duration = Duration::from_secs(60);
 
-/// What a system says of itself.
+/// The description that a system prints.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Described {
     /// Its name.
     pub name: String,
-    /// Of the library, as installed.
+    /// The version of the installed library.
     pub version: String,
-    /// What it is written in.
+    /// The language of the library.
     pub language: String,
-    /// What was chosen, and why.
+    /// The chosen settings, with reasons.
     pub settings: String,
-    /// Whether a job whose worker is killed runs again.
+    /// True if a job whose worker is killed runs again.
     pub survives_a_crash: bool,
-    /// What it does not do that others do.
+    /// Features of other systems that it leaves out.
     pub leaves_out: String,
 }
 
@@ -41,26 +41,26 @@ pub struct Described {
 pub struct System {
     folder: String,
     run: PathBuf,
-    /// What it says of itself.
+    /// The description that it printed.
     pub described: Described,
 }
 
-/// What came of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Run {
-    /// The last line.
+    /// The JSON of the last line.
     Printed(Value),
     /// The system does not have the measure.
     HasNot,
-    /// It failed: why.
+    /// The run failed, with the reason.
     Failed(String),
 }
 
 impl System {
-    /// The folders that hold a system, in their order.
+    /// Returns the folders that hold a system: ours first, then the others by name.
     ///
     /// # Errors
-    /// If there is no such folder.
+    /// If the folder cannot be read.
     pub fn folders(peers: &Path) -> Result<Vec<String>, Fault> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(peers).map_err(|error| format!("{}: {error}", peers.display()))? {
@@ -73,57 +73,57 @@ impl System {
         Ok(names)
     }
 
-    /// Asks a system whether it can run here, and what it is; why not, if it cannot.
+    /// Opens a system: runs its `check` and its `describe`. Returns the reason if it cannot run here.
     ///
     /// # Errors
-    /// If it does not keep to the protocol.
+    /// If the system violates the protocol.
     pub async fn open(peers: &Path, folder: &str) -> Result<Result<Self, String>, Fault> {
         let run = peers.join(folder).join("run");
-        let said = run_to_end(&run, "check", &[], CHECK).await?;
-        match said.code {
+        let exit = run_to_end(&run, "check", &[], CHECK).await?;
+        match exit.code {
             Some(0) => {}
-            Some(CANNOT_RUN_HERE) => return Ok(Err(said.reason())),
-            _ => return Err(format!("{folder}: its check failed: {}", said.reason()).into()),
+            Some(CANNOT_RUN_HERE) => return Ok(Err(exit.reason())),
+            _ => return Err(format!("{folder}: its check failed: {}", exit.reason()).into()),
         }
-        let said = run_to_end(&run, "describe", &[], DESCRIBE).await?;
-        let described = serde_json::from_str(said.out.trim()).map_err(|error| {
-            format!("{folder}: its description cannot be read ({error}): {}", said.reason())
+        let exit = run_to_end(&run, "describe", &[], DESCRIBE).await?;
+        let described = serde_json::from_str(exit.out.trim()).map_err(|error| {
+            format!("{folder}: its description cannot be read ({error}): {}", exit.reason())
         })?;
         Ok(Ok(Self { folder: folder.to_owned(), run, described }))
     }
 
-    /// The name of its folder, which is what it is called by.
+    /// Returns the name of its folder, which names the system.
     pub fn folder(&self) -> &str {
         &self.folder
     }
 
-    /// Whether it is one of ours: keylapse, or a bound to measure it by.
+    /// Returns whether the system is ours: keylapse, or a bound to measure it by.
     pub fn is_ours(&self) -> bool {
         Self::is_one_of_ours(&self.folder)
     }
 
-    /// The same of the system in this folder.
+    /// Returns whether the system in this folder is ours.
     pub fn is_one_of_ours(folder: &str) -> bool {
         rank(folder) < OURS.len()
     }
 
-    /// Makes a measure, to the end.
+    /// Runs a measure to its end.
     ///
     /// # Errors
     /// If it cannot be started.
     pub async fn measure(&self, measure: &str, with: &[Variable], limit: Duration) -> Result<Run, Fault> {
-        let said = run_to_end(&self.run, measure, with, limit).await?;
-        Ok(match said.code {
-            Some(0) => match said.out.trim().lines().last().map(serde_json::from_str) {
+        let exit = run_to_end(&self.run, measure, with, limit).await?;
+        Ok(match exit.code {
+            Some(0) => match exit.out.trim().lines().last().map(serde_json::from_str) {
                 Some(Ok(printed)) => Run::Printed(printed),
-                _ => Run::Failed(format!("its last line is no JSON: {:?}", said.out.lines().last())),
+                _ => Run::Failed(format!("its last line is not JSON: {:?}", exit.out.lines().last())),
             },
             Some(HAS_NOT) => Run::HasNot,
-            _ => Run::Failed(said.reason()),
+            _ => Run::Failed(exit.reason()),
         })
     }
 
-    /// Makes a measure until it prints its first line, and kills it with all that it has started.
+    /// Runs a measure until it prints its first line, then kills it with all processes that it has started.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -141,8 +141,8 @@ impl System {
                 None => Ok(0),
             }
         };
-        let heard = timeout(limit, read).await;
-        // It has ended without a line, or it is to be killed.
+        let in_time = timeout(limit, read).await;
+        // Without a line, the program may have ended by itself, and its exit code counts.
         let ended =
             if line.is_empty() { timeout(Duration::from_secs(1), child.wait()).await.ok() } else { None };
         kill(&child);
@@ -150,7 +150,7 @@ impl System {
             Some(status) => status?,
             None => child.wait().await?,
         };
-        Ok(match (heard, serde_json::from_str(line.trim())) {
+        Ok(match (in_time, serde_json::from_str(line.trim())) {
             (Ok(_), Ok(printed)) => Run::Printed(printed),
             _ if status.code() == Some(HAS_NOT) => Run::HasNot,
             (Err(_), _) => Run::Failed(format!("nothing was printed within {limit:?}")),
@@ -159,12 +159,12 @@ impl System {
     }
 }
 
-/// The systems that this package's own program is. They come first, in this order.
+/// The systems of this package's own program. They come first, in this order.
 pub const OURS: [&str; 7] = [
     "keylapse",
-    "keylapse-no-triggers",
+    "keylapse-no-markers",
     "bare-script",
-    "bare-script-no-triggers",
+    "bare-script-no-markers",
     "bare-zadd",
     "ceiling",
     "floor",
@@ -174,24 +174,24 @@ fn rank(folder: &str) -> usize {
     OURS.iter().position(|ours| *ours == folder).unwrap_or(OURS.len())
 }
 
-struct Said {
+struct Exit {
     code: Option<i32>,
     out: String,
     complaints: String,
 }
 
-impl Said {
+impl Exit {
     fn reason(&self) -> String {
         let last: Vec<&str> = self.complaints.trim().lines().rev().take(3).collect();
         match (last.is_empty(), self.code) {
             (false, _) => last.into_iter().rev().collect::<Vec<_>>().join(" / "),
-            (true, Some(code)) => format!("it ended with {code} and said nothing"),
-            (true, None) => "it was killed and said nothing".to_owned(),
+            (true, Some(code)) => format!("it ended with {code} and printed nothing"),
+            (true, None) => "it was killed and printed nothing".to_owned(),
         }
     }
 }
 
-/// In a group of its own, so that whatever it starts ends with it.
+/// Starts `run` in a process group of its own, which is killed as a whole.
 fn start(run: &Path, measure: &str, with: &[Variable]) -> Result<Child, Fault> {
     let mut command = Command::new(run);
     command.arg(measure).envs(with.iter().cloned()).process_group(0).kill_on_drop(true);
@@ -211,21 +211,21 @@ async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     }
 }
 
-async fn run_to_end(run: &Path, measure: &str, with: &[Variable], limit: Duration) -> Result<Said, Fault> {
+async fn run_to_end(run: &Path, measure: &str, with: &[Variable], limit: Duration) -> Result<Exit, Fault> {
     let mut child = start(run, measure, with)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let (mut said, mut complaints) = (Vec::new(), Vec::new());
+    let (mut printed, mut complaints) = (Vec::new(), Vec::new());
     let ended = {
-        let all = async { tokio::join!(read(out, &mut said), read(err, &mut complaints), child.wait()).2 };
+        let all = async { tokio::join!(read(out, &mut printed), read(err, &mut complaints), child.wait()).2 };
         timeout(limit, all).await
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match ended {
-        Ok(status) => Ok(Said { code: status?.code(), out: text(&said), complaints: text(&complaints) }),
+        Ok(status) => Ok(Exit { code: status?.code(), out: text(&printed), complaints: text(&complaints) }),
         Err(_) => {
             kill(&child);
             child.wait().await?;
-            Ok(Said { code: None, out: String::new(), complaints: format!("it took more than {limit:?}") })
+            Ok(Exit { code: None, out: String::new(), complaints: format!("it took more than {limit:?}") })
         }
     }
 }

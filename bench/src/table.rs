@@ -1,13 +1,13 @@
-//! What was measured, for people.
+//! Tables for people.
 
 use std::fmt::Write;
 
 use crate::{Case, Measured};
 
-/// A table of one case: a line for each system that has the measure, and one for each failure. Its head says what else is
-/// to be known of the time in which it was measured.
-pub fn table(case: &Case, all: &[Measured], beside: &str) -> String {
-    let mut out = format!("{case} ({beside})\n");
+/// Returns the table of one case: a line for each system that has the measure, and a line for each failure. Its head has the
+/// conditions of the measurement.
+pub fn table(case: &Case, all: &[Measured], conditions: &str) -> String {
+    let mut out = format!("{case} ({conditions})\n");
     let mut rows = vec![row("system", case.columns.iter().map(|name| (*name).to_owned()))];
     for measured in all.iter().filter(|measured| measured.has_it) {
         let cell = |name: &&str| measured.spread(name).map_or("-".to_owned(), |spread| spread.to_string());

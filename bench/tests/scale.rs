@@ -1,6 +1,7 @@
-//! docs/scale.md shows what was recorded, and what follows from it.
+//! docs/scale.md shows the record and the calculation from it.
 //!
-//! `KEYLAPSE_BLESS=1 cargo test -p keylapse-bench --test bench scale` writes it anew; `make bench OF=scale-record` measures before.
+//! `KEYLAPSE_BLESS=1 cargo test -p keylapse-bench --test bench scale` writes the page again. `make bench OF=scale-record`
+//! measures first.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,6 +29,6 @@ fn the_page_shows_what_was_recorded_and_what_follows_from_it() {
     }
     assert!(
         read("docs/scale.md") == meant,
-        "docs/scale.md is not what was recorded; see the top of this file"
+        "docs/scale.md does not show the record: the top of this file has the command that writes it"
     );
 }

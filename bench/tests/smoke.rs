@@ -1,4 +1,4 @@
-//! The harness and keylapse's part in it, with tiny numbers; other systems are played by shell scripts.
+//! The harness and keylapse's measures, with tiny numbers. Shell scripts stand in for other systems.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const DESCRIBE: &str = r#"describe) echo '{"name":"x","version":"1","language":"sh","settings":"none","survives_a_crash":true,"leaves_out":""}' ;;"#;
 
-/// A folder for the systems; none, and the reason said, where there is no server.
+/// Returns a folder for the systems. Prints the reason and returns none if no server is found.
 fn home() -> Option<TempDir> {
     match Server::at_hand() {
         Ok(_) => Some(tempfile::tempdir().expect("a folder")),
@@ -29,12 +29,12 @@ fn system(peers: &Path, name: &str, body: &str) {
     script(&folder.join("run"), body).expect("a script");
 }
 
-/// A system that does as these branches of a `case` say.
+/// Writes a system with these branches of a `case`.
 fn played(peers: &Path, name: &str, branches: &str) {
     system(peers, name, &format!("case $1 in\n{DESCRIBE}\n{branches}\n*) exit 78 ;;\nesac"));
 }
 
-/// The systems that this package's program is.
+/// Writes the systems of this package's program.
 fn ours(peers: &Path) {
     for name in keylapse_bench::OURS {
         let program = env!("CARGO_BIN_EXE_keylapse-peer");
@@ -99,7 +99,7 @@ fn a_run_that_fails_is_in_the_table_and_in_the_exit_code() {
     assert!(!output.status.success());
 }
 
-/// What keylapse makes of a case.
+/// Returns the figures of a system for a case.
 async fn figures(peers: &Path, name: &str, case: &Case) -> Figures {
     let system = System::open(peers, name).await.expect("it can be asked").expect("it can run here");
     match make(case, &system).await.expect("it can be started") {
@@ -136,8 +136,8 @@ async fn keylapse_has_each_of_its_own_measures() {
 async fn what_arms_and_does_nothing_else_has_the_measures_of_arming() {
     let Some(home) = home() else { return };
     ours(home.path());
-    for name in ["bare-script", "bare-script-no-triggers", "bare-zadd"] {
-        // Not a whole number of what goes into one call.
+    for name in ["bare-script", "bare-script-no-markers", "bare-zadd"] {
+        // 300 is not a multiple of 250, the jobs of one bulk call.
         for (measure, figure) in
             [("arm", "bulk_per_s"), ("change", "reschedule_per_s"), ("arm_cancel", "pairs_per_s")]
         {
@@ -161,7 +161,7 @@ async fn the_floor_is_never_early() {
 async fn what_is_mostly_waiting_waits_side_by_side() {
     let Some(home) = home() else { return };
     let mut systems = Vec::new();
-    // Each waits for the mark of the other: in turn, the first would wait in vain.
+    // Each system waits for the other's file. In turn, the first would never end.
     for (name, other) in [("one", "two"), ("two", "one")] {
         let (own, other) = (home.path().join(name).join("mark"), home.path().join(other).join("mark"));
         let wait = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", own.display(), other.display());
@@ -184,12 +184,12 @@ async fn a_worker_is_killed_with_all_that_it_has_started() {
     played(home.path(), "killed", &format!("{kill}\n{again}"));
     let figures = figures(home.path(), "killed", &Case::new("kill", &[])).await;
     assert_eq!((figures["again"], figures["last_again_s"]), (10.0, 2.5));
-    // Longer than what it had started would have taken.
+    // The started process would write its file within 2 s.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!mark.exists(), "what it had started went on");
+    assert!(!mark.exists(), "a process of the killed worker continued");
 }
 
-/// Each scene for a few seconds: its line is whole, and nothing is lost, early or fires twice.
+/// Plays each scene for a few seconds: its line is whole, and no timer is lost, early or fires twice.
 #[test]
 #[ignore = "half a minute: cargo test -p keylapse-bench --test bench smoke -- --ignored plays it"]
 fn each_scene_of_attached_topics_ends_with_its_line() {

@@ -1,4 +1,4 @@
-//! Hosts that answer late, or never, or a byte now and then; all of them in a process of its own.
+//! Bad hosts, which answer late, never, or byte by byte. All of them run in one process of their own.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write, stdout};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use keylapse_bench::Fault;
 
-/// The first argument by which this program plays bad hosts.
+/// The first argument that makes this program play bad hosts.
 pub(crate) const WORD: &str = "bad-hosts";
 
 const LATE: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const DRIP: Duration = Duration::from_millis(200);
 /// The kinds of bad hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Nothing: answers at once. The others are to be compared with these, as calls of their own take the processors, too.
+    /// Answers immediately. The others are compared with these hosts, whose calls use the processors, too.
     Prompt,
     /// Accepts, and never answers.
     Hanging,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Slow,
     /// Sends the head of its answer byte by byte.
     TricklingHead,
-    /// Sends a head at once, and the body byte by byte.
+    /// Sends its head immediately, and the body byte by byte.
     TricklingBody,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The process.
+/// The process of the bad hosts.
 #[derive(Debug)]
 pub(crate) struct BadHosts {
     process: Child,
@@ -49,8 +49,8 @@ impl BadHosts {
         let mut program = Command::new(std::env::current_exe()?);
         program.args([WORD, &kind.to_string(), &count.to_string()]).stdout(Stdio::piped());
         let mut process = program.spawn()?;
-        let said = BufReader::new(process.stdout.take().ok_or("no output")?);
-        let urls = said.lines().take(count).collect::<Result<_, _>>()?;
+        let output = BufReader::new(process.stdout.take().ok_or("no output")?);
+        let urls = output.lines().take(count).collect::<Result<_, _>>()?;
         Ok(Self { process, urls })
     }
 }
@@ -62,16 +62,16 @@ impl Drop for BadHosts {
     }
 }
 
-/// Is them.
+/// Runs the bad hosts in this process.
 pub(crate) fn play(words: &[String]) -> Result<(), Fault> {
-    let [kind, count] = words else { return Err("a kind and a count".into()) };
+    let [kind, count] = words else { return Err("the arguments must be a kind and a count".into()) };
     let kind = Kind::from_str(kind, false)?;
     for _ in 0..count.parse()? {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         writeln!(stdout(), "http://{}/hook", listener.local_addr()?)?;
         spawn(move || {
-            for line in listener.incoming().flatten() {
-                spawn(move || serve(line, kind));
+            for stream in listener.incoming().flatten() {
+                spawn(move || serve(stream, kind));
             }
         });
     }
@@ -80,27 +80,27 @@ pub(crate) fn play(words: &[String]) -> Result<(), Fault> {
     }
 }
 
-/// A call is small, and comes in one piece.
-fn serve(mut line: TcpStream, kind: Kind) -> Option<()> {
-    while line.read(&mut [0; 64 << 10]).ok()? > 0 {
+/// Serves a connection. A request is small, and arrives in one read.
+fn serve(mut stream: TcpStream, kind: Kind) -> Option<()> {
+    while stream.read(&mut [0; 64 << 10]).ok()? > 0 {
         match kind {
-            Kind::Prompt => line.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?,
+            Kind::Prompt => stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?,
             Kind::Hanging => {}
             Kind::Slow => {
                 sleep(LATE);
-                line.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
             }
-            Kind::TricklingHead => drip(&mut line, b"HTTP/1.1 200 OK\r\nx: ")?,
-            Kind::TricklingBody => drip(&mut line, b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n")?,
+            Kind::TricklingHead => drip(&mut stream, b"HTTP/1.1 200 OK\r\nx: ")?,
+            Kind::TricklingBody => drip(&mut stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n")?,
         }
     }
     None
 }
 
-fn drip(line: &mut TcpStream, head: &[u8]) -> Option<()> {
-    line.write_all(head).ok()?;
+fn drip(stream: &mut TcpStream, head: &[u8]) -> Option<()> {
+    stream.write_all(head).ok()?;
     loop {
         sleep(DRIP);
-        line.write_all(b"x").ok()?;
+        stream.write_all(b"x").ok()?;
     }
 }

@@ -1,4 +1,4 @@
-//! The same client, bodies and headers as large, and as many at a time: and nothing else.
+//! The HTTP client without keylapse, with bodies and headers of equal size, and as many calls at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use crate::Options;
 use crate::receiver::{Came, Receiver, now_ms};
 
-/// As long as that of a timer of this benchmark.
+/// A signature as long as that of this benchmark's webhooks.
 const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
 pub(crate) async fn calls(options: &Options, receiver: &mut Receiver) -> Result<Came, Fault> {
-    // The client is built with TLS, and wants to know whose, though none is spoken here.
+    // The client is built with TLS and needs a provider, though these calls use plain HTTP.
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let tls = tls.with_safe_default_protocol_versions()?;
     let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();

@@ -1,4 +1,4 @@
-//! One good host, alone and beside bad ones of the same topic, at the defaults.
+//! One good host, alone and next to bad hosts of one topic, with default settings.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,24 +17,24 @@ const PER_SECOND: usize = 5;
 
 pub(crate) async fn measure(options: &Options, hosts: usize) -> Result<(), Fault> {
     let mut alone = Vec::new();
-    let mut beside: Vec<_> =
+    let mut with_bad: Vec<_> =
         Kind::value_variants().iter().map(|kind| (*kind, Vec::new(), Vec::new())).collect();
     for round in 1..=options.rounds {
         let came = scene(options, None).await?;
         println!("round {round}: alone, {came}");
         alone.push(came.p99_ms);
-        for (kind, times, p99s) in &mut beside {
+        for (kind, times, p99s) in &mut with_bad {
             let bad = BadHosts::start(*kind, hosts)?;
             let then = scene(options, Some(&bad)).await?;
             let ratio = then.p99_ms / came.p99_ms;
-            println!("round {round}: beside {hosts} {kind} ones, {then}: {ratio:.1} times");
+            println!("round {round}: with {hosts} {kind} hosts, {then}: {ratio:.1} times");
             times.push(ratio);
             p99s.push(then.p99_ms);
         }
     }
     let of =
         |figures: &[f64]| Spread::of(figures).map_or_else(|| "-".to_owned(), |spread| spread.to_string());
-    let of_kinds: Vec<_> = beside
+    let of_kinds: Vec<_> = with_bad
         .iter()
         .map(|(kind, times, p99s)| format!("{kind}_p99_ms={} {kind}_times={}", of(p99s), of(times)))
         .collect();

@@ -1,5 +1,5 @@
-//! `keylapse-bench-webhooks`: webhooks through what `keylapse run` does, beside the same HTTP client without keylapse, in
-//! the same run and to the same receiver, which is a process of its own.
+//! `keylapse-bench-webhooks`: compares the webhooks of `keylapse run` with calls of its HTTP client alone, in one run. The
+//! receiver is a process of its own.
 
 mod bad;
 mod bare;
@@ -18,22 +18,22 @@ use self::receiver::{Receiver, WORD};
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub(crate) struct Options {
-    /// How many are due at once.
+    /// Make this many calls due at one time.
     #[arg(long, default_value_t = 10_000)]
     burst: usize,
-    /// How many calls at a time.
+    /// Make this many calls at a time.
     #[arg(long, default_value_t = 100)]
     concurrency: usize,
-    /// How many are due each second, where lateness is measured.
+    /// Make this many calls due each second, where lateness is measured.
     #[arg(long, default_value_t = 200)]
     rate: usize,
-    /// For so many seconds.
+    /// Measure lateness for this many seconds.
     #[arg(long, default_value_t = 10)]
     seconds: usize,
-    /// How often each is measured.
+    /// Measure this many rounds.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Instead of all that, how late a good host is called alone and beside so many bad ones of each kind.
+    /// Measure only how late a good host is called, alone and next to this many bad hosts of each kind.
     #[arg(long, value_name = "HOSTS", num_args = 0..=1, default_missing_value = "20")]
     beside: Option<usize>,
 }

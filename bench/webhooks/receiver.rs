@@ -1,4 +1,4 @@
-//! Takes webhooks, and says when they came. A thread for each connection costs the least of what runs beside it.
+//! Receives webhooks, and prints when they arrived. A thread for each connection uses the least processor time.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write, stdout};
@@ -10,15 +10,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use keylapse_bench::Fault;
 use serde::{Deserialize, Serialize};
 
-/// What makes this program one.
+/// The first argument that makes this program a receiver.
 pub(crate) const WORD: &str = "receiver";
 
-/// What came of a number of webhooks.
+/// The rate and the lateness of a number of webhooks.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Came {
-    /// From the first deadline to the arrival of the last.
+    /// The rate from the first deadline to the last arrival.
     pub(crate) per_second: f64,
-    /// From the deadline to the arrival.
+    /// The time from the deadline to the arrival.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     max_ms: f64,
@@ -30,30 +30,30 @@ impl fmt::Display for Came {
     }
 }
 
-/// The process.
+/// The process of the receiver.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     process: Child,
-    said: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     pub(crate) url: String,
 }
 
 impl Receiver {
-    /// One that is to take so many, and then so many.
+    /// Starts a receiver of groups of webhooks, with the size of each group.
     pub(crate) fn start(counts: &[usize]) -> Result<Self, Fault> {
         let mut program = Command::new(std::env::current_exe()?);
         program.arg(WORD).args(counts.iter().map(ToString::to_string)).stdout(Stdio::piped());
         let mut process = program.spawn()?;
-        let mut said = BufReader::new(process.stdout.take().ok_or("no output")?);
+        let mut output = BufReader::new(process.stdout.take().ok_or("no output")?);
         let mut url = String::new();
-        said.read_line(&mut url)?;
-        Ok(Self { process, said, url: url.trim().to_owned() })
+        output.read_line(&mut url)?;
+        Ok(Self { process, output, url: url.trim().to_owned() })
     }
 
-    /// What came of the next number, once all of it is there.
+    /// Waits for the next group, and returns its rate and lateness.
     pub(crate) fn came(&mut self) -> Result<Came, Fault> {
         let mut line = String::new();
-        self.said.read_line(&mut line)?;
+        self.output.read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)
     }
 }
@@ -65,15 +65,15 @@ impl Drop for Receiver {
     }
 }
 
-/// Is one.
+/// Runs the receiver in this process.
 pub(crate) fn play(counts: &[String]) -> Result<(), Fault> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("http://{}/hook", listener.local_addr()?);
     let (arrived, arrivals) = channel();
     std::thread::spawn(move || {
-        for line in listener.incoming().flatten() {
+        for stream in listener.incoming().flatten() {
             let arrived = arrived.clone();
-            std::thread::spawn(move || serve(line, &arrived));
+            std::thread::spawn(move || serve(stream, &arrived));
         }
     });
     for count in counts {
@@ -83,7 +83,7 @@ pub(crate) fn play(counts: &[String]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Of pairs of deadline and arrival, in ms.
+/// Calculates rate and lateness from pairs of deadline and arrival, in ms.
 fn came(all: &[(f64, f64)]) -> Came {
     let mut late: Vec<_> = all.iter().map(|(deadline, arrival)| arrival - deadline).collect();
     late.sort_by(f64::total_cmp);
@@ -94,10 +94,10 @@ fn came(all: &[(f64, f64)]) -> Came {
     Came { per_second, p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
 }
 
-/// Answers until the other side hangs up.
-fn serve(mut line: TcpStream, arrived: &Sender<(f64, f64)>) -> Option<()> {
-    line.set_nodelay(true).ok()?;
-    let mut from = BufReader::new(line.try_clone().ok()?);
+/// Answers requests until the client closes the connection.
+fn serve(mut stream: TcpStream, arrived: &Sender<(f64, f64)>) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut from = BufReader::new(stream.try_clone().ok()?);
     let (mut text, mut body) = (String::new(), Vec::new());
     loop {
         let mut length = 0;
@@ -115,14 +115,14 @@ fn serve(mut line: TcpStream, arrived: &Sender<(f64, f64)>) -> Option<()> {
         body.resize(length, 0);
         from.read_exact(&mut body).ok()?;
         let _ = arrived.send((deadline_of(&body)?, now_ms()));
-        line.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
     }
 }
 
 fn deadline_of(body: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(body).ok()?;
     let rest = text.split_once("\"deadline_ms\":")?.1;
-    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 pub(crate) fn now_ms() -> f64 {

@@ -1,4 +1,4 @@
-//! Timers that are due at once, and timers that are due one after the other, told by what `keylapse run` does.
+//! Timers that are due together, and timers that are due one after the other, delivered by the relay of `keylapse run`.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 use crate::Options;
 use crate::receiver::{Came, Receiver};
 
-/// All are armed by then.
+/// The lead of the first deadline, in which all timers are armed.
 pub(crate) const AHEAD: Duration = Duration::from_secs(3);
 const SECRET: &[u8] = b"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
@@ -32,12 +32,12 @@ pub(crate) async fn calls(options: &Options, receiver: &mut Receiver) -> Result<
     Ok((burst, steady))
 }
 
-/// The receiver is read from without this runtime's help, which has other work.
+/// Waits for the receiver. The read blocks, and must not stop other tasks of the runtime.
 pub(crate) fn came(receiver: &mut Receiver) -> Result<Came, Fault> {
     tokio::task::block_in_place(|| receiver.came())
 }
 
-/// A topic, on a server of its own.
+/// A topic with a webhook, on a server of its own.
 pub(crate) struct Relayed {
     relay: Relay,
     schedule: Schedule,
@@ -47,7 +47,7 @@ pub(crate) struct Relayed {
 }
 
 impl Relayed {
-    /// With these settings of its webhook.
+    /// Starts the relay of a topic with these webhook settings.
     pub(crate) async fn start(webhook: &str) -> Result<Self, Fault> {
         let server = Server::start().await?;
         let client = Client::new(&server.url())?;
@@ -59,7 +59,7 @@ impl Relayed {
         Ok(Self { relay, schedule, topic, _secret: secret, _server: server })
     }
 
-    /// Each at its time and with its payload.
+    /// Arms timers, each with its deadline and payload.
     pub(crate) async fn arm(
         &self,
         timers: impl Iterator<Item = (SystemTime, String)> + Send,

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 TASKS = 32
 KILLED = 10
-PATIENCE_S = 15
-KILL_PATIENCE_S = 150
+MAX_QUIET_S = 15
+KILL_MAX_WAIT_S = 150
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass
 class Record:
-    """What a peer's handler calls with the job's payload: it counts, and takes the time."""
+    """A record that a peer's handler calls with the job's payload: it counts starts, and notes their times."""
 
     wanted: int
     ends: bool = True
@@ -73,13 +73,13 @@ class Record:
         if not self.ends:
             await asyncio.Future()
 
-    async def all_started(self, patience: float) -> None:
-        """Returns when as many have started as wanted, or none has for so many seconds."""
+    async def all_started(self, max_quiet: float) -> None:
+        """Waits until as many handlers as wanted have started, or none has for `max_quiet` seconds."""
         before = -1
         while before != len(self.starts):
             before = len(self.starts)
             try:
-                return await asyncio.wait_for(self.all.wait(), patience)
+                return await asyncio.wait_for(self.all.wait(), max_quiet)
             except TimeoutError:
                 pass
 
@@ -94,12 +94,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def jobs(settings: Settings, due: Callable[[int], int], telling: bool = False) -> list[Job]:
-    """As many jobs as asked for. If `telling`, payloads tell the due time, for the handler to compare."""
+def jobs(settings: Settings, due: Callable[[int], int], with_due: bool = False) -> list[Job]:
+    """Creates the jobs of the settings. If `with_due`, payloads have the due time, so that the handler can compare."""
     dues = [due(number) for number in range(settings.count)]
     if settings.shuffled:
         random.shuffle(dues)
-    return [Job(at, settings.payload | {"due": at} if telling else settings.payload) for at in dues]
+    return [Job(at, settings.payload | {"due": at} if with_due else settings.payload) for at in dues]
 
 
 async def offer_singly(peer: Peer, offered: list[Job]) -> None:
@@ -124,7 +124,7 @@ async def per_second(offering: Awaitable[None], count: int) -> float:
 
 
 def percentile(ordered: list[float], percent: int) -> float:
-    """By nearest rank."""
+    """Returns a percentile by nearest rank."""
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
@@ -133,7 +133,7 @@ async def throughput(peer: Peer, settings: Settings) -> dict[str, Any]:
     await offer_from_tasks(peer, jobs(settings, lambda number: first + number * 1_000 // settings.count))
     record = Record(settings.count)
     await peer.start_worker(settings.concurrency, record.handle)
-    await record.all_started(PATIENCE_S)
+    await record.all_started(MAX_QUIET_S)
     if not record.starts:
         raise RuntimeError("nothing was handled")
     seconds = record.starts[-1] - record.starts[0]
@@ -148,12 +148,12 @@ async def lateness(peer: Peer, settings: Settings) -> dict[str, Any]:
     record = Record(settings.count)
     await peer.start_worker(settings.concurrency, record.handle)
     first = now_ms() + 2_000 + settings.count
-    offered = jobs(settings, lambda number: first + number * 1_000 // settings.rate, telling=True)
+    offered = jobs(settings, lambda number: first + number * 1_000 // settings.rate, with_due=True)
     await offer_from_tasks(peer, offered)
     if now_ms() >= first:
         raise RuntimeError("offering took longer than was left until the first job was due")
     all_due = (first - now_ms()) / 1_000 + settings.count / settings.rate
-    await record.all_started(all_due + PATIENCE_S)
+    await record.all_started(all_due + MAX_QUIET_S)
     if not record.late_ms:
         raise RuntimeError("nothing was handled")
     late = sorted(record.late_ms)
@@ -182,7 +182,7 @@ async def lives(peer: Peer, settings: Settings) -> dict[str, Any]:
     await peer.start_worker(settings.concurrency, record.handle)
     begun = time.perf_counter()
     await offer_from_tasks(peer, jobs(settings, lambda _: now_ms()))
-    await record.all_started(PATIENCE_S)
+    await record.all_started(MAX_QUIET_S)
     if not record.starts:
         raise RuntimeError("nothing was handled")
     # A handler does nothing, so its start is its end.
@@ -206,7 +206,7 @@ async def kill(peer: Peer, settings: Settings) -> dict[str, Any]:
     await peer.start_worker(max(settings.concurrency, KILLED), record.handle)
     for _ in range(KILLED):
         await peer.offer(Job(now_ms(), settings.payload))
-    await record.all_started(PATIENCE_S)
+    await record.all_started(MAX_QUIET_S)
     if len(record.starts) < KILLED:
         raise RuntimeError(f"no more than {len(record.starts)} handlers have begun")
     print(json.dumps({"started": KILLED}), flush=True)
@@ -218,7 +218,7 @@ async def kill_again(peer: Peer, settings: Settings) -> dict[str, Any]:
     record = Record(KILLED)
     await peer.start_worker(max(settings.concurrency, KILLED), record.handle)
     try:
-        await asyncio.wait_for(record.all.wait(), KILL_PATIENCE_S)
+        await asyncio.wait_for(record.all.wait(), KILL_MAX_WAIT_S)
     except TimeoutError:
         pass
     return {"again": len(record.starts), "seconds": [at - begun for at in record.starts]}
@@ -242,14 +242,14 @@ async def measure(name: str, connect: Callable[[str], Awaitable[Peer]], at_most:
         settings = replace(settings, count=min(settings.count, at_most))
     result = await MEASURES[name](await connect(settings.url), settings)
     print(json.dumps(result), flush=True)
-    # The worker runs on; it is not waited for.
+    # The worker continues: do not wait for it.
     os._exit(0)
 
 
 def main(description: dict[str, Any], connect: Callable[[str], Awaitable[Peer]], at_most: int) -> None:
-    """Does what the first argument says, and prints the result as the last line.
+    """Runs the measure of the first argument, and prints the result as the last line.
 
-    Where the time of all jobs counts, there are `at_most` so many.
+    Measures that time all jobs have `at_most` of them at most.
     """
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name == "describe":

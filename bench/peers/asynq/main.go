@@ -22,7 +22,7 @@ import (
 const (
 	kind    = "bench"
 	servers = 4
-	// The most jobs where the time of all counts: it is offered them one by one, and handles some 25,000 a second.
+	// The most jobs of measures that time all jobs: it is offered them one by one, and handles some 25,000 a second.
 	atMost = 30_000
 )
 
@@ -56,7 +56,7 @@ func (p *peer) offer(j job) error {
 	return err
 }
 
-// offerAndWithdraw enqueues a task and deletes it by what is known of it then.
+// offerAndWithdraw enqueues a task and deletes it by its ID.
 func (p *peer) offerAndWithdraw(j job) error {
 	task, err := p.enqueue(j)
 	if err != nil {

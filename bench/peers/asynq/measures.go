@@ -17,8 +17,8 @@ import (
 const (
 	tasks        = 32
 	killed       = 10
-	patience     = 15 * time.Second
-	killPatience = 150 * time.Second
+	maxQuiet     = 15 * time.Second
+	killMaxLimit = 150 * time.Second
 )
 
 type settings struct {
@@ -62,7 +62,7 @@ type job struct {
 	payload []byte
 }
 
-// record is what the handler calls with the job's payload: it counts, and takes the time.
+// record is called by the handler with the job's payload: it counts starts, and notes their times.
 type record struct {
 	wanted int
 	ends   bool
@@ -106,14 +106,14 @@ func (r *record) started() []time.Time {
 	return slices.Clone(r.starts)
 }
 
-// allStarted returns when as many have started as wanted, or none has for so long.
-func (r *record) allStarted(patience time.Duration) {
+// allStarted waits until as many handlers as wanted have started, or none has for maxQuiet.
+func (r *record) allStarted(maxQuiet time.Duration) {
 	for before := -1; before != len(r.started()); {
 		before = len(r.started())
 		select {
 		case <-r.all:
 			return
-		case <-time.After(patience):
+		case <-time.After(maxQuiet):
 		}
 	}
 }
@@ -129,8 +129,8 @@ func jobs(s settings, due func(number int) time.Time) []job {
 	return list
 }
 
-// telling adds the due time to the payload, so that the handler knows how late it is.
-func telling(list []job) []job {
+// withDue adds the due time to the payload, so that the handler can measure its lateness.
+func withDue(list []job) []job {
 	for i, j := range list {
 		body := j.payload[:len(j.payload)-1]
 		list[i].payload = fmt.Appendf(nil, `%s,"due":%d}`, body, j.due.UnixMilli())
@@ -151,7 +151,7 @@ func offerFromTasks(p *peer, list []job) error {
 	return fromTasks(list, p.offer)
 }
 
-// fromTasks does this with each job, from as many tasks as there are.
+// fromTasks calls does with each job, from all tasks.
 func fromTasks(list []job, does func(job) error) error {
 	left := make(chan job)
 	failed := make([]error, tasks)
@@ -182,7 +182,7 @@ func perSecond(offer func(*peer, []job) error, p *peer, list []job) (float64, er
 type result map[string]any
 
 func throughput(p *peer, s settings) (result, error) {
-	// Due already; it has no bulk call.
+	// The jobs are overdue. There is no bulk call.
 	first := time.Now().Add(-time.Second)
 	list := jobs(s, func(number int) time.Time {
 		return first.Add(time.Second * time.Duration(number) / time.Duration(s.count))
@@ -194,7 +194,7 @@ func throughput(p *peer, s settings) (result, error) {
 	if err := p.work(s.concurrency, r); err != nil {
 		return nil, err
 	}
-	r.allStarted(patience)
+	r.allStarted(maxQuiet)
 	starts := r.started()
 	if len(starts) == 0 {
 		return nil, errors.New("nothing was handled")
@@ -213,13 +213,13 @@ func lateness(p *peer, s settings) (result, error) {
 	list := jobs(s, func(number int) time.Time {
 		return first.Add(time.Duration(number*1000/s.rate) * time.Millisecond)
 	})
-	if err := offerFromTasks(p, telling(list)); err != nil {
+	if err := offerFromTasks(p, withDue(list)); err != nil {
 		return nil, err
 	}
 	if time.Now().After(first) {
 		return nil, errors.New("offering took longer than was left until the first job was due")
 	}
-	r.allStarted(time.Until(first) + time.Second*time.Duration(s.count)/time.Duration(s.rate) + patience)
+	r.allStarted(time.Until(first) + time.Second*time.Duration(s.count)/time.Duration(s.rate) + maxQuiet)
 
 	r.mu.Lock()
 	late := slices.Clone(r.lateMs)
@@ -263,7 +263,7 @@ func lives(p *peer, s settings) (result, error) {
 	if err := offerFromTasks(p, jobs(s, func(int) time.Time { return begun })); err != nil {
 		return nil, err
 	}
-	r.allStarted(patience)
+	r.allStarted(maxQuiet)
 	starts := r.started()
 	if len(starts) == 0 {
 		return nil, errors.New("nothing was handled")
@@ -296,7 +296,7 @@ func kill(p *peer, s settings) (result, error) {
 	if err := offerSingly(p, jobs(s, func(int) time.Time { return time.Now() })); err != nil {
 		return nil, err
 	}
-	r.allStarted(patience)
+	r.allStarted(maxQuiet)
 	if started := len(r.started()); started < killed {
 		return nil, fmt.Errorf("no more than %d handlers have begun", started)
 	}
@@ -312,7 +312,7 @@ func killAgain(p *peer, s settings) (result, error) {
 	}
 	select {
 	case <-r.all:
-	case <-time.After(killPatience):
+	case <-time.After(killMaxLimit):
 	}
 	seconds := []float64{}
 	for _, start := range r.started() {
@@ -321,7 +321,7 @@ func killAgain(p *peer, s settings) (result, error) {
 	return result{"again": len(seconds), "seconds": seconds}, nil
 }
 
-// percentile is by nearest rank.
+// percentile returns a percentile by nearest rank.
 func percentile(sorted []float64, percent int) float64 {
 	rank := (len(sorted)*percent + 99) / 100
 	return sorted[max(rank, 1)-1]

@@ -1,12 +1,12 @@
 // The protocol of bench/README.md, without the system: a peer has `connect`, `offer`, `offerAndWithdraw`,
-// `offerBulk`, `bulk`, `work`, `describe`, and `atMost`, the most jobs where the time of all counts.
+// `offerBulk`, `bulk`, `work`, `describe`, and `atMost`, the most jobs of measures that time all jobs.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const TASKS = 32;
 const KILLED = 10;
-const PATIENCE_MS = 15_000;
-const KILL_PATIENCE_MS = 150_000;
+const MAX_QUIET_MS = 15_000;
+const KILL_MAX_WAIT_MS = 150_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -22,7 +22,7 @@ const settings = {
 // The wall clock with fractions of a millisecond.
 const nowMs = () => performance.timeOrigin + performance.now();
 
-/** What a peer's handler calls with the job's payload: it counts, and takes the time. */
+/** A record that a peer's handler calls with the job's payload: it counts starts, and notes their times. */
 class Record {
   starts = [];
   lateMs = [];
@@ -41,24 +41,24 @@ class Record {
     return this.ends ? undefined : new Promise(() => {});
   };
 
-  /** Resolves when as many have started as wanted, or none has for `patience` milliseconds. */
-  async allStarted(patience) {
+  /** Resolves when as many handlers as wanted have started, or none has for `maxQuiet` milliseconds. */
+  async allStarted(maxQuiet) {
     for (let before = -1; before !== this.starts.length; ) {
       before = this.starts.length;
       const waiting = new AbortController();
-      const tired = sleep(patience, 'tired', { signal: waiting.signal }).catch(() => {});
+      const tired = sleep(maxQuiet, 'tired', { signal: waiting.signal }).catch(() => {});
       if ((await Promise.race([this.all, tired])) !== 'tired') return waiting.abort();
     }
   }
 }
 
-function jobs(count, due, { telling = false } = {}) {
+function jobs(count, due, { withDue = false } = {}) {
   const list = Array.from({ length: count }, (_, number) => ({ due: due(number), payload: settings.payload }));
   if (settings.shuffled) shuffle(list);
-  return telling ? list.map((job) => ({ ...job, payload: { ...job.payload, due: job.due } })) : list;
+  return withDue ? list.map((job) => ({ ...job, payload: { ...job.payload, due: job.due } })) : list;
 }
 
-// No more jobs than the peer does in a few seconds.
+// Limits the jobs to those that the peer handles in a few seconds.
 const fewer = (peer) => Math.min(settings.count, peer.atMost);
 
 function shuffle(list) {
@@ -112,7 +112,7 @@ const measures = {
     await offerBulk(peer, jobs(count, (number) => first + Math.floor((number * 1_000) / count)));
     const record = new Record(count);
     await peer.work(concurrency, record.handle);
-    await record.allStarted(PATIENCE_MS);
+    await record.allStarted(MAX_QUIET_MS);
     if (record.starts.length === 0) throw new Error('nothing was handled');
     const seconds = (record.starts.at(-1) - record.starts[0]) / 1_000;
     return { handled: record.starts.length, seconds, per_s: (record.starts.length - 1) / seconds };
@@ -123,9 +123,9 @@ const measures = {
     const record = new Record(count);
     await peer.work(concurrency, record.handle);
     const first = Date.now() + 2_000 + Math.ceil(count / 2);
-    await offerFromTasks(peer, jobs(count, (number) => first + Math.floor((number * 1_000) / rate), { telling: true }));
+    await offerFromTasks(peer, jobs(count, (number) => first + Math.floor((number * 1_000) / rate), { withDue: true }));
     if (Date.now() >= first) throw new Error('offering took longer than was left until the first job was due');
-    await record.allStarted(first - Date.now() + (count * 1_000) / rate + PATIENCE_MS);
+    await record.allStarted(first - Date.now() + (count * 1_000) / rate + MAX_QUIET_MS);
     if (record.lateMs.length === 0) throw new Error('nothing was handled');
     const late = record.lateMs.sort((a, b) => a - b);
     return {
@@ -157,7 +157,7 @@ const measures = {
     await peer.work(settings.concurrency, record.handle);
     const begun = nowMs();
     await offerFromTasks(peer, jobs(count, () => Date.now()));
-    await record.allStarted(PATIENCE_MS);
+    await record.allStarted(MAX_QUIET_MS);
     if (record.starts.length === 0) throw new Error('nothing was handled');
     // A handler does nothing, so its start is its end.
     const seconds = (record.starts.at(-1) - begun) / 1_000;
@@ -180,7 +180,7 @@ const measures = {
     const record = new Record(KILLED, { ends: false });
     await peer.work(Math.max(settings.concurrency, KILLED), record.handle);
     await offerSingly(peer, jobs(KILLED, () => Date.now()));
-    await record.allStarted(PATIENCE_MS);
+    await record.allStarted(MAX_QUIET_MS);
     if (record.starts.length < KILLED) throw new Error(`no more than ${record.starts.length} handlers have begun`);
     console.log(JSON.stringify({ started: KILLED }));
     await new Promise(() => {});
@@ -190,12 +190,12 @@ const measures = {
     const begun = nowMs();
     const record = new Record(KILLED);
     await peer.work(Math.max(settings.concurrency, KILLED), record.handle);
-    await Promise.race([record.all, sleep(KILL_PATIENCE_MS)]);
+    await Promise.race([record.all, sleep(KILL_MAX_WAIT_MS)]);
     return { again: record.starts.length, seconds: record.starts.map((at) => (at - begun) / 1_000) };
   },
 };
 
-/** Does what the first argument says, and prints the result as the last line. */
+/** Runs the measure of the first argument, and prints the result as the last line. */
 export async function main(Peer) {
   const name = process.argv[2];
   if (name === 'describe') return console.log(JSON.stringify(Peer.describe()));

@@ -1,4 +1,4 @@
-//! How long one arm takes while others are armed and fire beside it, and a bare `ZADD` in the same moments.
+//! How long one arm takes while other timers are armed and fire, and how long a bare `ZADD` takes at the same time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::producer::LATER;
 use crate::runs::{Running, Starts};
 use crate::{Fault, Outcome, jobs};
 
-/// When what is armed beside the probes is due.
+/// The delay of the timers that are the load.
 const AWAY: Duration = Duration::from_millis(500);
-/// Probes are made once this has passed: then as many fire as are armed, and what happens once has happened.
+/// The time before the first probe. After it, as many timers fire as are armed, and the start has no effect any more.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Between two probes: by turns an arm and a `ZADD`, so that there is one of each in 10 ms.
+/// The time between two probes. Arms and `ZADD`s alternate: one of each in 10 ms.
 const PROBE: Duration = Duration::from_millis(5);
 
 /// How long each probe took.
@@ -33,10 +33,10 @@ pub(crate) async fn arm_latency(orders: &Orders) -> Outcome {
     let starts = Starts::new(orders.count);
     let noting = starts.clone();
     let running = Running::start(orders, topic.clone(), move |lapse| noting.note(jobs::number(lapse)))?;
-    let beside = beside(&schedule, &topic, orders);
+    let load = load(&schedule, &topic, orders);
     let (arms, adds) = (Taken::default(), Taken::default());
     let probing = probes(&schedule, &topic, orders, &arms, &adds);
-    tokio::try_join!(beside, probing)?;
+    tokio::try_join!(load, probing)?;
     starts.all().await;
     running.end().await?;
     let (arms, adds) = (arms.sorted(), adds.sorted());
@@ -47,8 +47,8 @@ pub(crate) async fn arm_latency(orders: &Orders) -> Outcome {
     }))
 }
 
-/// Arms timers at an even pace, whether the ones before have been answered or not.
-async fn beside(schedule: &Schedule, topic: &Topic<Bytes>, orders: &Orders) -> Result<(), Fault> {
+/// Arms timers at an even pace, without waiting for answers.
+async fn load(schedule: &Schedule, topic: &Topic<Bytes>, orders: &Orders) -> Result<(), Fault> {
     let mut ticks = interval(Duration::from_secs(1).div_f64(orders.rate()?));
     let mut arms = JoinSet::new();
     for number in 0..orders.count {
@@ -62,7 +62,7 @@ async fn beside(schedule: &Schedule, topic: &Topic<Bytes>, orders: &Orders) -> R
     all(arms).await
 }
 
-/// Probes for as long as timers are armed. Each is a task, so that a slow one does not keep the next from being made.
+/// Makes probes for as long as timers are armed. Each probe is a task, so a slow one does not delay the next.
 async fn probes(
     schedule: &Schedule,
     topic: &Topic<Bytes>,
@@ -77,7 +77,7 @@ async fn probes(
     let mut ticks = interval(PROBE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut probes = JoinSet::new();
-    // The numbers behind those that are armed beside; due much later, they do not fire.
+    // Probes have the numbers after those of the load. They are due much later, and do not fire.
     for number in orders.count.. {
         ticks.tick().await;
         if Instant::now() > until {
@@ -97,14 +97,14 @@ async fn probes(
     all(probes).await
 }
 
-/// Adds a member to a sorted set of nobody's.
+/// Adds a member to a sorted set that only the probes use.
 async fn add(mut connection: MultiplexedConnection, number: usize) -> Result<(), Fault> {
     let mut add = redis::cmd("ZADD");
     add.arg("bench:probe").arg(ms_after(LATER)).arg(jobs::key(number).0);
     Ok(add.exec_async(&mut connection).await?)
 }
 
-/// Once all have ended.
+/// Waits until all tasks have ended.
 async fn all<E: Into<Fault> + 'static>(mut tasks: JoinSet<Result<(), E>>) -> Result<(), Fault> {
     while let Some(ended) = tasks.join_next().await {
         ended?.map_err(Into::into)?;
@@ -113,7 +113,7 @@ async fn all<E: Into<Fault> + 'static>(mut tasks: JoinSet<Result<(), E>>) -> Res
 }
 
 impl Taken {
-    /// Takes the time of this, from its first step to its answer.
+    /// Measures a call, from its first step to its answer.
     async fn time<E: Into<Fault>>(&self, doing: impl Future<Output = Result<(), E>>) -> Result<(), Fault> {
         let started = Instant::now();
         doing.await.map_err(Into::into)?;
@@ -121,7 +121,7 @@ impl Taken {
         Ok(())
     }
 
-    /// From the shortest to the longest.
+    /// Returns the durations from the shortest to the longest.
     fn sorted(&self) -> Vec<Duration> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         taken.sort_unstable();
@@ -129,7 +129,7 @@ impl Taken {
     }
 }
 
-/// A percentile by nearest rank, in ms.
+/// Returns a percentile by nearest rank, in ms.
 fn rank(sorted: &[Duration], share: f64) -> Option<f64> {
     let place = (sorted.len() as f64 * share).ceil().max(1.0) as usize - 1;
     sorted.get(place).map(|taken| taken.as_secs_f64() * 1e3)

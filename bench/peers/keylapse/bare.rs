@@ -1,6 +1,6 @@
-//! The least that arming can cost: the same keys written by a script or a command that does nothing else.
+//! The least that arming can cost: a script or a command that writes the keys and does nothing else.
 //!
-//! There is no arming id, nothing is compared or counted, nobody is told, and nothing ever fires.
+//! It has no arming ID, compares and counts nothing, sends no wake-up, and nothing fires.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -17,17 +17,17 @@ use crate::producer::{Act, LATER, MUCH_LATER, Producer};
 use crate::runs::micros;
 use crate::{Fault, jobs};
 
-/// As [`keylapse::Schedule::arm_many`] does: jobs in one call, and calls on their way at a time.
+/// Jobs in one call, and calls in flight at a time, as in [`keylapse::Schedule::arm_many`].
 const BATCH: usize = 250;
 const IN_FLIGHT: usize = 8;
 
-/// What a bare system writes.
+/// The keys that a bare system writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
     /// A hash's field, a sorted set's member and a key that expires, by one script.
     All,
-    /// The same without the key that expires.
-    WithoutTriggers,
+    /// A hash's field and a sorted set's member, by one script.
+    WithoutMarkerKeys,
     /// A sorted set's member with the payload in it, by a plain `ZADD`.
     Member,
 }
@@ -59,12 +59,12 @@ impl Bare {
         Ok(command.query_async(&mut self.connection.clone()).await?)
     }
 
-    /// A member as the textbook has it: equal payloads would be one member, so the key stands before it.
+    /// Returns the member of a job: its key and its payload, because equal payloads would be one member.
     fn member(&self, number: usize) -> Vec<u8> {
         [jobs::key(number).0.as_bytes(), b" ", &self.payload].concat()
     }
 
-    /// What does this to a job, without a script.
+    /// Returns the command of an act on a job, without a script.
     fn command(&self, act: Act, number: usize) -> Cmd {
         let mut command = redis::cmd(if act == Act::Cancel { "ZREM" } else { "ZADD" });
         command.arg(self.names.key("due"));
@@ -77,7 +77,7 @@ impl Bare {
         command
     }
 
-    /// What arms these jobs at once.
+    /// Returns the command that arms these jobs together.
     fn bulk(&self, numbers: Range<usize>, at: u64) -> Cmd {
         if let Some(scripts) = &self.scripts {
             return scripts.arm_many(&self.names, numbers, at, &self.payload);
@@ -100,7 +100,7 @@ impl Producer for Bare {
                 scripts.act(act, &self.names, number, ms_after(after), &self.payload)
             }
         };
-        // Redis counts the members that came or went; one that was moved is neither.
+        // Redis counts added and removed members, but not moved ones.
         let counted = usize::from(matches!(act, Act::Arm | Act::Cancel));
         match self.call::<usize>(command).await? {
             answer if answer == counted => Ok(()),
@@ -119,7 +119,7 @@ impl Producer for Bare {
                     let (wanted, command) = (batch.len(), bare.bulk(batch, at));
                     let armed: usize = bare.call(command).await?;
                     if armed != wanted {
-                        return Err(Fault::from(format!("of {wanted} jobs {armed} were armed")));
+                        return Err(Fault::from(format!("{armed} of {wanted} jobs were armed")));
                     }
                 }
                 Ok(())
@@ -132,7 +132,7 @@ impl Producer for Bare {
     }
 }
 
-/// A time in ms since 1970.
+/// Returns the time after a delay, in ms since 1970.
 pub(crate) fn ms_after(away: Duration) -> u64 {
     micros(SystemTime::now() + away).div_ceil(1000)
 }

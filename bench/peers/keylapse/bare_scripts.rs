@@ -9,7 +9,8 @@ use redis::aio::MultiplexedConnection;
 use crate::producer::Act;
 use crate::{Fault, jobs};
 
-// KEYS 1 rec, 2 due, 3 the job's key; ARGV 1 when, in ms since 1970, 2 payload. Each returns what the sorted set counts.
+// KEYS: 1 timers, 2 due, 3 the job's key. ARGV: 1 deadline in ms since 1970, 2 payload. Each script returns the count of the
+// command on the sorted set.
 const ARM: &str = "redis.call('HSET', KEYS[1], KEYS[3], ARGV[2])
 local new = redis.call('ZADD', KEYS[2], ARGV[1], KEYS[3])";
 const MOVE: &str = "local new = redis.call('ZADD', KEYS[2], ARGV[1], KEYS[3])";
@@ -17,7 +18,7 @@ const CANCEL: &str = "redis.call('HDEL', KEYS[1], KEYS[3])
 local new = redis.call('ZREM', KEYS[2], KEYS[3])";
 const SET: &str = "redis.call('SET', KEYS[3], '1', 'PXAT', ARGV[1])";
 const DELETE: &str = "redis.call('DEL', KEYS[3])";
-// KEYS 1 rec, 2 due, then the jobs' keys; ARGV 1 when, then the payloads.
+// KEYS: 1 timers, 2 due, then the jobs' keys. ARGV: 1 deadline, then the payloads.
 const ARM_MANY: &str = "local records, scores = {}, {}
 for i = 3, #KEYS do
   local at = 2 * (i - 3)
@@ -28,7 +29,7 @@ redis.call('HSET', KEYS[1], unpack(records))
 local new = redis.call('ZADD', KEYS[2], unpack(scores))";
 const SET_MANY: &str = "for i = 3, #KEYS do redis.call('SET', KEYS[i], '1', 'PXAT', ARGV[1]) end";
 
-/// The hashes by which the server knows them.
+/// The SHA-1 digests of the loaded scripts.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripts {
     arm: String,
@@ -38,11 +39,14 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// Loads them: with a key that expires, or without.
-    pub(crate) async fn load(connection: &mut MultiplexedConnection, triggers: bool) -> Result<Self, Fault> {
+    /// Loads the scripts, with or without a key that expires.
+    pub(crate) async fn load(
+        connection: &mut MultiplexedConnection,
+        marker_keys: bool,
+    ) -> Result<Self, Fault> {
         let mut hashes = Vec::new();
         for (writes, key) in [(ARM, SET), (ARM_MANY, SET_MANY), (MOVE, SET), (CANCEL, DELETE)] {
-            let script = format!("{writes}\n{}\nreturn new", if triggers { key } else { "" });
+            let script = format!("{writes}\n{}\nreturn new", if marker_keys { key } else { "" });
             let mut load = redis::cmd("SCRIPT");
             hashes.push(load.arg("LOAD").arg(script).query_async::<String>(connection).await?);
         }
@@ -51,7 +55,7 @@ impl Scripts {
         Ok(Self { arm, arm_many, reschedule, cancel })
     }
 
-    /// What does this to a job.
+    /// Returns the call of an act on a job.
     pub(crate) fn act(
         &self,
         act: Act,
@@ -74,7 +78,7 @@ impl Scripts {
         call
     }
 
-    /// What arms these jobs at once.
+    /// Returns the call that arms these jobs together.
     pub(crate) fn arm_many(
         &self,
         names: &PartitionNames,
@@ -91,7 +95,7 @@ impl Scripts {
     }
 }
 
-/// A call with all of its keys.
+/// Returns a call with all of its keys.
 fn begun(hash: &str, names: &PartitionNames, numbers: Range<usize>) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(hash).arg(2 + numbers.len()).arg(names.key("timers")).arg(names.key("due"));

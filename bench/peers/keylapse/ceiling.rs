@@ -1,4 +1,4 @@
-//! The most that the scripts allow: claims and acks, pipelined, and nothing around them.
+//! The highest rate that the scripts allow: pipelined claims and acks, and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +12,24 @@ use crate::orders::Orders;
 use crate::server_cpu::ServerCpu;
 use crate::{Outcome, jobs};
 
-/// What a listener asks for by default.
+/// The default lease of a listener.
 const LEASE_MS: u64 = 30_000;
-const LETTERS: DeadLetterLimits =
+const DEAD_LETTERS: DeadLetterLimits =
     DeadLetterLimits { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
 
 /// `run throughput`
 pub(crate) async fn throughput(orders: &Orders) -> Outcome {
-    let orders = Orders { triggers: false, ..orders.clone() };
+    let orders = Orders { marker_keys: false, ..orders.clone() };
     let (topic, schedule) = (jobs::topic(&orders)?, Schedule::connect(&orders.url).await?);
     jobs::offer_overdue(&schedule, &topic, &orders).await?;
     let (store, at) = (Store::at(&orders.url)?, PartitionNames::new("keylapse", topic.name(), 0, 1, false));
-    // As large as those of a busy listener: when it claims, about half of its places are free.
+    // Claims are as large as those of a busy listener, which claims when about half of its concurrency slots are free.
     let (slot, limit) = (SlotId::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
     let mut cpu = ServerCpu::of(&orders).await?;
     let used = cpu.seconds().await?;
     let mut handled = 0;
     let mut held: Vec<LeaseRef> = Vec::new();
-    // The time counts from when the first batch is there, so the first batch does not count.
+    // The time counts from the answer of the first batch, so the jobs of that batch do not count.
     let mut first: Option<(Instant, usize)> = None;
     let mut seconds = Duration::ZERO;
     loop {
@@ -42,7 +42,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
             bytes: 1 << 20,
             lookahead_ms: 10,
             lease_ms: LEASE_MS,
-            letters: LETTERS,
+            letters: DEAD_LETTERS,
             group: QuarantineGroup::ALONE,
         };
         let ack =

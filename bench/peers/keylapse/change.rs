@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::producer::{Act, Producer, from_tasks, per_s};
 
-/// What is done, in this order: each needs what the one before has left.
+/// The acts, in their order: each needs the result of the one before.
 const ACTS: [(&str, &[Act]); 4] = [
     ("arm_per_s", &[Act::Arm]),
     ("over_per_s", &[Act::Over]),

@@ -1,4 +1,4 @@
-//! How late the machine is by itself: a thread that sleeps until each job is due, and no server at all.
+//! The lateness of the machine itself: a thread that sleeps until each job is due, without a server.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -27,11 +27,11 @@ pub(crate) async fn lateness(orders: &Orders) -> Outcome {
     Ok(report(starts.taken(), |n| micros(due(first, rate, n))))
 }
 
-/// As a timer does that may be given an earlier time meanwhile: it waits for a signal, which never comes here.
+/// Sleeps like a timer whose deadline may move: it waits for a signal, which never comes here.
 fn sleep_until(due: SystemTime) {
     let (mutex, signal) = (Mutex::new(()), Condvar::new());
     let mut guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-    // An error says that the time has come.
+    // An error means that the deadline has passed.
     while let Ok(left) = due.duration_since(SystemTime::now()) {
         guard = signal.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
     }

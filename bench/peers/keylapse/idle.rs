@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::orders::Orders;
 use crate::runs::Running;
 
-/// What a start takes, and is not counted.
+/// The time of a start, which does not count.
 const SETTLING: Duration = Duration::from_secs(3);
 
 /// `run idle`
@@ -23,7 +23,8 @@ pub(crate) async fn idle(orders: &Orders) -> Outcome {
         let client = Client::new(&orders.url)?;
         let mut builder = Listener::builder(client.clone());
         for topic in 0..orders.topics {
-            let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.marker_keys(orders.triggers);
+            let topic =
+                Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.marker_keys(orders.marker_keys);
             builder = builder.on(topic, |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done)));
         }
         stores.push(client.store().clone());
@@ -41,8 +42,8 @@ pub(crate) async fn idle(orders: &Orders) -> Outcome {
     Ok(json!({ "seconds": orders.count, "own_per_s": requests, "cpu_ms_per_s": cpu }))
 }
 
-/// The processor time that this process has used, where the system says so (`proc(5)`): in steps of
-/// 10 ms, as Linux counts a hundred ticks a second.
+/// Returns the processor time of this process in ms; none if the system does not report it (`proc(5)`). Its steps are 10 ms:
+/// Linux counts 100 ticks a second.
 fn cpu_ms() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields = stat.rsplit_once(')')?.1;

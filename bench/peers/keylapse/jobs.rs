@@ -1,4 +1,4 @@
-//! The jobs: their topic, their keys, and offering them.
+//! The jobs: their topic, their keys, and the calls that offer them.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,29 +9,29 @@ use rand::seq::SliceRandom;
 use crate::Fault;
 use crate::orders::Orders;
 
-/// Before the number in each key: 17 bytes, and 11 digits.
+/// The prefix of each key: 17 bytes, before 11 digits.
 const PREFIX: &str = "app:trans:notice:";
-/// How many jobs are put together before they are offered: what has been made must not fill the memory.
+/// Jobs that are created before they are offered, so that they do not fill the memory.
 const PORTION: usize = 100_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The topic that nearly everything is measured with.
+/// Returns the topic of nearly all measures.
 pub(crate) fn topic(orders: &Orders) -> Result<Topic<Bytes>, Fault> {
-    Ok(Topic::raw("app:trans:notice:{id}")?.marker_keys(orders.triggers).concurrency(orders.concurrency))
+    Ok(Topic::raw("app:trans:notice:{id}")?.marker_keys(orders.marker_keys).concurrency(orders.concurrency))
 }
 
-/// The key of a job.
+/// Returns the key of a job.
 pub(crate) fn key(number: usize) -> Key<String> {
     Key(format!("{PREFIX}{number:011}"))
 }
 
-/// Which job this is.
+/// Returns the number of a job.
 pub(crate) fn number<T>(lapse: &Lapse<T>) -> usize {
     let digits = lapse.key().get(PREFIX.len()..).and_then(|digits| std::str::from_utf8(digits).ok());
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// The numbers of all jobs, in the order in which they are to be offered.
+/// Returns the numbers of all jobs, in the order of offering.
 pub(crate) fn numbers(orders: &Orders) -> Vec<usize> {
     let mut numbers: Vec<_> = (0..orders.count).collect();
     if orders.shuffled {
@@ -40,7 +40,7 @@ pub(crate) fn numbers(orders: &Orders) -> Vec<usize> {
     numbers
 }
 
-/// Offers these jobs in bulk; an error if any of them is not armed.
+/// Offers these jobs in bulk. Fails if any of them is not armed.
 pub(crate) async fn offer(
     schedule: &Schedule,
     topic: &Topic<Bytes>,
@@ -56,7 +56,7 @@ pub(crate) async fn offer(
     Ok(())
 }
 
-/// Offers the jobs that others have to be found before: due in a day, under keys of their own.
+/// Offers far-future jobs: due in a day, with keys of their own.
 pub(crate) async fn offer_behind(
     schedule: &Schedule,
     topic: &Topic<Bytes>,

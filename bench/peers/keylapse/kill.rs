@@ -1,4 +1,4 @@
-//! What becomes of ten jobs whose worker is killed.
+//! Ten jobs whose worker is killed, and a second worker that runs them again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,8 +13,8 @@ use crate::{Outcome, jobs};
 
 /// How many handlers are killed.
 const JOBS: usize = 10;
-/// How long they are waited for.
-const PATIENCE: Duration = Duration::from_secs(150);
+/// The longest wait for their next attempts.
+const MAX_WAIT: Duration = Duration::from_secs(150);
 
 /// `run kill`
 pub(crate) async fn kill(orders: &Orders) -> Outcome {
@@ -42,7 +42,7 @@ pub(crate) async fn again(orders: &Orders) -> Outcome {
         noted.lock().unwrap_or_else(PoisonError::into_inner).push(started.elapsed().as_secs_f64());
         noting.note();
     })?;
-    let _ = tokio::time::timeout(PATIENCE, counted.all()).await;
+    let _ = tokio::time::timeout(MAX_WAIT, counted.all()).await;
     running.end().await?;
     let seconds = std::mem::take(&mut *seconds.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(json!({ "again": seconds.len(), "seconds": seconds }))

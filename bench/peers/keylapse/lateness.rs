@@ -9,9 +9,9 @@ use crate::orders::Orders;
 use crate::runs::{Running, Starts, micros};
 use crate::{Outcome, jobs};
 
-/// Between the start of the worker and the first job, beside the time that offering takes.
+/// The time between the start of the worker and the first job, in addition to the time that offering takes.
 const LEAD: Duration = Duration::from_secs(1);
-/// Offered for each second, at the least.
+/// The least rate of offering, in jobs a second.
 const OFFERED_PER_S: f64 = 20_000.0;
 
 /// `run lateness`
@@ -26,7 +26,7 @@ pub(crate) async fn lateness(orders: &Orders) -> Outcome {
     let numbers = jobs::numbers(orders);
     jobs::offer(&schedule, &topic, orders, &numbers, |n| due(first, rate, n)).await?;
     if SystemTime::now() > first {
-        return Err("offering the jobs took longer than there was time for".into());
+        return Err("offering took longer than was left until the first job was due".into());
     }
     starts.all().await;
     let stats = running.stats.total();
@@ -36,17 +36,17 @@ pub(crate) async fn lateness(orders: &Orders) -> Outcome {
     Ok(printed)
 }
 
-/// A whole millisecond, this far away.
+/// Returns the next whole millisecond after a delay.
 pub(crate) fn whole_ms(away: Duration) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(micros(SystemTime::now() + away).div_ceil(1000))
 }
 
-/// When a job is due, if the first is due then: at a whole millisecond, which is what all systems have at best.
+/// Returns the deadline of a job: a whole millisecond, the finest unit of any other system.
 pub(crate) fn due(first: SystemTime, rate: f64, number: usize) -> SystemTime {
     first + Duration::from_millis((number as f64 * 1000.0 / rate) as u64)
 }
 
-/// What is printed of starts.
+/// Returns the figures of starts.
 pub(crate) fn report(starts: Vec<(usize, u64)>, due: impl Fn(usize) -> u64) -> Value {
     let late = starts.into_iter().map(|(n, at)| i128::from(at) - i128::from(due(n)));
     let mut late: Vec<i128> = late.collect();
@@ -58,7 +58,7 @@ pub(crate) fn report(starts: Vec<(usize, u64)>, due: impl Fn(usize) -> u64) -> V
     })
 }
 
-/// A percentile by nearest rank, in ms.
+/// Returns a percentile by nearest rank, in ms.
 fn rank(sorted: &[i128], share: f64) -> Option<f64> {
     let place = (sorted.len() as f64 * share).ceil().max(1.0) as usize - 1;
     sorted.get(place).map(|late| *late as f64 / 1e3)

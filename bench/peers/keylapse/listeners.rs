@@ -16,46 +16,46 @@ use crate::orders::Orders;
 use crate::runs::micros;
 use crate::{Fault, Outcome, System, jobs};
 
-/// How long processes have to connect, and to find out who leads.
+/// The time in which the processes connect, and elect a leader.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What one of them prints.
+/// The output of one listener.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Printed {
     starts: Vec<(usize, u64)>,
     claims: u64,
     empty: u64,
 }
 
-/// `run listeners`: at a rate, or, where it is zero, with all jobs overdue.
+/// `run listeners`: at a rate, or with all jobs overdue if the rate is zero.
 pub(crate) async fn listeners(orders: &Orders, system: System) -> Outcome {
     let (topic, schedule) = (jobs::topic(orders)?, Schedule::connect(&orders.url).await?);
     let saturated = orders.rate == 0.0;
     if saturated {
-        schedule.pause(&topic, "all are to start at once").await?;
+        schedule.pause(&topic, "all jobs are to start together").await?;
         jobs::offer_overdue(&schedule, &topic, orders).await?;
     }
     let processes = (0..orders.listeners).map(|_| start(system)).collect::<Result<Vec<_>, _>>()?;
     sleep(SETTLING).await;
-    let mut told = None;
+    let mut steady = None;
     if saturated {
         schedule.resume(&topic).await?;
     } else {
         let (first, rate) = (whole_ms(Duration::from_secs(1)), orders.rate()?);
         jobs::offer(&schedule, &topic, orders, &jobs::numbers(orders), |n| due(first, rate, n)).await?;
-        told = Some((first, rate));
+        steady = Some((first, rate));
     }
     nothing_left(orders, topic.name()).await?;
     let (mut starts, mut claims, mut empty, mut busiest) = (Vec::new(), 0, 0, 0);
     for process in processes {
-        let said = end(process).await?;
-        busiest = busiest.max(said.starts.len());
-        starts.extend(said.starts);
-        claims += said.claims;
-        empty += said.empty;
+        let one = end(process).await?;
+        busiest = busiest.max(one.starts.len());
+        starts.extend(one.starts);
+        claims += one.claims;
+        empty += one.empty;
     }
     let handled = starts.len();
-    let mut printed = match told {
+    let mut printed = match steady {
         Some((first, rate)) => report(starts, |n| micros(due(first, rate, n))),
         None => {
             let (first, last) =
@@ -71,7 +71,7 @@ pub(crate) async fn listeners(orders: &Orders, system: System) -> Outcome {
 }
 
 fn start(system: System) -> Result<Child, Fault> {
-    let name = if system == System::Keylapse { "keylapse" } else { "keylapse-no-triggers" };
+    let name = if system == System::Keylapse { "keylapse" } else { "keylapse-no-markers" };
     let mut command = Command::new(std::env::current_exe()?);
     Ok(command
         .args([name, "listen"])
@@ -81,13 +81,13 @@ fn start(system: System) -> Result<Child, Fault> {
         .spawn()?)
 }
 
-async fn end(mut process: Child) -> Result<Told, Fault> {
+async fn end(mut process: Child) -> Result<Printed, Fault> {
     drop(process.stdin.take());
     let output = process.wait_with_output().await?;
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Until no timer of the topic is left.
+/// Waits until no timer of the topic is left.
 async fn nothing_left(orders: &Orders, topic: &str) -> Result<(), Fault> {
     let (store, at) = (Store::at(&orders.url)?, [PartitionNames::new("keylapse", topic, 0, 1, false)]);
     loop {

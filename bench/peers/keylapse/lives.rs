@@ -1,4 +1,4 @@
-//! Whole lives: armed, handled and acknowledged, with the producers beside the listener.
+//! Whole lives of jobs: armed, handled and acknowledged, with producers and listener in one process.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::producer::TASKS;
 use crate::runs::{Counted, Running};
 use crate::{Fault, Outcome, jobs};
 
-/// What a start takes, and is not counted.
+/// The time of a start, which does not count.
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// `run lives`
@@ -40,7 +40,7 @@ pub(crate) async fn lives(orders: &Orders) -> Outcome {
     Ok(json!({ "handled": handled, "lives_per_s": handled as f64 / seconds, "seconds": seconds }))
 }
 
-/// Arms this task's share, each due at once.
+/// Arms this task's share of the jobs, each due immediately.
 async fn arm_due(
     schedule: &Schedule,
     topic: &Topic<Bytes>,

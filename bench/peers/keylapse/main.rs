@@ -1,6 +1,6 @@
 //! keylapse as one system among others: `keylapse-peer <system> <measure>`.
 //!
-//! What a measure is, and what the environment says, is in `bench/README.md`.
+//! `bench/README.md` has the measures and the environment variables.
 
 mod arm;
 mod arm_latency;
@@ -35,30 +35,30 @@ use orders::Orders;
 use ours::Ours;
 use producer::Producer;
 
-/// What a measure prints, or why it could not be made.
+/// The JSON that a measure prints, or the error.
 type Outcome = Result<serde_json::Value, Fault>;
 
 /// The exit code of a measure that a system does not have.
 const HAS_NOT: u8 = 78;
 
-/// The systems that this program is.
+/// The systems of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Keylapse,
-    WithoutTriggers,
+    WithoutMarkerKeys,
     Ceiling,
     Floor,
     Bare(Writes),
 }
 
-/// By the names of their folders.
+/// The systems by the names of their folders.
 const SYSTEMS: [(&str, System); 7] = [
     ("keylapse", System::Keylapse),
-    ("keylapse-no-triggers", System::WithoutTriggers),
+    ("keylapse-no-markers", System::WithoutMarkerKeys),
     ("ceiling", System::Ceiling),
     ("floor", System::Floor),
     ("bare-script", System::Bare(Writes::All)),
-    ("bare-script-no-triggers", System::Bare(Writes::WithoutTriggers)),
+    ("bare-script-no-markers", System::Bare(Writes::WithoutMarkerKeys)),
     ("bare-zadd", System::Bare(Writes::Member)),
 ];
 
@@ -92,12 +92,12 @@ fn named(name: &str) -> Option<System> {
     SYSTEMS.iter().find(|(known, _)| *known == name).map(|(_, system)| *system)
 }
 
-/// Makes a measure; none if the system does not have it.
+/// Runs a measure. Returns none if the system does not have it.
 async fn make(system: System, measure: &str) -> Result<Option<serde_json::Value>, Fault> {
     if measure == "describe" {
         return Ok(Some(describe::describe(system)));
     }
-    let orders = Orders::read(system != System::WithoutTriggers)?;
+    let orders = Orders::read(system != System::WithoutMarkerKeys)?;
     let made = match (system, measure) {
         (System::Ceiling, "throughput") => ceiling::throughput(&orders).await,
         (System::Floor, "lateness") => floor::lateness(&orders).await,
@@ -110,7 +110,7 @@ async fn make(system: System, measure: &str) -> Result<Option<serde_json::Value>
     made.map(Some)
 }
 
-/// Makes a measure of what arms timers, if it is one.
+/// Runs a measure of producers. Returns none if it is another measure.
 async fn produced(
     producer: &impl Producer,
     measure: &str,
@@ -125,7 +125,7 @@ async fn produced(
     made.map(Some)
 }
 
-/// Makes a measure of keylapse, with or without visible keys.
+/// Runs a measure of keylapse, with or without marker keys.
 async fn keylapse(
     system: System,
     measure: &str,

@@ -1,4 +1,4 @@
-//! Jobs that lie in the server, for the harness to read its memory.
+//! Arms jobs that stay in the server, so that the harness can read its memory.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What the environment says is to be done.
+//! The settings of a run, from the environment.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::Fault;
 
-/// What to measure, and how much of it.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     /// `BENCH_URL`
@@ -15,27 +15,27 @@ pub(crate) struct Orders {
     pub(crate) count: usize,
     /// `BENCH_CONCURRENCY`
     pub(crate) concurrency: usize,
-    /// `BENCH_RATE`: jobs a second; zero where there is none.
+    /// `BENCH_RATE`: jobs a second; zero if not set.
     pub(crate) rate: f64,
     /// `BENCH_ORDER` is `shuffled`
     pub(crate) shuffled: bool,
     /// `BENCH_PAYLOAD`
     pub(crate) payload: Bytes,
-    /// `BENCH_BEHIND`: jobs that are offered before, due in a day.
+    /// `BENCH_BEHIND`: the number of jobs that are due in a day, offered before the others.
     pub(crate) behind: usize,
-    /// `BENCH_LINE`: the server by a line on which requests are counted, for the listener alone.
+    /// `BENCH_LINE`: the URL of a proxy that counts requests, for the listener only.
     pub(crate) line: Option<String>,
     /// `BENCH_TOPICS`
     pub(crate) topics: usize,
     /// `BENCH_LISTENERS`
     pub(crate) listeners: usize,
-    /// Whether timers have visible keys.
-    pub(crate) triggers: bool,
+    /// True if timers have marker keys.
+    pub(crate) marker_keys: bool,
 }
 
 impl Orders {
     /// Reads the environment.
-    pub(crate) fn read(triggers: bool) -> Result<Self, Fault> {
+    pub(crate) fn read(marker_keys: bool) -> Result<Self, Fault> {
         Ok(Self {
             url: std::env::var("BENCH_URL").map_err(|_| "BENCH_URL is not set")?,
             count: number("BENCH_COUNT", 1000)?,
@@ -47,11 +47,11 @@ impl Orders {
             line: std::env::var("BENCH_LINE").ok(),
             topics: number("BENCH_TOPICS", 1)?,
             listeners: number("BENCH_LISTENERS", 1)?,
-            triggers,
+            marker_keys,
         })
     }
 
-    /// Jobs a second, where there must be some.
+    /// Returns the rate in jobs a second. Fails if it is zero.
     pub(crate) fn rate(&self) -> Result<f64, Fault> {
         if self.rate > 0.0 { Ok(self.rate) } else { Err("BENCH_RATE must be more than zero".into()) }
     }
@@ -60,6 +60,6 @@ impl Orders {
 fn number<T: FromStr>(name: &str, default: T) -> Result<T, Fault> {
     match std::env::var(name) {
         Err(_) => Ok(default),
-        Ok(text) => text.parse().map_err(|_| format!("{name} is no number: {text:?}").into()),
+        Ok(text) => text.parse().map_err(|_| format!("{name} is not a number: {text:?}").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a program does to timers: the same calls, made by the same tasks, of keylapse and of what it is compared with.
+//! The calls of programs that arm timers, made by equal tasks for keylapse and for the systems that it is compared with.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -7,35 +7,35 @@ use tokio::task::JoinSet;
 
 use crate::Fault;
 
-/// From how many tasks timers are armed at the same time.
+/// Tasks that arm timers at the same time.
 pub(crate) const TASKS: usize = 32;
-/// When what is armed is due, so that nothing of it is while it is measured; and when what is moved then is.
+/// The delays of armed and of moved timers, so long that none fires during a measurement.
 pub(crate) const LATER: Duration = Duration::from_secs(3600);
 pub(crate) const MUCH_LATER: Duration = Duration::from_secs(7200);
 
-/// What is done to a timer.
+/// An act on a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Armed where none was.
+    /// Arms a new timer.
     Arm,
-    /// Armed where one was.
+    /// Arms a timer that exists.
     Over,
-    /// Moved to another time.
+    /// Moves a timer to another time.
     Reschedule,
-    /// Withdrawn.
+    /// Cancels a timer.
     Cancel,
 }
 
-/// A system that arms timers, as its users call it. An act is an error if it did something else than it says.
+/// A system that arms timers, as its users call it.
 pub(crate) trait Producer: Clone + Send + Sync + 'static {
-    /// Does this to a timer.
+    /// Does an act on a timer. Fails if the call had another effect.
     fn act(&self, act: Act, number: usize) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Arms these in its bulk call.
+    /// Arms timers with its bulk call.
     fn arm_many(&self, numbers: Range<usize>) -> impl Future<Output = Result<(), Fault>> + Send;
 }
 
-/// One after the other.
+/// Does the acts on one timer after the other.
 pub(crate) async fn one_by_one(
     producer: &impl Producer,
     acts: &[Act],
@@ -49,7 +49,7 @@ pub(crate) async fn one_by_one(
     Ok(())
 }
 
-/// From all tasks, each with its share of the timers; of one timer, one act after the other.
+/// Does the acts from all tasks, each with its share of the timers. Acts on one timer follow each other.
 pub(crate) async fn from_tasks(
     producer: &impl Producer,
     acts: &'static [Act],
@@ -66,7 +66,7 @@ pub(crate) async fn from_tasks(
     Ok(())
 }
 
-/// How many a second this does.
+/// Runs a future that handles `count` timers, and returns their rate a second.
 pub(crate) async fn per_s(
     count: usize,
     doing: impl Future<Output = Result<(), Fault>>,

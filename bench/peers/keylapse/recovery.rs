@@ -1,4 +1,4 @@
-//! How long a listener needs from its start for all that came due while there was none.
+//! The time that a listener needs from its start for all jobs that came due without a listener.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How many failed attempts are followed by another each second.
+//! The rates of attempts and of retries, with jobs that fail at first.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::orders::Orders;
 use crate::runs::{Counted, Running};
 use crate::{Outcome, jobs};
 
-/// Each job fails so often, and then succeeds.
+/// The failures of each job before it succeeds.
 const FAILURES: u32 = 3;
 
 /// `run retries`

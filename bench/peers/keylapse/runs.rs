@@ -1,4 +1,4 @@
-//! When each job's handler started, and a listener that notes it.
+//! The starts of handlers, and a listener that notes them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::Fault;
 use crate::orders::Orders;
 
-/// Counts starts, and knows the first and the last.
+/// A counter of starts, with the times of the first and the last.
 #[derive(Debug)]
 pub(crate) struct Counted {
     since: Instant,
@@ -25,7 +25,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Waits for so many.
+    /// Creates a record that waits for `wanted` starts.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self {
             since: Instant::now(),
@@ -37,7 +37,7 @@ impl Counted {
         })
     }
 
-    /// A handler has started.
+    /// Notes that a handler has started.
     pub(crate) fn note(&self) {
         let now = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let before = self.count.fetch_add(1, Ordering::Relaxed);
@@ -50,19 +50,19 @@ impl Counted {
         }
     }
 
-    /// Once all have started.
+    /// Waits until all have started.
     pub(crate) async fn all(&self) {
         self.all.notified().await;
     }
 
-    /// How many, and the seconds between the first and the last.
+    /// Returns the number of starts, and the seconds between the first and the last.
     pub(crate) fn taken(&self) -> (usize, f64) {
         let span = self.last.load(Ordering::Relaxed).saturating_sub(self.first.load(Ordering::Relaxed));
         (self.count.load(Ordering::Relaxed), Duration::from_nanos(span).as_secs_f64())
     }
 }
 
-/// The first start of each job, in µs since 1970.
+/// The starts of jobs: number, and time in µs since 1970.
 #[derive(Debug)]
 pub(crate) struct Starts {
     at: Mutex<Vec<(usize, u64)>>,
@@ -71,12 +71,12 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Waits for so many.
+    /// Creates a record that waits for `wanted` starts.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self { at: Mutex::new(Vec::with_capacity(wanted.min(1 << 20))), wanted, all: Notify::new() })
     }
 
-    /// A job's handler has started.
+    /// Notes that a job's handler has started.
     pub(crate) fn note(&self, number: usize) {
         let now = micros(SystemTime::now());
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,33 +86,33 @@ impl Starts {
         }
     }
 
-    /// Once all have started.
+    /// Waits until all have started.
     pub(crate) async fn all(&self) {
         self.all.notified().await;
     }
 
-    /// What was noted.
+    /// Returns the starts.
     pub(crate) fn taken(&self) -> Vec<(usize, u64)> {
         std::mem::take(&mut self.at.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// µs since 1970.
+/// Returns a time in µs since 1970.
 pub(crate) fn micros(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A listener that runs.
+/// A running listener.
 #[derive(Debug)]
 pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<keylapse::Result<()>>,
-    /// What it counts.
+    /// The statistics of the listener.
     pub(crate) stats: Stats,
 }
 
 impl Running {
-    /// Starts a listener of one topic that does nothing but call this.
+    /// Starts a listener of one topic whose handler only calls `note`.
     pub(crate) fn start(
         orders: &Orders,
         topic: Topic<Bytes>,
@@ -127,7 +127,7 @@ impl Running {
         Ok(Self::of(builder.on(topic, handler).build()?))
     }
 
-    /// Lets this listener run.
+    /// Runs a listener.
     pub(crate) fn of(listener: Listener) -> Self {
         let (stop, stopped) = oneshot::channel();
         let stats = listener.stats();
@@ -140,7 +140,7 @@ impl Running {
         Self { stop, task, stats }
     }
 
-    /// Stops it, and waits until it has settled everything.
+    /// Stops the listener, and waits until it has settled all attempts.
     pub(crate) async fn end(self) -> Result<(), Fault> {
         let _ = self.stop.send(());
         Ok(self.task.await??)

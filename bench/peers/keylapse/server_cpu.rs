@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use crate::Fault;
 use crate::orders::Orders;
 
-/// Asks for it over a connection of its own.
+/// Reads the processor time over a connection of its own.
 #[derive(Debug)]
 pub(crate) struct ServerCpu(MultiplexedConnection);
 
@@ -17,7 +17,7 @@ impl ServerCpu {
         Ok(Self(client.get_multiplexed_async_connection().await?))
     }
 
-    /// Seconds since it was started.
+    /// Returns the processor time since the server's start, in seconds.
     pub(crate) async fn seconds(&mut self) -> Result<f64, Fault> {
         let mut used = 0.0;
         for part in ["used_cpu_user", "used_cpu_sys"] {

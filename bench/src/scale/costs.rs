@@ -1,9 +1,9 @@
-//! What one timer costs, by what was measured.
+//! The costs of one timer, from measured figures.
 
 use crate::Fault;
 use crate::scale::{Record, Row};
 
-/// Of one timer, from its arm to the end of its handler, which does nothing.
+/// The costs of one timer, from its arming to the end of its handler, which does nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// µs of a server's processor.
@@ -12,21 +12,21 @@ pub struct Costs {
     pub producer_us: f64,
     /// µs of the listener's processor.
     pub listener_us: f64,
-    /// Requests to the server: what arrives there together counts once.
+    /// Requests to the server. Commands that arrive together count once.
     pub requests: f64,
     /// Bytes to the server and from it.
     pub bytes: f64,
     /// Bytes of the server's memory while it is armed.
     pub bytes_armed: f64,
-    /// What each listener but the first adds: nothing without visible keys.
+    /// The additional costs for each listener but the first; zero without marker keys.
     pub further: Further,
     /// Requests a second of a listener without work, to the primary that gets the most.
     pub idle_requests_per_s: f64,
-    /// How long a server stands still when it forks, in ms for each GiB that it has.
+    /// The pause of a server that forks, in ms for each GiB of its memory.
     pub fork_ms_per_gib: f64,
 }
 
-/// What a timer costs more with each listener but the first: all of them hear what is published.
+/// The additional costs of a timer for each listener but the first: each listener receives every published expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Further {
     /// µs of a server's processor.
@@ -38,17 +38,17 @@ pub struct Further {
 }
 
 impl Costs {
-    /// Of timers with visible keys, or without: those of the largest cluster that was measured.
+    /// Returns the costs on the largest cluster that was measured, with or without marker keys.
     ///
     /// # Errors
     /// If a figure is missing.
-    pub fn of(record: &Record, triggers: bool) -> Result<Self, Fault> {
-        let largest = record.rows(triggers).max_by_key(|row| row.primaries);
+    pub fn of(record: &Record, marker_keys: bool) -> Result<Self, Fault> {
+        let largest = record.rows(marker_keys).max_by_key(|row| row.primaries);
         let row = largest.ok_or("the record has no row with one listener")?;
         let sum = |names: &[&str]| names.iter().map(|name| figure(row, name)).sum::<Result<f64, Fault>>();
-        let forked = record.rows(triggers).find(|row| row.median("fork_ms_per_gib").is_some());
-        // Without visible keys nothing is published of a timer that fires.
-        let further = record.crowd(triggers).map(further).transpose()?;
+        let forked = record.rows(marker_keys).find(|row| row.median("fork_ms_per_gib").is_some());
+        // Without marker keys, no expiry is published when a timer fires.
+        let further = record.crowd(marker_keys).map(further).transpose()?;
         Ok(Self {
             server_us: sum(&["arm_server_us", "timely_server_us"])?,
             producer_us: figure(row, "arm_client_us")?,
@@ -63,7 +63,7 @@ impl Costs {
     }
 }
 
-/// What it costs that a listener hears of one expiry; what is less than nothing is noise.
+/// Returns the costs of one expiry for one listener. Negative figures are noise, and count as zero.
 fn further(crowd: &Row) -> Result<Further, Fault> {
     let more = |name| Ok::<_, Fault>(figure(crowd, name)?.max(0.0));
     Ok(Further {
@@ -104,7 +104,7 @@ mod tests {
             names.map(|name| (name.to_owned(), of(2.0))).into();
         figures.insert("timely_server_us".to_owned(), of(timely));
         figures.insert("hear_server_us".to_owned(), of(timely - 10.0));
-        Row { primaries, triggers: true, listeners, figures }
+        Row { primaries, marker_keys: true, listeners, figures }
     }
 
     fn record(rows: Vec<Row>) -> Record {

@@ -1,10 +1,10 @@
-//! A run and its calculation, as they stand on the page.
+//! The Markdown of docs/scale.md: a run and its calculation.
 
 use crate::Fault;
 use crate::scale::{Costs, Goal, Plan, Record, Row, busiest};
 use crate::statistics::figure;
 
-/// What is shown of each arrangement: its name, and the figures whose sum it is.
+/// The lines of the tables: a name, and the figures whose sum is shown.
 const MEASURED: [(&str, &[&str]); 20] = [
     ("armed each second", &["arm_per_s"]),
     ("overdue, handled each second", &["handled_per_s"]),
@@ -27,12 +27,12 @@ const MEASURED: [(&str, &[&str]); 20] = [
     ("bytes from them", &["arm_bytes_out", "timely_bytes_out"]),
     ("bytes of memory while it is armed", &["bytes_armed"]),
 ];
-/// A topic's name like any other.
+/// The name of an example topic.
 const NAME: &str = "app.order";
 /// How many partitions a topic may have.
-const MOST_PARTITIONS: f64 = 1024.0;
+const MAX_PARTITIONS: f64 = 1024.0;
 
-/// Both.
+/// Returns the Markdown of a run, and of the calculation for a goal.
 ///
 /// # Errors
 /// If a figure is missing.
@@ -40,9 +40,9 @@ pub fn page(record: &Record, goal: &Goal) -> Result<String, Fault> {
     let [without, with] = [Costs::of(record, false)?, Costs::of(record, true)?];
     let plans = [Plan::of(goal, &without), Plan::of(goal, &with)];
     let parts = [
-        format!("### Without visible keys\n\n{}", table(record, false)),
-        format!("### With visible keys\n\n{}", table(record, true)),
-        format!("### What else\n\n{}", besides(&without, &with)),
+        format!("### Without marker keys\n\n{}", table(record, false)),
+        format!("### With marker keys\n\n{}", table(record, true)),
+        format!("### Expiries and forks\n\n{}", expiries_and_forks(&without, &with)),
         source(record),
         format!("### The calculation\n\n{}\n\n{}", wanted(goal), calculated(&plans, &[without, with])),
         format!(
@@ -59,15 +59,15 @@ fn row(cells: &[String]) -> String {
 }
 
 fn head(cells: &[&str]) -> String {
-    // Words stand on the left, figures on the right.
+    // Words are aligned to the left, figures to the right.
     let is_words = |place: usize, name: &str| place == 0 || name == "how";
     let rule =
         cells.iter().enumerate().map(|(place, name)| if is_words(place, name) { "---" } else { "---:" });
     format!("| {} |\n| {} |\n", cells.join(" | "), rule.collect::<Vec<_>>().join(" | "))
 }
 
-fn table(record: &Record, triggers: bool) -> String {
-    let rows: Vec<&Row> = record.rows(triggers).collect();
+fn table(record: &Record, marker_keys: bool) -> String {
+    let rows: Vec<&Row> = record.rows(marker_keys).collect();
     let names = rows.iter().map(|row| match row.primaries {
         0 => "a server alone".to_owned(),
         1 => "1 primary".to_owned(),
@@ -81,7 +81,7 @@ fn table(record: &Record, triggers: bool) -> String {
     head(&names.iter().map(String::as_str).collect::<Vec<_>>()) + &lines.collect::<String>()
 }
 
-/// One figure with its spread, or the sum of the middles.
+/// Formats one figure with its spread, or the sum of several medians.
 fn cell(row: &Row, figures: &[&str]) -> String {
     let shown = match figures {
         [one] => row.figures.get(*one).map(ToString::to_string),
@@ -90,13 +90,13 @@ fn cell(row: &Row, figures: &[&str]) -> String {
     shown.unwrap_or_else(|| "–".to_owned())
 }
 
-fn besides(without: &Costs, with: &Costs) -> String {
-    let heard = with.further;
+fn expiries_and_forks(without: &Costs, with: &Costs) -> String {
+    let further = with.further;
     let lines = [
-        ("a visible key expires: µs of each listener that hears of it", heard.listener_us),
-        ("… µs of the server for each listener", heard.server_us),
-        ("… bytes to each listener", heard.bytes),
-        ("a server forks: ms for each GiB, with visible keys", with.fork_ms_per_gib),
+        ("a marker key expires: µs of each listener that receives the event", further.listener_us),
+        ("… µs of the server for each listener", further.server_us),
+        ("… bytes to each listener", further.bytes),
+        ("a server forks: ms for each GiB, with marker keys", with.fork_ms_per_gib),
         ("… without", without.fork_ms_per_gib),
     ];
     let lines = lines.iter().map(|(what, value)| row(&[(*what).to_owned(), figure(*value)]));
@@ -122,25 +122,25 @@ fn wanted(goal: &Goal) -> String {
     )
 }
 
-/// A line: what it is, how it is calculated, and what comes of it.
+/// A line: its name, its formula, and its value.
 type Line = (&'static str, &'static str, fn(&Plan, &Costs) -> f64);
 
 const GIVEN: [Line; 10] = [
     ("µs of a server for a timer", "*s* = armed + fired on time", |_, costs| costs.server_us),
     ("µs of a producer", "*p*", |_, costs| costs.producer_us),
     ("µs of a listener", "*l*", |_, costs| costs.listener_us),
-    ("µs to hear of an expiry", "*h*", |_, costs| costs.further.listener_us),
-    ("µs to tell one listener of it", "*t*", |_, costs| costs.further.server_us),
-    ("bytes to tell one listener of it", "*e*", |_, costs| costs.further.bytes),
+    ("µs of a listener to receive an expiry", "*h*", |_, costs| costs.further.listener_us),
+    ("µs of a server to send it to one listener", "*t*", |_, costs| costs.further.server_us),
+    ("bytes to send it to one listener", "*e*", |_, costs| costs.further.bytes),
     ("bytes to and from the servers", "*b*", |_, costs| costs.bytes),
     ("bytes of memory", "*m*", |_, costs| costs.bytes_armed),
     ("idle requests a second", "*i*", |_, costs| costs.idle_requests_per_s),
     ("ms a GiB to fork", "*f*", |_, costs| costs.fork_ms_per_gib),
 ];
-/// What no number of listeners bears needs no listeners.
+/// Lines that also have a value if no number of listeners is enough.
 const WITHOUT_LISTENERS: [Line; 5] = [
-    ("**timers a second that listeners bear**", "10⁶·*u* ÷ *h*", |plan, _| plan.most_per_s),
-    ("timers a second of one partition", "10⁶·*u* ÷ *s*", |plan, _| plan.most_of_a_partition),
+    ("**timers a second at most, by listeners**", "10⁶·*u* ÷ *h*", |plan, _| plan.max_per_s),
+    ("timers a second of one partition", "10⁶·*u* ÷ *s*", |plan, _| plan.max_of_a_partition),
     ("processors of producers", "*r*·*p* ÷ (10⁶·*u*)", |plan, _| plan.producers),
     ("memory of all timers, GiB", "*a*·*m* ÷ 2³⁰", |plan, _| plan.gib),
     ("primaries, by memory", "… ÷ *g*", |plan, _| plan.by_memory),
@@ -156,8 +156,8 @@ const WITH_LISTENERS: [Line; 8] = [
     ("MB a second, in all", "*r*·(*b* + (*L* − 1)·*e*) ÷ 10⁶", |plan, _| plan.mb_per_s),
     ("… of each primary", "… ÷ *N*", |plan, _| plan.mb_per_s / plan.primaries()),
     ("idle requests a second to each primary", "*L*·*i*", |plan, _| plan.idle_per_s),
-    ("a primary stands still when it forks, s", "memory ÷ *N*·*f* ÷ 1,000", |plan, _| plan.fork_s),
-    ("a listener that does not read is cut off after s", "32 MiB ÷ (*r* ÷ *N*·*e*)", |plan, _| {
+    ("pause of a primary that forks, s", "memory ÷ *N*·*f* ÷ 1,000", |plan, _| plan.fork_s),
+    ("a listener that does not read is disconnected after s", "32 MiB ÷ (*r* ÷ *N*·*e*)", |plan, _| {
         plan.buffer_s
     }),
 ];
@@ -168,27 +168,31 @@ fn calculated(plans: &[Plan; 2], costs: &[Costs; 2]) -> String {
         |line: &Line| row(&[line.0.to_owned(), line.1.to_owned(), shown(of(line, 0)), shown(of(line, 1))]);
     let with_listeners = |line: &Line| {
         let cell = |place: usize| {
-            if plans[place].listeners.is_some() { shown(of(line, place)) } else { "none will do".to_owned() }
+            if plans[place].listeners.is_some() {
+                shown(of(line, place))
+            } else {
+                "no number is enough".to_owned()
+            }
         };
         row(&[line.0.to_owned(), line.1.to_owned(), cell(0), cell(1)])
     };
     let lines = GIVEN.iter().chain(&WITHOUT_LISTENERS).map(plain);
     let lines = lines.chain(WITH_LISTENERS.iter().map(with_listeners));
-    head(&["", "how", "without visible keys", "with"]) + &lines.collect::<String>()
+    head(&["", "how", "without marker keys", "with"]) + &lines.collect::<String>()
 }
 
 fn shown(value: f64) -> String {
     if value.is_infinite() { "not limited by this".to_owned() } else { figure(value) }
 }
 
-/// How a topic's partitions fall on the primaries of the plan, if nobody moves slots.
+/// Returns the table of partitions on the plan's primaries, if no slots are moved.
 fn uneven(plan: &Plan, goal: &Goal) -> String {
     let primaries = plan.primaries();
     let lines = [2.0, 4.0, 8.0, 16.0].map(|each| {
         let partitions = each * primaries;
         let times = busiest(NAME, partitions as u32, primaries as usize);
         let beyond =
-            if partitions > MOST_PARTITIONS { " (a topic has 1,024 at most: several topics)" } else { "" };
+            if partitions > MAX_PARTITIONS { " (a topic has 1,024 at most: several topics)" } else { "" };
         row(&[
             figure(each),
             format!("{}{beyond}", figure(partitions)),
@@ -213,7 +217,7 @@ mod tests {
     fn a_figure_has_its_spread_and_a_sum_has_none_and_what_is_missing_is_a_dash() {
         let spread = crate::Spread::of(&[1.0, 2.0, 3.0]).unwrap();
         let figures = [("a".to_owned(), spread), ("b".to_owned(), spread)].into();
-        let row = Row { primaries: 1, triggers: true, listeners: 1, figures };
+        let row = Row { primaries: 1, marker_keys: true, listeners: 1, figures };
         assert_eq!(cell(&row, &["a"]), "2 [1-3]");
         assert_eq!(cell(&row, &["a", "b"]), "4");
         assert_eq!(cell(&row, &["a", "c"]), "–");

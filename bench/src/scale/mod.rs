@@ -1,7 +1,7 @@
-//! Several servers measured, and a goal calculated from them: `make bench OF=scale`, whose figures are docs/scale.md.
+//! Costs on several servers, and the resources that a goal needs: `make bench OF=scale`. docs/scale.md has the figures.
 //!
-//! The way of a figure: a run ends as a [`Record`], its [`Costs`] are those of one timer, a [`Goal`] makes them a
-//! [`Plan`], and [`markdown`] writes all of it down as it stands on the page.
+//! A run ends as a [`Record`]. Its [`Costs`] are those of one timer. [`Plan::of`] calculates the plan of a [`Goal`] at these
+//! costs. [`markdown`] writes all of it as on the page.
 
 mod costs;
 mod evenness;

@@ -1,20 +1,20 @@
-//! What a goal takes: arithmetic, and nothing that is not said here.
+//! The resources that a goal needs. This file has the whole calculation.
 
 use crate::scale::Costs;
 
 const US: f64 = 1e6;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
-/// What a server keeps for a subscriber that does not read before it cuts it off: `redis.conf`.
+/// Bytes that a server buffers for a subscriber before it disconnects it (`redis.conf`).
 const BUFFER: f64 = 32.0 * 1024.0 * 1024.0;
 
-/// What is wanted, and what a machine may be used for.
+/// A goal, and the load that a machine may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// Timers that are armed each second, and as many that fire.
+    /// Timers that are armed each second, and that fire each second.
     pub timers_per_s: f64,
     /// Timers that are armed at a time.
     pub armed: f64,
-    /// GiB of timers that one primary may have. Its machine has more: a fork copies what changes meanwhile.
+    /// GiB of timers that one primary may have. Its machine needs more: a fork copies the pages that change while it runs.
     pub gib_each: f64,
     /// The share of a processor that a server, a producer or a listener may be busy for.
     pub busy: f64,
@@ -26,15 +26,15 @@ impl Default for Goal {
     }
 }
 
-/// What it takes.
+/// The resources that a goal needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Listeners; none if no number of them is enough, as each hears all that is published.
+    /// Listeners; none if no number is enough, because each receives all published expiries.
     pub listeners: Option<f64>,
     /// Timers a second beyond which no number of listeners is enough.
-    pub most_per_s: f64,
-    /// Timers a second of one partition, which lies on one primary.
-    pub most_of_a_partition: f64,
+    pub max_per_s: f64,
+    /// Timers a second of one partition at most, which is on one primary.
+    pub max_of_a_partition: f64,
     /// Processors for producers.
     pub producers: f64,
     /// Primaries, by the time of their processors.
@@ -45,20 +45,20 @@ pub struct Plan {
     pub gib: f64,
     /// MB a second to and from all primaries.
     pub mb_per_s: f64,
-    /// Requests a second to each primary that listeners send whether there are timers or not.
+    /// Requests a second that listeners without work send to each primary.
     pub idle_per_s: f64,
-    /// Seconds for which a primary stands still when it forks.
+    /// Seconds that a primary pauses when it forks.
     pub fork_s: f64,
-    /// Seconds for which a listener may not read before a primary cuts it off; infinite if it is sent nothing.
+    /// Seconds that a listener may stop reading before a primary disconnects it; infinite if it receives nothing.
     pub buffer_s: f64,
 }
 
 impl Plan {
-    /// What this goal takes at these costs.
+    /// Calculates the plan of a goal at these costs.
     pub fn of(goal: &Goal, costs: &Costs) -> Self {
         let Goal { timers_per_s: rate, armed, gib_each, busy } = *goal;
         let further = costs.further;
-        // Of a second of a listener's processor: its own timers' part, beside what it hears of all.
+        // Each second, a listener's processor has this time left after it has received the expiries of all timers.
         let for_its_own = US * busy - rate * further.listener_us;
         let own = rate * (costs.listener_us - further.listener_us).max(0.0);
         let listeners = (for_its_own > 0.0).then(|| (own / for_its_own).ceil().max(1.0));
@@ -70,8 +70,8 @@ impl Plan {
         let primaries = by_processor.max(by_memory);
         Self {
             listeners,
-            most_per_s: US * busy / further.listener_us,
-            most_of_a_partition: US * busy / costs.server_us,
+            max_per_s: US * busy / further.listener_us,
+            max_of_a_partition: US * busy / costs.server_us,
             producers: (rate * costs.producer_us / (US * busy)).ceil(),
             by_processor,
             by_memory,
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// As many primaries as both ask for.
+    /// Returns the number of primaries that processors and memory both allow.
     pub fn primaries(&self) -> f64 {
         self.by_processor.max(self.by_memory)
     }
@@ -133,16 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn what_each_listener_hears_bounds_the_rate_however_many_there_are() {
+    fn expiries_that_each_listener_receives_bound_the_rate() {
         let costs = Costs { further: Further { server_us: 1.0, listener_us: 2.0, bytes: 100.0 }, ..COSTS };
         let plan = |timers_per_s| Plan::of(&Goal { timers_per_s, ..Goal::default() }, &costs);
-        assert_eq!(plan(1e5).most_per_s, 250_000.0);
-        // 6 µs of 10⁵ timers, of 0.3 s each.
+        assert_eq!(plan(1e5).max_per_s, 250_000.0);
+        // 10⁵ timers need 6 µs each, and a listener has 0.3 s left for them.
         assert_eq!(plan(1e5).listeners, Some(2.0));
         assert_eq!(plan(2.4e5).listeners, Some(72.0));
         assert_eq!(plan(2.5e5).listeners, None);
-        assert!(plan(2.4e5).by_processor > 2.4 * plan(1e5).by_processor, "each is told of each");
-        assert_eq!(Plan::of(&Goal::default(), &COSTS).most_per_s, f64::INFINITY);
+        assert!(
+            plan(2.4e5).by_processor > 2.4 * plan(1e5).by_processor,
+            "each listener receives each expiry"
+        );
+        assert_eq!(Plan::of(&Goal::default(), &COSTS).max_per_s, f64::INFINITY);
         assert_eq!(Plan::of(&Goal::default(), &COSTS).buffer_s, f64::INFINITY);
     }
 }

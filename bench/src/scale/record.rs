@@ -1,4 +1,4 @@
-//! What one run has measured, as it is kept.
+//! The record of one run.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::Spread;
 
-/// All of one run.
+/// The record of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What was run.
+    /// The command that was run.
     pub command: String,
-    /// The commit that was measured, where git says so.
+    /// The commit that was measured; `unknown` if git does not report it.
     pub commit: String,
     /// The server.
     pub server: String,
     /// Logical processors.
     pub processors: usize,
-    /// What they are called.
+    /// The model of the processors.
     pub model: String,
-    /// How busy the machine was, in words.
+    /// The load of the machine, in words.
     pub busy: String,
-    /// How much was measured, in words.
+    /// The amounts that were measured, in words.
     pub size: String,
-    /// What was measured.
+    /// The measured arrangements.
     pub rows: Vec<Row>,
 }
 
-/// One arrangement of servers.
+/// The figures of one arrangement of servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// How many primaries the cluster has; none: a server alone.
+    /// The number of primaries of the cluster; zero for a single server.
     pub primaries: usize,
-    /// Whether timers have visible keys.
-    pub triggers: bool,
-    /// How many listeners there were.
+    /// True if timers have marker keys.
+    pub marker_keys: bool,
+    /// The number of listeners.
     pub listeners: usize,
-    /// What was measured, by name.
+    /// The figures, by name.
     pub figures: BTreeMap<String, Spread>,
 }
 
 impl Row {
-    /// The middle of a figure; none if it was not measured.
+    /// Returns the median of a figure; none if it was not measured.
     pub fn median(&self, name: &str) -> Option<f64> {
         self.figures.get(name).map(|spread| spread.median)
     }
 }
 
 impl Record {
-    /// The rows with one listener, in the order in which they were measured: with visible keys, or without.
-    pub fn rows(&self, triggers: bool) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(move |row| row.triggers == triggers && row.listeners == 1)
+    /// Returns the rows with one listener, with or without marker keys, in the order of their measurement.
+    pub fn rows(&self, marker_keys: bool) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.marker_keys == marker_keys && row.listeners == 1)
     }
 
-    /// The row of the largest cluster with the most listeners.
-    pub fn crowd(&self, triggers: bool) -> Option<&Row> {
-        let all = self.rows.iter().filter(|row| row.triggers == triggers && row.listeners > 1);
+    /// Returns the row of the largest cluster with the most listeners.
+    pub fn crowd(&self, marker_keys: bool) -> Option<&Row> {
+        let all = self.rows.iter().filter(|row| row.marker_keys == marker_keys && row.listeners > 1);
         all.max_by_key(|row| (row.primaries, row.listeners))
     }
 }

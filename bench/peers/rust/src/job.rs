@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 
 use crate::Settings;
 
-/// The payload as systems that speak JSON themselves take it.
+/// The payload for systems that encode JSON themselves.
 pub type Payload = serde_json::Map<String, serde_json::Value>;
 
 /// One job to offer.
@@ -39,7 +39,7 @@ impl FromStr for Order {
 }
 
 impl Job {
-    /// As many jobs as asked for, in the order asked for; `due` maps a job's number to its due time.
+    /// Creates the jobs of the settings, in their order. `due` maps a job's number to its due time.
     pub fn many(settings: &Settings, due: impl Fn(usize) -> u64) -> Vec<Self> {
         let job = |number| Self { number, due: due(number), payload: settings.payload.clone() };
         let mut jobs: Vec<_> = (0..settings.count).map(job).collect();
@@ -49,25 +49,25 @@ impl Job {
         jobs
     }
 
-    /// The same, and the payload tells the due time, so that a handler knows how late it is.
-    pub fn telling(mut self) -> Self {
+    /// Adds the due time to the payload, so that a handler can measure its lateness.
+    pub fn with_due(mut self) -> Self {
         let body = self.payload.trim_end().trim_end_matches('}');
         self.payload = format!(r#"{body},"due":{}}}"#, self.due);
         self
     }
 }
 
-/// A payload that is known to be a JSON object.
+/// Parses a payload, which is a JSON object.
 pub fn object(payload: &str) -> serde_json::Result<Payload> {
     serde_json::from_str(payload)
 }
 
-/// The time in milliseconds since 1970, rounded down.
+/// Returns the time in milliseconds since 1970, rounded down.
 pub fn now_ms() -> u64 {
     u64::try_from(since_1970().as_millis()).expect("before the year 584 million")
 }
 
-/// How long it is until then; nothing if that is past.
+/// Returns the time until `due`; zero if it has passed.
 pub fn until(due: u64) -> Duration {
     Duration::from_millis(due).saturating_sub(since_1970())
 }

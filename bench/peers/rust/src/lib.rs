@@ -1,5 +1,5 @@
-//! What the Rust peers share: the protocol of `bench/README.md`, without the systems. A system is a
-//! program under `src/bin` that implements [`Peer`] and calls [`main`].
+//! The common part of the Rust peers: the protocol of `bench/README.md`, without the systems. A system is a program under
+//! `src/bin` that implements [`Peer`] and calls [`main`].
 
 mod job;
 mod measures;
@@ -22,14 +22,14 @@ pub trait Peer: Clone + Send + Sync + 'static {
     /// How many jobs its bulk call takes at a time; 0 if it has none.
     const BULK: usize = 0;
 
-    /// The most jobs that it is given where the time of all counts: more would be more than a few seconds' work.
+    /// The most jobs of measures that time all jobs: more would take more than a few seconds.
     const AT_MOST: usize = usize::MAX;
 
     /// The highest rate at which it can start delayed jobs at all.
     const DELAYED_PER_S: u64 = u64::MAX;
 
-    /// Whether jobs that come due while no worker runs are gone.
-    const HEARS_ONLY_WHILE_LISTENING: bool = false;
+    /// True if jobs that come due without a worker are lost.
+    const LOSES_JOBS_WITHOUT_WORKER: bool = false;
 
     fn describe() -> Description;
 
@@ -48,10 +48,10 @@ pub trait Peer: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Whether a job that was offered can be withdrawn before it is due.
+    /// True if an offered job can be withdrawn before it is due.
     const WITHDRAWS: bool = false;
 
-    /// Offers one job and withdraws it; asked for only where [`Peer::WITHDRAWS`].
+    /// Offers one job and withdraws it. Called only if [`Peer::WITHDRAWS`].
     fn offer_and_withdraw(&self, _job: Job) -> impl Future<Output = Result<()>> + Send {
         async { Err("it withdraws nothing".into()) }
     }
@@ -61,11 +61,11 @@ pub trait Peer: Clone + Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Runs a worker, with `concurrency` handlers at a time or the nearest there is, until dropped.
+    /// Runs a worker with `concurrency` handlers at a time, or the nearest possible number, until dropped.
     fn work(&self, concurrency: usize, handler: Handler) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What `describe` prints.
+/// The description that `describe` prints.
 #[derive(Debug, Serialize)]
 pub struct Description {
     pub name: &'static str,
@@ -76,7 +76,7 @@ pub struct Description {
     pub leaves_out: &'static str,
 }
 
-/// What the environment says.
+/// The settings of a run, from the environment.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub url: String,
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// Does what the first argument says, and prints the result as the last line.
+/// Runs the measure of the first argument, and prints the result as the last line.
 pub fn main<P: Peer>() -> ExitCode {
     let measure = env::args().nth(1).unwrap_or_default();
     if measure == "describe" {
@@ -122,7 +122,7 @@ pub fn main<P: Peer>() -> ExitCode {
     match runtime.block_on(run::<P>(&measure)) {
         Ok(Some(result)) => {
             println!("{result}");
-            // Workers may still wait for the server, and are not waited for.
+            // Workers may still wait for the server: the runtime must not wait for them.
             runtime.shutdown_background();
             ExitCode::SUCCESS
         }
@@ -143,8 +143,8 @@ async fn run<P: Peer>(measure: &str) -> Result<Option<serde_json::Value>> {
         "lateness" => measures::lateness::<P>(&settings).await?,
         "arm" => measures::arm::<P>(&fewer).await?,
         "arm_cancel" if P::WITHDRAWS => measures::arm_cancel::<P>(&fewer).await?,
-        // A job that is due at once expires before it is there, and nobody hears of it.
-        "lives" if !P::HEARS_ONLY_WHILE_LISTENING => measures::lives::<P>(&fewer).await?,
+        // A job that is due immediately expires as it is written, and no subscriber receives an event.
+        "lives" if !P::LOSES_JOBS_WITHOUT_WORKER => measures::lives::<P>(&fewer).await?,
         "bytes" => measures::bytes::<P>(&fewer).await?,
         "idle" => measures::idle::<P>(&settings).await?,
         "kill" => measures::kill::<P>(&settings).await?,

@@ -9,21 +9,21 @@ use tokio::task::JoinHandle;
 use crate::offering::{from_tasks, offer_bulk, offer_from_tasks, offer_singly};
 use crate::{Handler, Job, Peer, Result, Settings, now_ms, until};
 
-/// A worker that starts nothing for as long as this is done.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How many jobs are offered each millisecond, at the least: with the bulk call, and without.
+/// A worker is done if it starts no handler for this long.
+const MAX_QUIET: Duration = Duration::from_secs(15);
+/// The least rates of offering, in jobs a millisecond: with the bulk call, and without.
 const OFFERED_IN_BULK: usize = 20;
 const OFFERED: usize = 2;
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// How many jobs are under way when the worker is killed, and how long they are waited for.
+/// Jobs that run when the worker is killed, and the longest wait for their next attempts.
 const KILLED: usize = 10;
-const KILL_PATIENCE: Duration = Duration::from_secs(150);
+const KILL_MAX_WAIT: Duration = Duration::from_secs(150);
 
 pub(crate) async fn throughput<P: Peer>(settings: &Settings) -> Result<Value> {
     let peer = P::connect(settings).await?;
     let handler = Handler::counting(settings.count);
-    let (worker, left) = if P::HEARS_ONLY_WHILE_LISTENING {
+    let (worker, left) = if P::LOSES_JOBS_WITHOUT_WORKER {
         let worker = start(&peer, settings.concurrency, &handler).await;
         let first = first_due(settings, OFFERED_IN_BULK);
         offer_bulk(&peer, jobs_within(settings, first, 200)).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn throughput<P: Peer>(settings: &Settings) -> Result<Value> {
         peer.prepare_backlog().await?;
         (start(&peer, settings.concurrency, &handler).await, Duration::ZERO)
     };
-    finish(worker, &handler, left + PATIENCE).await?;
+    finish(worker, &handler, left + MAX_QUIET).await?;
 
     let at = handler.starts().at;
     let (Some(first), Some(last)) = (at.iter().min(), at.iter().max()) else {
@@ -50,9 +50,9 @@ pub(crate) async fn lateness<P: Peer>(settings: &Settings) -> Result<Value> {
 
     let first = first_due(settings, OFFERED);
     let jobs = Job::many(settings, |number| first + number as u64 * 1_000 / settings.rate);
-    offer_from_tasks(&peer, jobs.into_iter().map(Job::telling).collect()).await?;
+    offer_from_tasks(&peer, jobs.into_iter().map(Job::with_due).collect()).await?;
     let all_due = left_until(first)? + Duration::from_millis(settings.count as u64 * 1_000 / settings.rate);
-    finish(worker, &handler, all_due + PATIENCE).await?;
+    finish(worker, &handler, all_due + MAX_QUIET).await?;
 
     let mut late = handler.starts().late_ms;
     if late.is_empty() {
@@ -96,12 +96,12 @@ pub(crate) async fn lives<P: Peer>(settings: &Settings) -> Result<Value> {
     let handler = Handler::counting(settings.count);
     let worker = start(&peer, settings.concurrency, &handler).await;
     let begun = Instant::now();
-    // Made one by one: so many at once would be much memory, and would be due before they are offered.
+    // Jobs are created one by one: all of them would need much memory, and would be due before they are offered.
     let payload = settings.payload.clone();
     let jobs = (0..settings.count).map(move |number| Job { number, due: now_ms(), payload: payload.clone() });
     let offering = from_tasks(&peer, jobs, |peer, job| async move { peer.offer(job).await });
-    // A worker that ends by itself is an error at once, not when all has been offered to nobody.
-    let handling = finish(worker, &handler, PATIENCE);
+    // A worker that ends by itself fails the run immediately, not after all jobs have been offered.
+    let handling = finish(worker, &handler, MAX_QUIET);
     tokio::try_join!(offering, handling)?;
     let at = handler.starts().at;
     let Some(last) = at.iter().max() else {
@@ -131,7 +131,7 @@ pub(crate) async fn kill<P: Peer>(settings: &Settings) -> Result<Value> {
     let peer = P::connect(settings).await?;
     let handler = Handler::never_ending(KILLED);
     let concurrency = settings.concurrency.max(KILLED);
-    let worker = if P::HEARS_ONLY_WHILE_LISTENING {
+    let worker = if P::LOSES_JOBS_WITHOUT_WORKER {
         let worker = start(&peer, concurrency, &handler).await;
         offer_singly(&peer, jobs_within(settings, now_ms() + 500, 200)).await?;
         worker
@@ -139,10 +139,10 @@ pub(crate) async fn kill<P: Peer>(settings: &Settings) -> Result<Value> {
         offer_singly(&peer, jobs_within(settings, now_ms() - 200, 200)).await?;
         start(&peer, concurrency, &handler).await
     };
-    handler.all_started(PATIENCE).await;
+    handler.all_started(MAX_QUIET).await;
     let started = handler.starts().at.len();
     if started < KILLED {
-        return Err(format!("no more than {started} handlers have begun").into());
+        return Err(format!("only {started} handlers have started").into());
     }
     println!("{}", json!({ "started": started }));
     worker.await??;
@@ -154,25 +154,25 @@ pub(crate) async fn kill_again<P: Peer>(settings: &Settings) -> Result<Value> {
     let peer = P::connect(settings).await?;
     let handler = Handler::counting(KILLED);
     let worker = start(&peer, settings.concurrency.max(KILLED), &handler).await;
-    let all = finish(worker, &handler, KILL_PATIENCE);
-    tokio::time::timeout(KILL_PATIENCE, all).await.unwrap_or(Ok(()))?;
+    let all = finish(worker, &handler, KILL_MAX_WAIT);
+    tokio::time::timeout(KILL_MAX_WAIT, all).await.unwrap_or(Ok(()))?;
 
     let at = handler.starts().at;
     let seconds: Vec<_> = at.iter().map(|at| at.duration_since(begun).as_secs_f64()).collect();
     Ok(json!({ "again": at.len(), "seconds": seconds }))
 }
 
-/// Jobs that are due at even distances from `from` on.
+/// Creates jobs that are due at even distances from `from` on.
 fn jobs_within(settings: &Settings, from: u64, ms: u64) -> Vec<Job> {
     Job::many(settings, |number| from + number as u64 * ms / settings.count as u64)
 }
 
-/// Far enough ahead for all jobs to be offered before.
+/// Returns the due time of the first job, far enough ahead to offer all jobs before it.
 fn first_due(settings: &Settings, offered_each_ms: usize) -> u64 {
     now_ms() + 2_000 + (settings.count / offered_each_ms) as u64
 }
 
-/// How long it is until the first job is due; an error if that is past, as jobs were to be offered before.
+/// Returns the time until the first job is due. Fails if it has passed, because all jobs must be offered before.
 fn left_until(first: u64) -> Result<Duration> {
     let left = until(first);
     if left.is_zero() {
@@ -181,7 +181,7 @@ fn left_until(first: u64) -> Result<Duration> {
     Ok(left)
 }
 
-/// Starts a worker, and gives it a moment to connect.
+/// Starts a worker, and waits 200 ms for it to connect.
 async fn start<P: Peer>(peer: &P, concurrency: usize, handler: &Handler) -> JoinHandle<Result<()>> {
     let (peer, handler) = (peer.clone(), handler.clone());
     let worker = tokio::spawn(async move { peer.work(concurrency, handler).await });
@@ -189,10 +189,10 @@ async fn start<P: Peer>(peer: &P, concurrency: usize, handler: &Handler) -> Join
     worker
 }
 
-/// Ends the worker when all has been handled, or nothing more comes. If it ended before, that is an error.
-async fn finish(mut worker: JoinHandle<Result<()>>, handler: &Handler, patience: Duration) -> Result<()> {
+/// Stops the worker when all jobs have started or no more start. Fails if the worker ended before.
+async fn finish(mut worker: JoinHandle<Result<()>>, handler: &Handler, max_quiet: Duration) -> Result<()> {
     tokio::select! {
-        () = handler.all_started(patience) => {
+        () = handler.all_started(max_quiet) => {
             worker.abort();
             Ok(())
         }
@@ -203,7 +203,7 @@ async fn finish(mut worker: JoinHandle<Result<()>>, handler: &Handler, patience:
     }
 }
 
-/// How many jobs a second were offered.
+/// Returns the rate of offering, in jobs a second.
 async fn timed(settings: &Settings, offering: impl Future<Output = Result<()>>) -> Result<f64> {
     let begun = Instant::now();
     offering.await?;
@@ -214,7 +214,7 @@ fn rate(count: usize, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// By nearest rank; `sorted` is not empty.
+/// Returns a percentile by nearest rank; `sorted` is not empty.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted[rank.max(1) - 1]

@@ -1,4 +1,4 @@
-//! Offering jobs: singly, from many tasks, and in bulk.
+//! Offers jobs: singly, from many tasks, and in bulk.
 
 use std::{
     future::Future,
@@ -9,10 +9,10 @@ use tokio::task::JoinSet;
 
 use crate::{Job, Peer, Result};
 
-/// From how many tasks jobs are offered where one after the other would take long.
+/// Tasks that offer jobs at the same time.
 const TASKS: usize = 32;
 
-/// One after the other.
+/// Offers jobs one after the other.
 pub(crate) async fn offer_singly<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
     for job in jobs {
         peer.offer(job).await?;
@@ -20,12 +20,12 @@ pub(crate) async fn offer_singly<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()
     Ok(())
 }
 
-/// From as many tasks as there are.
+/// Offers jobs from all tasks.
 pub(crate) async fn offer_from_tasks<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
     from_tasks(peer, jobs.into_iter(), |peer, job| async move { peer.offer(job).await }).await
 }
 
-/// Does this with each job, from as many tasks as there are, each with the next job that no other has taken.
+/// Calls `does` with each job, from all tasks. Each task takes the next job that no other has taken.
 pub(crate) async fn from_tasks<P, J, D, F>(peer: &P, jobs: J, does: D) -> Result<()>
 where
     P: Peer,

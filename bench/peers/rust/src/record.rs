@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::{Payload, job::since_1970};
 
-/// What every peer's handler calls: it counts, and takes the time.
+/// A record that every peer's handler calls: it counts starts, and notes their times.
 #[derive(Debug, Clone)]
 pub struct Handler(Arc<Shared>);
 
@@ -64,7 +64,7 @@ impl Handler {
         self.end().await;
     }
 
-    /// Handles a job of which no more is left than when it was due.
+    /// Handles a job of which only the due time is left.
     pub async fn handle_due(&self, due: Option<u64>) {
         self.started(|| due);
         self.end().await;
@@ -87,10 +87,10 @@ impl Handler {
         }
     }
 
-    /// Waits until as many handlers as wanted have started, or none has for as long as `patience`.
-    pub(crate) async fn all_started(&self, patience: Duration) {
+    /// Waits until as many handlers as wanted have started, or none has for as long as `max_quiet`.
+    pub(crate) async fn all_started(&self, max_quiet: Duration) {
         let mut before = 0;
-        while tokio::time::timeout(patience, self.0.all.notified()).await.is_err() {
+        while tokio::time::timeout(max_quiet, self.0.all.notified()).await.is_err() {
             let now = self.0.starts.lock().expect("no holder panics").at.len();
             if now == before {
                 return;

@@ -1,5 +1,5 @@
-//! What the textbook loops over a sorted set share: members are `<number> <payload>`, since equal
-//! payloads would be one member, and scores are due times in milliseconds.
+//! The common part of the textbook loops over a sorted set. Members are `<number> <payload>`, because equal payloads would
+//! be one member. Scores are due times in milliseconds.
 
 use redis::aio::MultiplexedConnection;
 
@@ -18,7 +18,7 @@ pub async fn add(connection: &mut MultiplexedConnection, jobs: &[Job]) -> Result
     Ok(())
 }
 
-/// The payload of a member.
+/// Returns the payload of a member.
 pub fn payload(member: &str) -> &str {
     member.split_once(' ').map_or(member, |(_, payload)| payload)
 }

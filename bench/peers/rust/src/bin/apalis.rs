@@ -1,13 +1,12 @@
 //! apalis with apalis-redis: background tasks for Rust.
 //!
-//! Settings by its documentation, <https://docs.rs/apalis-redis/1.0.0/apalis_redis/struct.Config.html>:
-//! `lock_tasks(false)` for tasks shorter than a heartbeat, `emit_events(false)` as nobody listens. Tasks
-//! are tracked and acknowledged all the same. By default locking looks through the whole backlog for each
-//! task, which is an order of magnitude slower.
+//! Settings by its documentation, <https://docs.rs/apalis-redis/1.0.0/apalis_redis/struct.Config.html>: `lock_tasks(false)`
+//! for tasks shorter than a heartbeat, `emit_events(false)` because nothing reads events. Tasks are still tracked and
+//! acknowledged. By default, locking searches the whole backlog for each task, which is ten times slower.
 //!
-//! Run times are whole seconds, rounded down by `run_at_time`; here they are rounded up unless they have
-//! passed, so that nothing runs early. Each fetch first makes all due tasks active with one `unpack` in Lua, and fails beyond some
-//! 8,000 of them: a greater backlog is made active before the worker starts, by 5,000.
+//! Run times are whole seconds, rounded down by `run_at_time`. Here they are rounded up unless they have passed, so that
+//! nothing runs early. Each fetch first makes all due tasks active with one `unpack` in Lua, and fails beyond some 8,000 of
+//! them. A greater backlog is made active before the worker starts, by 5,000.
 
 use std::{
     process::ExitCode,
@@ -110,9 +109,8 @@ impl Peer for Storage {
     }
 }
 
-/// Fetches every [`POLL`]. The library's own interval strategy does not wait for its next tick when the
-/// last one came together with the answer of a fetch: the worker then sleeps until its heartbeat, which
-/// happens within seconds at short intervals.
+/// Fetches every [`POLL`]. The library's own interval strategy misses its next tick when the last tick came together with
+/// the answer of a fetch. The worker then sleeps until its heartbeat, which happens within seconds at short intervals.
 struct Ticks(Interval);
 
 impl Ticks {
@@ -134,7 +132,7 @@ impl PollStrategy for Ticks {
 }
 
 fn task(job: &Job) -> Result<Task<Payload>> {
-    // What is due already is due in the second that has begun: rounded up, it would wait for the next.
+    // The due time of an overdue task is rounded down: rounded up, the task could wait for the next second.
     let due = if until(job.due).is_zero() { job.due / 1_000 } else { job.due.div_ceil(1_000) };
     let task = TaskBuilder::new(object(&job.payload)?).run_at_timestamp(due);
     Ok(task.build())

@@ -1,9 +1,9 @@
 //! rsmq_async: the Redis Simple Message Queue, as a Rust library.
 //!
-//! A message that is received is hidden for the visibility timeout, and comes again unless it is
-//! deleted before. The library's own worker helper takes one message after the other; so this is a
-//! loop on the library's calls, several side by side, each receiving a batch and deleting each message
-//! when its handler has ended. Batch calls and timeout: <https://docs.rs/rsmq_async/18.0.0>.
+//! A received message is hidden for the visibility timeout, and comes again unless it is deleted before. The library's own
+//! worker helper takes one message after the other. This peer therefore runs several loops on the library's calls. Each
+//! receives a batch, and deletes each message when its handler has ended. Batch calls and timeout:
+//! <https://docs.rs/rsmq_async/18.0.0>.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -88,7 +88,7 @@ async fn open(client: &redis::Client) -> Result<Rsmq> {
     Ok(Rsmq::new_with_connection(connection, false, None).await?)
 }
 
-/// In whole milliseconds, as the library counts.
+/// Returns the delay in whole milliseconds, as the library counts.
 fn delay(due: u64) -> Duration {
     let micros = until(due).as_micros() as u64;
     Duration::from_millis(micros.div_ceil(1_000))

@@ -1,6 +1,6 @@
 //! rusty-sidekiq: Sidekiq's protocol for Rust.
 //!
-//! Jobs are fetched with BRPOP, so one whose worker is killed is gone. Its scheduler looks every five
+//! Jobs are fetched with BRPOP, so a job whose worker is killed is lost. Its scheduler looks every five
 //! seconds and moves ten jobs each time; both are fixed in the library, version 0.15.2. Delayed jobs thus
 //! come at two a second: a backlog is offered as immediate jobs. More than ten workers make it slower.
 //! <https://docs.rs/rusty-sidekiq/0.15.2>

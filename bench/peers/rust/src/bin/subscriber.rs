@@ -1,8 +1,8 @@
 //! Keys that expire, and a bare subscriber to the server's `expired` events: what most tutorials on
 //! timers in Redis do. See <https://redis.io/docs/latest/develop/pubsub/keyspace-notifications/>.
 //!
-//! The event names the key; the value is gone by then. Events that no one hears are gone as well, so
-//! the subscriber listens before the first key expires, for throughput too.
+//! The event names the key, whose value is gone by then. Events are lost without a subscriber, so it subscribes before the
+//! first key expires, for throughput too.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ struct Subscriber {
 
 impl Peer for Subscriber {
     const BULK: usize = 500;
-    const HEARS_ONLY_WHILE_LISTENING: bool = true;
+    const LOSES_JOBS_WITHOUT_WORKER: bool = true;
 
     fn describe() -> Description {
         Description {
@@ -30,7 +30,7 @@ impl Peer for Subscriber {
                        bulk is a pipeline of 500 SETs",
             survives_a_crash: false,
             leaves_out: "the payload (gone when the event comes), acknowledgements, retries, recovery of \
-                         events that no one heard, a limit on handlers at a time; every subscriber hears every event",
+                         lost events, a limit on handlers at a time; every subscriber receives every event",
         }
     }
 

@@ -1,5 +1,5 @@
 //! The textbook's delayed jobs, first version: a sorted set that several loops poll with ZRANGEBYSCORE,
-//! and whoever removes a member with ZREM has it. See the documentation of Redis on sorted sets,
+//! and the loop that removes a member with ZREM runs it. See the documentation of Redis on sorted sets,
 //! <https://redis.io/docs/latest/commands/zrangebyscore/>.
 
 use std::{process::ExitCode, time::Duration};

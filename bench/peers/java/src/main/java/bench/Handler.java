@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
-/** What every peer's handler calls: it counts, and takes the time. */
+/** A record that every peer's handler calls: it counts starts, and notes their times. */
 final class Handler {
     private final int wanted;
     private final boolean ends;
@@ -40,7 +40,7 @@ final class Handler {
         started(asksDue ? Job.due(payload) : 0);
     }
 
-    /** For a job of which no more is left than when it was due. */
+    /** Handles a job of which only the due time is left. */
     void handleDue(long due) {
         started(due);
     }
@@ -70,11 +70,11 @@ final class Handler {
         }
     }
 
-    /** Returns when as many have started as wanted, or none has for so many milliseconds. */
-    void allStarted(long patience) throws InterruptedException {
+    /** Waits until as many handlers as wanted have started, or none has for {@code maxQuiet} milliseconds. */
+    void allStarted(long maxQuiet) throws InterruptedException {
         for (int before = -1; before != starts().size(); ) {
             before = starts().size();
-            if (all.await(patience, TimeUnit.MILLISECONDS)) {
+            if (all.await(maxQuiet, TimeUnit.MILLISECONDS)) {
                 return;
             }
         }
@@ -84,7 +84,7 @@ final class Handler {
         return all.await(ms, TimeUnit.MILLISECONDS);
     }
 
-    /** By {@link System#nanoTime}. */
+    /** Returns the starts by {@link System#nanoTime}. */
     synchronized List<Long> starts() {
         return List.copyOf(starts);
     }

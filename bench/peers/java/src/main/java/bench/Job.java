@@ -13,7 +13,7 @@ import java.util.function.IntToLongFunction;
  * @param due in milliseconds since 1970
  */
 record Job(int number, long due, String payload) {
-    /** As many as asked for, in the order asked for. */
+    /** Creates the jobs of the settings, in their order. */
     static List<Job> many(Settings settings, IntToLongFunction due) {
         var jobs = new ArrayList<Job>(settings.count());
         for (int number = 0; number < settings.count(); number++) {
@@ -25,23 +25,23 @@ record Job(int number, long due, String payload) {
         return jobs;
     }
 
-    /** The same, and the payload tells the due time, so that a handler knows how late it is. */
-    Job telling() {
+    /** Adds the due time to the payload, so that a handler can measure its lateness. */
+    Job withDue() {
         var body = payload.substring(0, payload.lastIndexOf('}'));
         return new Job(number, due, body + ",\"due\":" + due + "}");
     }
 
-    /** The due time that a payload tells, which is its last field. */
+    /** Returns the due time of a payload, which is its last field. */
     static long due(String payload) {
         return Long.parseLong(payload.substring(payload.lastIndexOf(':') + 1, payload.length() - 1));
     }
 
-    /** How long it is until then, in milliseconds; at least 1. */
+    /** Returns the time until it is due, in milliseconds; at least 1. */
     long delay() {
         return Math.max(due - System.currentTimeMillis(), 1);
     }
 
-    /** The wall clock with fractions of a millisecond. */
+    /** Returns the wall clock's time with fractions of a millisecond. */
     static double nowMs() {
         return ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now()) / 1e3;
     }

@@ -1,6 +1,6 @@
 package bench;
 
-/** {@code Main <peer> <measure>}: does it, and prints the result as the last line. */
+/** {@code Main <peer> <measure>}: runs a measure, and prints the result as the last line. */
 public final class Main {
     private static final int HAS_NOT = 78;
 
@@ -13,16 +13,16 @@ public final class Main {
                 System.out.println(result);
             }
             System.out.flush();
-            // Workers run on; they are not waited for.
+            // Workers continue: do not wait for them.
             Runtime.getRuntime().halt(result == null ? HAS_NOT : 0);
         } catch (Exception failure) {
-            // Nor when it fails: else their threads would keep the process.
+            // After a failure, the threads of workers would keep the process alive.
             System.err.println(failure);
             Runtime.getRuntime().halt(1);
         }
     }
 
-    /** What is to be printed; null if there is no such measure. */
+    /** Returns the line to print; null if there is no such measure. */
     private static String run(String[] args) throws Exception {
         var settings = Settings.fromEnv();
         var name = args.length == 2 ? args[1] : "";

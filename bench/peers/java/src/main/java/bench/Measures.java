@@ -12,17 +12,17 @@ import java.util.stream.Collectors;
 final class Measures {
     private static final int TASKS = 32;
     private static final int KILLED = 10;
-    private static final long PATIENCE_MS = 15_000;
-    /** How many jobs are offered each millisecond, at the least: in bulk, and from tasks. */
+    private static final long MAX_QUIET_MS = 15_000;
+    /** The least rates of offering, in jobs a millisecond: in bulk, and from tasks. */
     private static final int OFFERED_IN_BULK = 8;
     private static final int OFFERED = 2;
-    private static final long KILL_PATIENCE_MS = 150_000;
+    private static final long KILL_MAX_WAIT_MS = 150_000;
     private static final long HOUR_MS = 3_600_000;
     private static final long DAY_MS = 24 * HOUR_MS;
 
     private final Peer peer;
     private final Settings settings;
-    /** What is to be done, with no more jobs than the peer does in a few seconds. */
+    /** The settings with no more jobs than the peer handles in a few seconds. */
     private final Settings fewer;
 
     Measures(Peer peer, Settings settings) {
@@ -35,18 +35,18 @@ final class Measures {
         peer.warmUp();
         int count = fewer.count();
         var handler = Handler.counting(count);
-        if (peer.hearsOnlyWhileListening()) {
+        if (peer.losesJobsWithoutWorker()) {
             peer.work(settings.concurrency(), handler);
         }
         long first = firstDue(count, OFFERED_IN_BULK);
         offerBulk(Job.many(fewer, number -> first + number * 200L / count));
         peer.offered();
         long left = leftUntil(first);
-        if (!peer.hearsOnlyWhileListening()) {
+        if (!peer.losesJobsWithoutWorker()) {
             Thread.sleep(first + 200 - System.currentTimeMillis());
             peer.work(settings.concurrency(), handler);
         }
-        handler.allStarted(left + PATIENCE_MS);
+        handler.allStarted(left + MAX_QUIET_MS);
         var starts = handler.starts();
         if (starts.isEmpty()) {
             throw new IllegalStateException("nothing was handled");
@@ -62,9 +62,9 @@ final class Measures {
         peer.work(settings.concurrency(), handler);
         long first = firstDue(settings.count(), OFFERED);
         var jobs = Job.many(settings, number -> first + number * 1_000L / settings.rate());
-        offerFromTasks(jobs.stream().map(Job::telling).toList());
+        offerFromTasks(jobs.stream().map(Job::withDue).toList());
         long left = leftUntil(first);
-        handler.allStarted(left + settings.count() * 1_000L / settings.rate() + PATIENCE_MS);
+        handler.allStarted(left + settings.count() * 1_000L / settings.rate() + MAX_QUIET_MS);
         if (handler.starts().isEmpty()) {
             throw new IllegalStateException("nothing was handled");
         }
@@ -84,9 +84,9 @@ final class Measures {
         return json("{\"single_per_s\":%f,\"concurrent_per_s\":%f,\"bulk_per_s\":%s}", single, concurrent, bulk);
     }
 
-    /** Null for a peer that hears only of what expires: a job that is due at once has no time to. */
+    /** Returns null for a peer that depends on expiries: a job that is due immediately has no time to expire. */
     String lives() throws Exception {
-        if (peer.hearsOnlyWhileListening()) {
+        if (peer.losesJobsWithoutWorker()) {
             return null;
         }
         peer.warmUp();
@@ -94,7 +94,7 @@ final class Measures {
         peer.work(settings.concurrency(), handler);
         long begun = System.nanoTime();
         offerFromTasks(Job.many(fewer, number -> 0));
-        handler.allStarted(PATIENCE_MS);
+        handler.allStarted(MAX_QUIET_MS);
         var starts = handler.starts();
         if (starts.isEmpty()) {
             throw new IllegalStateException("nothing was handled");
@@ -121,9 +121,9 @@ final class Measures {
         peer.work(Math.max(settings.concurrency(), KILLED), handler);
         long soon = System.currentTimeMillis() + 500;
         Job.many(settings.withCount(KILLED), number -> soon).forEach(peer::offer);
-        handler.allStarted(PATIENCE_MS);
+        handler.allStarted(MAX_QUIET_MS);
         if (handler.starts().size() < KILLED) {
-            throw new IllegalStateException("no more than " + handler.starts().size() + " handlers have begun");
+            throw new IllegalStateException("only " + handler.starts().size() + " handlers have started");
         }
         System.out.println(json("{\"started\":%d}", KILLED));
         Thread.sleep(Long.MAX_VALUE);
@@ -134,19 +134,19 @@ final class Measures {
         long begun = System.nanoTime();
         var handler = Handler.counting(KILLED);
         peer.work(Math.max(settings.concurrency(), KILLED), handler);
-        handler.allWithin(KILL_PATIENCE_MS);
+        handler.allWithin(KILL_MAX_WAIT_MS);
         var seconds = handler.starts().stream()
                 .map(start -> json("%f", (start - begun) / 1e9))
                 .collect(Collectors.joining(","));
         return json("{\"again\":%d,\"seconds\":[%s]}", handler.starts().size(), seconds);
     }
 
-    /** Far enough ahead for all jobs to be offered before. */
+    /** Returns the due time of the first job, far enough ahead to offer all jobs before it. */
     private static long firstDue(int count, int offeredEachMs) {
         return System.currentTimeMillis() + 2_000 + count / offeredEachMs;
     }
 
-    /** How long it is until the first job is due; fails if that is past, as jobs were to be offered before. */
+    /** Returns the time until the first job is due. Fails if it has passed, because all jobs must be offered before. */
     private static long leftUntil(long first) {
         long left = first - System.currentTimeMillis();
         if (left <= 0) {
@@ -155,7 +155,7 @@ final class Measures {
         return left;
     }
 
-    /** Each round has numbers of its own, so that no job takes another's place. */
+    /** Each round has numbers of its own, so that no job replaces another. */
     private List<Job> inAnHour(int round) {
         return Job.many(settings, number -> System.currentTimeMillis() + HOUR_MS).stream()
                 .map(job -> new Job(job.number() + round * settings.count(), job.due(), job.payload()))
@@ -191,7 +191,7 @@ final class Measures {
         return settings.count() * 1e9 / (System.nanoTime() - begun);
     }
 
-    /** By nearest rank. */
+    /** Returns a percentile by nearest rank. */
     private static double percentile(List<Double> sorted, int percent) {
         int rank = (sorted.size() * percent + 99) / 100;
         return sorted.get(Math.max(rank, 1) - 1);

@@ -4,27 +4,27 @@ import java.util.List;
 
 /** One system. */
 interface Peer {
-    /** What {@code describe} prints, as JSON. */
+    /** Returns the JSON that {@code describe} prints. */
     String describe();
 
-    /** Whether jobs that come due while no worker runs are gone. */
-    boolean hearsOnlyWhileListening();
+    /** Returns whether jobs that come due without a worker are lost. */
+    boolean losesJobsWithoutWorker();
 
-    /** Whether it has a call for many jobs. */
+    /** Returns whether it has a call for many jobs. */
     boolean hasBulk();
 
-    /** How many jobs {@link #offerBulk} takes at a time. */
+    /** Returns how many jobs {@link #offerBulk} takes at a time. */
     int together();
 
-    /** The most jobs where the time of all counts: more would be more than a few seconds' work. */
+    /** Returns the most jobs of measures that time all jobs: more would take more than a few seconds. */
     int atMost(boolean shuffled);
 
-    /** Lets the JVM compile what follows, with jobs that are not counted. */
+    /** Makes the JVM compile the code, with jobs that do not count. */
     void warmUp() throws Exception;
 
     void offer(Job job);
 
-    /** Offers many jobs in the fastest way there is. */
+    /** Offers many jobs in the fastest possible way. */
     void offerBulk(List<Job> jobs);
 
     /** Called when a backlog has been offered, before the worker starts. */

@@ -51,7 +51,7 @@ final class RedissonPeer implements Peer {
     }
 
     @Override
-    public boolean hearsOnlyWhileListening() {
+    public boolean losesJobsWithoutWorker() {
         return false;
     }
 
@@ -101,7 +101,7 @@ final class RedissonPeer implements Peer {
         offers.forEach(offer -> offer.toCompletableFuture().join());
     }
 
-    /** The offering client moves nothing any more. */
+    /** Stops the offering client from moving jobs. */
     @Override
     public void offered() {
         delayed.destroy();
@@ -112,7 +112,7 @@ final class RedissonPeer implements Peer {
     public void work(int concurrency, Handler handler) {
         var client = connect();
         RBlockingQueue<String> queue = client.getBlockingQueue("bench", StringCodec.INSTANCE);
-        // Whoever has this object moves what is due.
+        // A client that has this object moves due jobs.
         client.getDelayedQueue(queue);
         int threads = handler.ends() ? Math.min(concurrency, THREADS) : concurrency;
         for (int thread = 0; thread < threads; thread++) {

@@ -1,6 +1,6 @@
 package bench;
 
-/** What the environment says. */
+/** The settings of a run, from the environment. */
 record Settings(String url, int count, int concurrency, int rate, boolean shuffled, String payload) {
     static Settings fromEnv() {
         return new Settings(

@@ -21,14 +21,14 @@ import org.springframework.data.redis.listener.RedisMessageListenerContainer;
 /**
  * Spring Data Redis: its listener for keys that expire.
  *
- * <p>The event names the key; the value is gone by then. Events that no one hears are gone as well, so the
- * listener runs before the first key expires, for throughput too. By default each message gets a thread of its
+ * <p>The event names the key; the value is gone by then. Events are lost without a listener, so it
+ * runs before the first key expires, for throughput too. By default each message gets a thread of its
  * own; one thread for all is three times faster. See
  * <a href="https://docs.spring.io/spring-data/redis/reference/redis/pubsub.html">its documentation</a>.
  */
 final class SpringPeer implements Peer {
     private static final int WARM = 20_000;
-    private static final long WARM_PATIENCE_S = 20;
+    private static final long WARM_MAX_WAIT_S = 20;
     /** The server finds some 40,000 keys a second. */
     private static final int AT_MOST = 50_000;
 
@@ -52,11 +52,11 @@ final class SpringPeer implements Peer {
                 with 50,000 keys that expire within 200 ms, as the server finds them; bulk is a pipeline of 1,000 SETs",\
                 "survives_a_crash":false,\
                 "leaves_out":"the payload (gone when the event comes), acknowledgements, retries, recovery of \
-                events that no one heard; every listener hears every event; one handler at a time"}""";
+                lost events; every listener receives every event; one handler at a time"}""";
     }
 
     @Override
-    public boolean hearsOnlyWhileListening() {
+    public boolean losesJobsWithoutWorker() {
         return true;
     }
 
@@ -85,8 +85,8 @@ final class SpringPeer implements Peer {
             offerBulk(IntStream.range(first, first + together())
                     .mapToObj(number -> new Job(number, due, "warm")).toList());
         }
-        if (!all.await(WARM_PATIENCE_S, TimeUnit.SECONDS)) {
-            throw new IllegalStateException("of the keys to warm up with, the last " + all.getCount() + " were not heard");
+        if (!all.await(WARM_MAX_WAIT_S, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(all.getCount() + " keys of the warm-up did not expire in time");
         }
         container.destroy();
     }
@@ -114,7 +114,7 @@ final class SpringPeer implements Peer {
         listen(handler.ends() ? 1 : concurrency, key -> handler.handleDue(due(key)));
     }
 
-    private RedisMessageListenerContainer listen(int threads, Consumer<String> heard) {
+    private RedisMessageListenerContainer listen(int threads, Consumer<String> onKey) {
         var container = new RedisMessageListenerContainer();
         container.setConnectionFactory(connections);
         container.setTaskExecutor(Executors.newFixedThreadPool(threads));
@@ -122,7 +122,7 @@ final class SpringPeer implements Peer {
         var listener = new KeyExpirationEventMessageListener(container) {
             @Override
             public void onMessage(Message message, byte[] pattern) {
-                heard.accept(new String(message.getBody(), StandardCharsets.UTF_8));
+                onKey.accept(new String(message.getBody(), StandardCharsets.UTF_8));
             }
         };
         listener.setKeyspaceNotificationsConfigParameter("Ex");
