@@ -59,13 +59,19 @@ impl Scene {
     }
 }
 
-/// A machine that is busy delays the good host's calls without any bad host, too.
-async fn bad_hosts_delay_no_other(then: Then) {
+/// Returns how late the good host is called behind the crowd of hosts that do this.
+async fn latest_beside(then: Then) -> Duration {
     let scene = Scene::new(BAD, then).await;
-    let alone = scene.latest().await;
+    scene.latest().await; // the good host has answered before
     scene.burn().await;
-    let beside = scene.latest().await;
-    assert!(beside < SOON.max(10 * alone), "{beside:?}, and {alone:?} alone");
+    scene.latest().await
+}
+
+/// The crowd alone takes time, which is longer on a busy machine: hosts that answer at once show how much.
+async fn bad_hosts_delay_no_other(then: Then) {
+    let usual = latest_beside(Then::status(200)).await;
+    let beside = latest_beside(then).await;
+    assert!(beside < SOON.max(3 * usual), "{beside:?}, and {usual:?} beside hosts that answer at once");
 }
 
 #[tokio::test]
