@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Arms and cancels keylapse timers from Python, by the protocol in docs/wire.md.
+"""Arms and cancels keylapse timers from Python, by the protocol in docs/internals/wire.md.
 
     producer.py arm app.trans.notice app:trans:notice:42 15000 '{"amount":1999}'
     producer.py cancel app.trans.notice app:trans:notice:42

@@ -2,8 +2,8 @@
 //!
 //! The key in Redis is the truth, and keylapse tracks the deadline of each key that it has read. An announced expiry
 //! becomes one lapse, identified by its position in the event stream of its server. Claims, leases, retries and dead
-//! letters work as for all topics. docs/attach.md is the guide, and docs/attach-protocol.md explains why the protocol
-//! is correct.
+//! letters work as for all topics. docs/attach.md is the guide, and docs/internals/attach-protocol.md explains why the
+//! protocol is correct.
 //!
 //! - *Heartbeat* (`canary` in the code): the expiry of a key that listeners create with a TTL of 1 ms. Heartbeats prove
 //!   that events arrive, and number the event stream.

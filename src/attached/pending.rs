@@ -6,7 +6,7 @@
 //! One of several servers may have been replaced in a gap. It then announces expiries that its successor has announced,
 //! too. Therefore its expiries wait until another server names it a primary, even those with a position.
 //!
-//! This module is pure: it uses no clock and no server. docs/attach-protocol.md has the rules.
+//! This module is pure: it uses no clock and no server. docs/internals/attach-protocol.md has the rules.
 
 use std::collections::HashMap;
 use std::mem;

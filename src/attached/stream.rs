@@ -1,6 +1,6 @@
 //! A listener's position in the event stream of a server, and the evidence of the stream on a key.
 //!
-//! This module is pure: it uses no clock and no server. docs/attach-protocol.md has the rules.
+//! This module is pure: it uses no clock and no server. docs/internals/attach-protocol.md has the rules.
 
 use std::collections::HashMap;
 

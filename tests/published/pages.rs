@@ -17,7 +17,7 @@ fn each_test_that_a_page_names_exists() {
     let root = Path::new(crate::REPOSITORY);
     let folders = ["src", "crates", "tests"];
     let functions = functions(&folders.map(|folder| root.join(folder)));
-    for (path, at_least) in [("docs/reliability.md", 100), ("SECURITY.md", 20)] {
+    for (path, at_least) in [("docs/internals/reliability.md", 100), ("SECURITY.md", 20)] {
         let page = fs::read_to_string(root.join(path)).expect("the page");
         let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
         assert_eq!(missing, [""; 0], "{path} names tests that do not exist");

@@ -1,4 +1,4 @@
-//! examples/producer.py, as it stands in docs/wire.md: another language arms and
+//! examples/producer.py, as it stands in docs/internals/wire.md: another language arms and
 //! cancels, and a listener of ours runs it.
 
 use std::process::Stdio;

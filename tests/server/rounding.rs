@@ -1,4 +1,4 @@
-//! P2 for other languages: what docs/wire.md says of fractions of a millisecond.
+//! P2 for other languages: what docs/internals/wire.md says of fractions of a millisecond.
 
 use keylapse_support::Server;
 use keylapse_wire::names::{PartitionNames, WIRE_VERSION};

@@ -1,4 +1,4 @@
-//! docs/wire.md says what is so.
+//! docs/internals/wire.md says what is so.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ use crate::REPOSITORY;
 use crate::model::rules::attached::{Scene, on, since};
 use crate::server::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
-const PAGE: &str = include_str!("../../docs/wire.md");
+const PAGE: &str = include_str!("../../docs/internals/wire.md");
 
 /// The bytes of the page's examples, by what they are.
 fn examples() -> BTreeMap<String, Vec<Bytes>> {

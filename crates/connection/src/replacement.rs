@@ -2,8 +2,8 @@
 //!
 //! A cluster or its sentinels replace a primary that hangs for too long. When the old primary resumes, it executes the calls
 //! that wait in its sockets, and answers them. Later it detects that it is a replica, and loses those writes
-//! (`docs/decisions.md` has the evidence). An answer after a long silence therefore counts as no answer, and the call is
-//! repeated at the current primary.
+//! (`docs/internals/decisions.md` has the evidence). An answer after a long silence therefore counts as no
+//! answer, and the call is repeated at the current primary.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
 //! Everything that keylapse keeps in Redis: names, records, Lua scripts, and the calls of these scripts.
-//! docs/wire.md is the contract.
+//! docs/internals/wire.md is the contract.
 //!
 //! A [`Store`] has a method for each call. The modules in `calls` also define the parameters and results of the calls:
 //! - timers: `produce` and `arm` for producers, `attempts` for listeners, `markers` for keys outside of the index;

@@ -1,7 +1,7 @@
 //! All names that keylapse uses in Redis.
 //!
 //! The names of a partition share the hash tag `{<topic>/<partition>}`, so that a script runs in one slot of a Redis
-//! Cluster. See docs/wire.md.
+//! Cluster. See docs/internals/wire.md.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -25,8 +25,8 @@ pub(super) const REPARTITIONING: &str = "repartitioning";
 /// The maximum number of partitions of a topic.
 pub const MAX_PARTITIONS: u32 = 1024;
 
-/// The names of a partition and the types of their values, in the order of docs/wire.md. The headers of scripts use these
-/// names for their KEYS.
+/// The names of a partition and the types of their values, in the order of docs/internals/wire.md. The headers of
+/// scripts use these names for their KEYS.
 pub const NAMES: [(&str, &str); 18] = [
     ("meta", "hash"),
     ("due", "zset"),

@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn the_example_of_the_wire_is_what_is_written() {
         let policy = TopicPolicy { values: 4096, ..TopicPolicy::default() };
-        let page = include_str!("../../../docs/wire.md");
+        let page = include_str!("../../../docs/internals/wire.md");
         assert!(page.contains(&format!("\n{}\n", policy.text())));
     }
 

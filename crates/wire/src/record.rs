@@ -1,4 +1,4 @@
-//! The bytes of records, states and dead letters. docs/wire.md is the contract.
+//! The bytes of records, states and dead letters. docs/internals/wire.md is the contract.
 //!
 //! Scripts write these bytes, and the library reads them. Imports and tests write them, too.
 

@@ -1,8 +1,8 @@
 //! The [`Store`], whose methods run scripts and commands on the servers.
 //!
 //! A call that names a partition can be repeated after its reply was lost. The caller marks it as a repeat, and mostly
-//! receives the result of the first execution, or of this one if there was none. docs/wire.md lists the calls whose repeats
-//! differ.
+//! receives the result of the first execution, or of this one if there was none. docs/internals/wire.md lists the calls
+//! whose repeats differ.
 //!
 //! This module also reads the keys of other programs and the settings of the servers. The settings are checked at the start
 //! and once a minute, because an operator or a failover may change them. Most managed services forbid CONFIG. Then nothing

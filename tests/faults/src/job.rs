@@ -182,7 +182,7 @@ pub fn attached(lease: Duration) -> Attached<Bytes> {
     Attached::new(topic).keep_values(256).scan_every(Duration::from_millis(300))
 }
 
-/// The partitions of all topics, by the names that docs/wire.md gives them.
+/// The partitions of all topics, by the names that docs/internals/wire.md gives them.
 pub fn partitions() -> impl Iterator<Item = String> {
     let managed = Kind::ALL.into_iter().map(|kind| (kind.name(), kind.partitions()));
     let all = managed.chain([(ATTACHED, PARTITIONS)]);

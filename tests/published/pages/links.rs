@@ -12,7 +12,7 @@ const COMPILED_ELSEWHERE: &str = "recipes.md";
 #[test]
 fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
     let root = root();
-    let mut pages = [markdown_in(&root), markdown_in(&root.join("docs"))].concat();
+    let mut pages = [markdown_in(&root), pages_of_the_book()].concat();
     pages.extend(OTHERS.map(|page| root.join(page)));
     let broken: Vec<_> = pages.iter().flat_map(|page| broken_links(&root, page)).collect();
     assert_eq!(broken, [""; 0], "links that lead nowhere");
@@ -23,9 +23,10 @@ fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
 /// A page of docs/ is read on its own, as a page of the book and in the repository: all three have what lies in docs/.
 #[test]
 fn no_page_of_the_book_links_out_of_it() {
-    let leave = markdown_in(&root().join("docs")).into_iter().flat_map(|page| {
-        let name = page.file_name().expect("a page").to_string_lossy().into_owned();
-        let links = links(&read(&page)).into_iter().filter(|link| link.starts_with("../"));
+    let leave = pages_of_the_book().into_iter().flat_map(|page| {
+        let name = name(&page);
+        let depth = name.matches('/').count();
+        let links = links(&read(&page)).into_iter().filter(move |link| link.matches("../").count() > depth);
         links.map(move |link| format!("{name}: {link}")).collect::<Vec<_>>()
     });
     assert_eq!(leave.collect::<Vec<_>>(), [""; 0], "name what is not in docs/ in code font");
@@ -36,11 +37,8 @@ fn the_book_has_each_page_of_docs_exactly_once() {
     let docs = root().join("docs");
     let mut listed = links(&read(&docs.join("SUMMARY.md")));
     listed.sort();
-    let mut pages: Vec<_> = markdown_in(&docs)
-        .into_iter()
-        .map(|page| page.file_name().expect("a page").to_string_lossy().into_owned())
-        .filter(|page| page != "SUMMARY.md")
-        .collect();
+    let mut pages: Vec<_> =
+        pages_of_the_book().iter().map(|page| name(page)).filter(|page| page != "SUMMARY.md").collect();
     pages.sort();
     assert_eq!(listed, pages, "what docs/SUMMARY.md lists, and what there is");
 }
@@ -49,7 +47,7 @@ fn the_book_has_each_page_of_docs_exactly_once() {
 #[test]
 fn each_package_that_a_page_names_by_its_folder_is_there() {
     let root = root();
-    let pages = [markdown_in(&root), markdown_in(&root.join("docs"))].concat();
+    let pages = [markdown_in(&root), pages_of_the_book()].concat();
     let named = |text: &str, before: &str| {
         let rest = text.split(before).skip(1);
         let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | ')');
@@ -68,8 +66,8 @@ fn each_package_that_a_page_names_by_its_folder_is_there() {
 #[test]
 fn each_program_of_the_book_is_compiled() {
     let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("apps/web/src/lib.rs"));
-    for page in markdown_in(&root().join("docs")) {
-        let (name, text) = (page.file_name().expect("a page").to_string_lossy().into_owned(), read(&page));
+    for page in pages_of_the_book() {
+        let (name, text) = (name(&page), read(&page));
         let fences: BTreeSet<_> =
             text.lines().filter_map(|line| line.trim_start().strip_prefix("```rust")).collect();
         assert!(
@@ -103,6 +101,17 @@ fn root() -> PathBuf {
 
 fn read(page: &Path) -> String {
     fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// The guide, and the internals, which are in a folder of their own.
+fn pages_of_the_book() -> Vec<PathBuf> {
+    let docs = root().join("docs");
+    [markdown_in(&docs), markdown_in(&docs.join("internals"))].concat()
+}
+
+/// The path of a page in docs/.
+fn name(page: &Path) -> String {
+    page.strip_prefix(root().join("docs")).expect("a page of the book").display().to_string()
 }
 
 fn markdown_in(folder: &Path) -> Vec<PathBuf> {

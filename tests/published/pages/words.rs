@@ -71,12 +71,12 @@ fn part_of(page: &str, from: &str, to: &str) -> String {
 #[test]
 fn each_outcome_stands_on_its_pages() {
     let attempts = part_of("docs/operations.md", "| `keylapse_lapses_total` |", " |\n");
-    let journal = part_of("docs/wire.md", "| how it ended | |", "\n\n");
-    let tail = part_of("docs/wire.md", "| what happened | the attempt | the time |", "\n\n");
+    let journal = part_of("docs/internals/wire.md", "| how it ended | |", "\n\n");
+    let tail = part_of("docs/internals/wire.md", "| what happened | the attempt | the time |", "\n\n");
     let told = part_of("docs/operate.md", "| `event` (not always) |", " |\n");
     let ended = part_of("docs/operate.md", "\n### `journal_entry`\n", "\n### ");
     let failed = part_of("docs/messages.md", "\n## Attempts and dead letters\n", "\n## ");
-    let settled = part_of("docs/wire.md", "-- settle.lua:", "-- Returns:");
+    let settled = part_of("docs/internals/wire.md", "-- settle.lua:", "-- Returns:");
     let mut missing = Vec::new();
     let mut look = |place: &str, text: &str, word: String| {
         if !text.contains(&word) {
@@ -100,14 +100,14 @@ fn each_outcome_stands_on_its_pages() {
         }
         if let Some((_, code)) = row.split_once("code: Some(b'") {
             let code = format!("`{}`", &code[..1]);
-            look("the tail of docs/wire.md", &tail, code.clone());
+            look("the tail of docs/internals/wire.md", &tail, code.clone());
             if !goes_on {
-                look("the journal of docs/wire.md", &journal, code);
+                look("the journal of docs/internals/wire.md", &journal, code);
             }
         }
     }
     for name in of_outcomes("lua", "Some(\"", "\"") {
-        look("settle.lua of docs/wire.md", &settled, format!("'{name}'"));
+        look("settle.lua of docs/internals/wire.md", &settled, format!("'{name}'"));
     }
     assert!(missing.is_empty(), "the pages lack: {missing:#?}");
 }

@@ -1,5 +1,5 @@
 //! The Lua scripts keep to what their headers say, and to the rules of
-//! docs/wire.md that no run would show to be broken.
+//! docs/internals/wire.md that no run would show to be broken.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 

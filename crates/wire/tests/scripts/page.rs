@@ -1,4 +1,4 @@
-//! docs/wire.md names what there is.
+//! docs/internals/wire.md names what there is.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use regex::Regex;
 
 use crate::source::Source;
 
-const PAGE: &str = include_str!("../../../../docs/wire.md");
+const PAGE: &str = include_str!("../../../../docs/internals/wire.md");
 
 #[test]
 fn every_script_is_there_with_its_header() {
     for Source { name, header, .. } in Source::all().into_values() {
         let section = format!("#### {name}\n\n```lua\n{header}\n```\n");
-        assert!(PAGE.contains(&section), "docs/wire.md lacks, or has another version of:\n{section}");
+        assert!(PAGE.contains(&section), "docs/internals/wire.md lacks, or has another version of:\n{section}");
     }
     let sections = PAGE.lines().filter(|line| line.starts_with("#### ")).count();
     assert_eq!(sections, Source::all().len(), "and no other");

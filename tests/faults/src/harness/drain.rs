@@ -25,7 +25,8 @@ impl Harness {
     }
 }
 
-/// Records, what is kept behind running attempts, and keys that are expected, over all partitions: docs/wire.md names them.
+/// Records, what is kept behind running attempts, and keys that are expected, over all partitions.
+/// docs/internals/wire.md names them.
 async fn timers(connection: &mut MultiplexedConnection) -> u64 {
     let mut pipe = redis::pipe();
     for partition in partitions() {

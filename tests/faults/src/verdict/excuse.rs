@@ -134,7 +134,7 @@ impl Troubles {
     }
 
     /// Whether its process was stopped between its last look at the lease and the handler's first line, and went on there: the
-    /// moment is short, and docs/reliability.md says that it is there.
+    /// moment is short, and docs/internals/reliability.md says that it is there.
     pub(super) fn stood_still_at_its_start(&self, run: &Run) -> bool {
         let outages =
             self.actor(run.pid, run.started).and_then(|actor| self.outages.get(&Some(actor.to_owned())));

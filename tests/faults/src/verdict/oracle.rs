@@ -133,7 +133,7 @@ impl Oracle {
     }
 
     /// Returns true if the producer may have made the call again, because its first answer was lost or came too late. If
-    /// the timer has run and ended in between, the second call arms it again (docs/wire.md).
+    /// the timer has run and ended in between, the second call arms it again (docs/internals/wire.md).
     pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
         let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
         let time = (arm.asked, until);

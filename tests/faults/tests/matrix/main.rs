@@ -1,5 +1,5 @@
 //! The fault matrix: each row that can be injected here and is not the subject of another suite, as a
-//! test whose name begins with the row's id. docs/reliability.md has the whole table.
+//! test whose name begins with the row's id. docs/internals/reliability.md has the whole table.
 //!
 //! Rows about processes play the [harness](keylapse_faults) with a plan of that fault alone, and go by its
 //! verdict; rows about one thing have a listener in this process.

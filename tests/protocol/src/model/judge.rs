@@ -135,7 +135,7 @@ impl Judge {
         }
     }
 
-    /// What docs/wire.md says of a repeat that must not act: its answer. An
+    /// What docs/internals/wire.md says of a repeat that must not act: its answer. An
     /// arming that has ended well may be made again, with its own id.
     fn what_a_repeat_says(&self, key: usize, before: &Timer, heard: Heard) -> Option<Told> {
         match heard.deed {
