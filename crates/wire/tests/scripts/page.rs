@@ -14,7 +14,10 @@ const PAGE: &str = include_str!("../../../../docs/internals/wire.md");
 fn every_script_is_there_with_its_header() {
     for Source { name, header, .. } in Source::all().into_values() {
         let section = format!("#### {name}\n\n```lua\n{header}\n```\n");
-        assert!(PAGE.contains(&section), "docs/internals/wire.md lacks, or has another version of:\n{section}");
+        assert!(
+            PAGE.contains(&section),
+            "docs/internals/wire.md lacks, or has another version of:\n{section}"
+        );
     }
     let sections = PAGE.lines().filter(|line| line.starts_with("#### ")).count();
     assert_eq!(sections, Source::all().len(), "and no other");
