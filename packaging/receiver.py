@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A receiver of webhooks for tests. It verifies the signature, prints each call and replies.
 
-    WEBHOOK_SECRET_FILE=secret python3 receiver.py [PORT]
+    python3 receiver.py [PORT]
 
+The secret is in the file `secret`, or in the one that WEBHOOK_SECRET_FILE names, or in WEBHOOK_SECRET itself.
 If the working directory has a file `broken`, each call gets the status in this file, or 500 if it is empty. The program
 needs only the standard library. Do not use it in production, except for its verification of signatures.
 """
@@ -32,6 +33,15 @@ def is_genuine(secret, headers, body):
     return any(hmac.compare_digest(expected, sent) for sent in headers.get("webhook-signature", "").split())
 
 
+def secret():
+    """Reads a file for each call, so that a new secret applies immediately."""
+    file = os.environ.get("WEBHOOK_SECRET_FILE")
+    if file is None and "WEBHOOK_SECRET" in os.environ:
+        return os.environ["WEBHOOK_SECRET"]
+    with open(file or "secret") as file:
+        return file.read().strip()
+
+
 class Receiver(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -50,10 +60,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.answer(status)
 
     def status(self, body):
-        # Read for each call, so that a new secret applies immediately.
-        with open(os.environ.get("WEBHOOK_SECRET_FILE", "secret")) as file:
-            if not is_genuine(file.read().strip(), self.headers, body):
-                return 401
+        if not is_genuine(secret(), self.headers, body):
+            return 401
         try:
             with open("broken") as file:
                 return int(file.read() or 500)

@@ -2,8 +2,10 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use keylapse_support::Server;
 use tempfile::TempDir;
 
 use crate::REPOSITORY;
@@ -35,9 +37,8 @@ impl Program {
     }
 
     fn cargo(&self, arguments: &[&str]) {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("users");
         let mut command = cargo();
-        command.args(arguments).env("CARGO_TARGET_DIR", target);
+        command.args(arguments).env("CARGO_TARGET_DIR", target());
         command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
         if arguments.contains(&"-Z") {
             // The choice of versions is not stable; what is compiled with them is.
@@ -48,6 +49,10 @@ impl Program {
             panic!("{manifest}{arguments:?}: {said}");
         }
     }
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("users")
 }
 
 fn keylapse(features: &[&str]) -> String {
@@ -106,4 +111,25 @@ fn it_builds_with_the_oldest_versions_that_it_asks_for() {
     let Some(program) = Program::with(&format!("{}\n{}", keylapse(&features), kit())) else { return };
     program.cargo(&["update", "-Z", "minimal-versions"]);
     program.check();
+}
+
+/// Only the places of the repository and of the server differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_quick_start_of_the_readme_prints_what_the_page_shows() {
+    let Some(program) = Program::with("") else { return };
+    let readme = fs::read_to_string(Path::new(REPOSITORY).join("README.md")).expect("the page");
+    let (_, quick_start) = readme.split_once("\n## Quick start in Rust\n").expect("the section");
+    for command in quick_start.lines().filter_map(|line| line.strip_prefix("cargo add ")) {
+        let command = command.replace("../keylapse", REPOSITORY);
+        program.cargo(&["add"].into_iter().chain(command.split(' ')).collect::<Vec<_>>());
+    }
+    let server = Server::start().await;
+    let (_, source) = quick_start.split_once("```rust,no_run\n").expect("a program");
+    let source = source.split("```").next().expect("its end").replace("redis://127.0.0.1/", &server.url());
+    fs::write(program.0.path().join("src/main.rs"), source).expect("a program");
+    program.cargo(&["build"]);
+    let (_, printed) = quick_start.split_once("`cargo run` prints `").expect("an output");
+    let printed = printed.split('`').next().expect("its end");
+    let running = keylapse_support::Program::talking(&mut Command::new(target().join("debug/user")));
+    running.expect("it was built").says(printed).await;
 }

@@ -8,6 +8,7 @@
 mod alike;
 mod dashboard;
 mod operate;
+mod readme;
 mod webhooks;
 
 use std::ops::Range;
