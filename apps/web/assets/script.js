@@ -90,8 +90,8 @@
 
   // Removes the result of an action from the address, so that the next refresh shows no notice.
   const address = new URL(location.href);
-  if (address.searchParams.has("did")) {
-    for (const name of ["did", "done", "skipped", "failed"]) address.searchParams.delete(name);
+  if (address.searchParams.has("outcome")) {
+    for (const name of ["outcome", "done", "skipped", "failed"]) address.searchParams.delete(name);
     history.replaceState(null, "", address);
   }
 

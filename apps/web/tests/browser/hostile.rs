@@ -88,8 +88,8 @@ async fn what_others_have_written_is_text() {
             ("/topic?name=odd&after=", text),
             ("/topic/bulk?name=odd&state=dead&verb=drop&filter=", text),
             ("/topic/bulk?name=odd&state=dead&verb=", text),
-            ("/topics?did=", text),
-            ("/timer?topic=odd&key=a&did=", text),
+            ("/topics?outcome=", text),
+            ("/timer?topic=odd&key=a&outcome=", text),
             ("/tail?topic=", text),
         ] {
             let said = chrome.eval(&format!("encodeURIComponent({})", json!(name))).await;
