@@ -208,7 +208,7 @@ suite-operate-scale:
 suite-web-scale:
 	$(with_server) && cargo test --release -p keylapse-web --test web browser::scale -- --ignored --nocapture
 
-# Tests the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml. promtool comes from the PATH. On Debian it
+# Tests the alert rules of docs/alerts.yml on the series of tests/published/alerts.test.yml. promtool comes from the PATH. On Debian it
 # is otherwise extracted from the package `prometheus`, without installing it.
 suite-alerts:
 	scripts/test-alerts.sh
@@ -294,7 +294,7 @@ bench-webhooks:
 bench-scale:
 	$(call run_bench,bench,bench-scale) --rounds $(ROUNDS) $(BENCH)
 
-# Runs bench-scale, and writes its figures into docs/scale.md.
+# Runs bench-scale, and writes its figures into docs/internals/benchmarks.md.
 bench-scale-record:
 	$(call run_bench,bench,bench-scale) --rounds $(ROUNDS) $(BENCH) --record bench/scale/recorded.json
 	KEYLAPSE_BLESS=1 cargo test -q -p keylapse-bench --test bench scale

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml. promtool comes from the PATH. Otherwise, on
+# Tests the alert rules of docs/alerts.yml on the series of tests/published/alerts.test.yml. promtool comes from the PATH. Otherwise, on
 # Debian and its derivatives, the script extracts it from the package `prometheus` into .tools/, without installing the
 # package. If neither is possible, the test is skipped with a message.
 set -eu
@@ -17,4 +17,4 @@ if [ ! -x "$promtool" ]; then
     mv "$folder/usr/bin/promtool" "$promtool"
 fi
 "$promtool" check rules docs/alerts.yml
-"$promtool" test rules docs/alerts.test.yml
+"$promtool" test rules tests/published/alerts.test.yml

@@ -1,5 +1,5 @@
 //! `keylapse-bench-scale`: measures the costs of timers on one server and on several, and calculates what a goal needs.
-//! `--help` lists the options. docs/scale.md has the last results.
+//! `--help` lists the options. docs/internals/benchmarks.md has the last results.
 
 mod expiries;
 mod listening;

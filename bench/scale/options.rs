@@ -7,7 +7,7 @@ use keylapse_bench::figure;
 use keylapse_bench::scale::Goal;
 
 /// Measures the costs of timers on a single server and on clusters of one, two and three primaries, and calculates what a
-/// goal needs. Prints both as in docs/scale.md.
+/// goal needs. Prints both as in docs/internals/benchmarks.md.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub(crate) struct Options {
@@ -113,10 +113,10 @@ impl Size {
         let [armed, timely, rate, calm, calm_rate, expiring, overdue, forked] =
             all.map(|number| figure(*number as f64));
         format!(
-            "Rounds: {rounds}. The lower rate: {calm} timers at {calm_rate} a second, in all. For each primary, or the \
-             server alone: {timely} timers at {rate} a second, the higher rate; {overdue} overdue; {armed} armed one by \
-             one by {tasks} tasks; {expiring} keys whose expiry listeners receive. The server that forks has \
-             {forked} timers. Idle: {idle_s} s"
+            "Rounds: {rounds}. The lower rate: {calm} timers at {calm_rate} a second, in all. Each primary, or the \
+             server alone, has {timely} timers at {rate} a second (the higher rate) and {overdue} overdue timers. It \
+             also has {armed} timers armed one by one by {tasks} tasks, and {expiring} keys whose expiry listeners \
+             receive. The server that forks has {forked} timers. Idle: {idle_s} s"
         )
     }
 }

@@ -20,6 +20,18 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(90, 90, 90),
 ];
 
+/// The colours on a dark page.
+const DARK: &str = r##"<style>
+@media (prefers-color-scheme: dark) {
+[fill="#FFFFFF"] { fill: #161b24; } [stroke="#FFFFFF"] { stroke: #161b24; }
+[fill="#000000"] { fill: #dfe6ee; } [stroke="#000000"] { stroke: #dfe6ee; }
+[fill="#005AB5"] { fill: #4d9fff; } [stroke="#005AB5"] { stroke: #4d9fff; }
+[stroke="#DC3220"] { stroke: #ff7a66; } [stroke="#008250"] { stroke: #3fc28a; } [stroke="#8C5AC8"] { stroke: #b794f0; }
+[fill="#5A5A5A"] { fill: #9fb0c0; }
+}
+</style>
+"##;
+
 /// The fields of a record that a chart needs.
 #[derive(Clone, Debug, Deserialize)]
 struct Record {
@@ -72,7 +84,15 @@ pub fn draw(records: &[impl AsRef<Path>], folder: &Path) -> Result<Vec<String>, 
         bars("Overdue jobs handled each second", &rates, &folder.join("throughput.svg"))?;
         files.push("throughput.svg".to_owned());
     }
+    files.iter().try_for_each(|file| add_dark_colours(&folder.join(file)))?;
     Ok(files)
+}
+
+/// Adds the colours of a dark page to a chart.
+fn add_dark_colours(path: &Path) -> Result<(), Fault> {
+    let chart = std::fs::read_to_string(path)?;
+    let (head, rest) = chart.split_once(">\n").ok_or("no SVG element")?;
+    Ok(std::fs::write(path, format!("{head}>\n{DARK}{rest}"))?)
 }
 
 /// Lateness over the rate: with nothing else, with foreign keys, and behind far-future timers.

@@ -218,7 +218,7 @@ impl<S> ListenerBuilder<S> {
 
     /// Calls this function before each attempt whose timer was armed with a trace context. It gets the span of the
     /// attempt and the context, a W3C `traceparent`, so the program's tracer can continue the trace.
-    /// docs/operations.md shows it for OpenTelemetry. [`Schedule::trace`](crate::Schedule::trace) sets the context of
+    /// docs/monitor.md shows it for OpenTelemetry. [`Schedule::trace`](crate::Schedule::trace) sets the context of
     /// a timer.
     pub fn trace(mut self, continue_trace: impl Fn(&Span, &str) + Send + Sync + 'static) -> Self {
         self.settings.extract = Some(Extract(Arc::new(continue_trace)));

@@ -1,6 +1,6 @@
 //! Metrics of a topic. With the feature `metrics` they are exported through the facade of that name.
 //!
-//! docs/operations.md lists names and labels. Labels are topics, nodes and fixed words, never keys.
+//! docs/monitor.md lists names and labels. Labels are topics, nodes and fixed words, never keys.
 
 pub(crate) use self::recorded::{ExportedCounter, canary, gap};
 

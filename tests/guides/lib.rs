@@ -5,11 +5,14 @@
 
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/first-steps.md")]
+#[doc = include_str!("../../docs/patterns.md")]
 #[doc = include_str!("../../docs/handlers.md")]
 #[doc = include_str!("../../docs/retries.md")]
 #[doc = include_str!("../../docs/attach.md")]
-#[doc = include_str!("../../docs/attach-uses.md")]
 #[doc = include_str!("../../docs/testing.md")]
-#[doc = include_str!("../../docs/operations.md")]
+#[doc = include_str!("../../docs/coming-from.md")]
+#[doc = include_str!("../../docs/deploy.md")]
+#[doc = include_str!("../../docs/maintain.md")]
+#[doc = include_str!("../../docs/monitor.md")]
 #[cfg(doctest)]
 struct Guides;

@@ -140,7 +140,7 @@ fn the_package_is_source_and_documents() {
         "docs/handlers.md",
         "docs/attach.md",
         "docs/testing.md",
-        "docs/operations.md",
+        "docs/monitor.md",
     ] {
         assert!(files.iter().any(|file| file == needed), "{needed} is missing");
     }

@@ -70,7 +70,7 @@ pub(crate) struct Connect {
 pub(crate) struct Format {
     /// Print lines of JSON instead of tables.
     ///
-    /// docs/operate.md describes the fields.
+    /// docs/json-lines.md describes the fields.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Use colours: `auto` turns them off for NO_COLOR and without a terminal.

@@ -76,6 +76,8 @@ pub(crate) fn command() -> Command {
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
@@ -93,11 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_the_same_questions() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate.md");
-        let page = std::fs::read_to_string(page).expect("the page");
+    fn the_pages_have_the_same_questions() {
         let rows = QUESTIONS.map(|(one, question)| format!("| `{one}` | {question} |\n")).concat();
-        assert!(page.contains(&rows), "docs/operate.md needs:\n{rows}");
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for name in ["cli.md", "troubleshooting.md"] {
+            let page = std::fs::read_to_string(docs.join(name)).expect("the page");
+            assert!(page.contains(&rows), "docs/{name} needs:\n{rows}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Delivers timers and expired keys of Redis and Valkey, as a configuration file describes. Each becomes a signed HTTP call,
 //! an entry of a list or a stream, or the run of a program.
 //!
-//! `keylapse run` is this crate with a command line. docs/webhooks.md describes the file.
+//! `keylapse run` is this crate with a command line. docs/configuration.md describes the file.
 
 mod config;
 mod delivery;

@@ -1,4 +1,4 @@
-//! The Markdown of docs/scale.md: a run and its calculation.
+//! The Markdown of a run and its calculation, in docs/internals/benchmarks.md.
 
 use crate::Fault;
 use crate::scale::{Costs, Goal, Plan, Record, Row, busiest};

@@ -1,4 +1,4 @@
-//! Costs on several servers, and the resources that a goal needs: `make bench OF=scale`. docs/scale.md has the figures.
+//! Costs on several servers, and the resources that a goal needs: `make bench OF=scale`. docs/internals/benchmarks.md has the figures.
 //!
 //! A run ends as a [`Record`]. Its [`Costs`] are those of one timer. [`Plan::of`] calculates the plan of a [`Goal`] at these
 //! costs. [`markdown`] writes all of it as on the page.

@@ -24,7 +24,8 @@ const MAX_WATCHED_KEYS: usize = 1000;
 const WEIGHED: u64 = 10_000;
 /// For how many hours ahead the survey counts due keys.
 const HOURS: usize = 24;
-/// The bytes that a tracked key costs without its value. `make demo SHOW=attach` measures it; docs/attach.md explains how.
+/// The bytes that a tracked key costs without its value. `make demo SHOW=attach` measures it; docs/internals/benchmarks.md explains
+/// how.
 const BYTES_PER_TRACKED_KEY: u64 = 360;
 
 /// A request to survey the keys that match a pattern. Set options, then [`run`](Self::run) it.
@@ -290,7 +291,7 @@ impl Survey {
     }
 }
 
-/// Returns advice for keys like these; docs/attach-uses.md has the reasons.
+/// Returns advice for keys like these; docs/attach.md has the reasons.
 fn advice(survey: &Survey) -> Vec<String> {
     let mut advice = Vec::new();
     let WatchedKeys { keys, refreshed, expired, deleted, .. } = survey.watched;

@@ -7,7 +7,7 @@
 //! Any client can publish a forged heartbeat, and positions in the stream count from its number. The script's answer
 //! cannot be forged, and it names a key before the server announces it. So a chain starts only at a heartbeat that the
 //! script has named to this listener. No later number may be higher than the server's clock can be by then.
-//! docs/attach.md describes what a forger can still do.
+//! SECURITY.md describes what a forger can still do.
 
 use std::mem;
 use std::time::Duration;

@@ -102,7 +102,7 @@ fn refused_in_words(error: &Error) {
 
 /// The methods of the published list that take a size, a time, a share or a text.
 fn methods_with_values() -> BTreeSet<String> {
-    let list = fs::read_to_string(format!("{}/docs/public-api.txt", crate::REPOSITORY)).unwrap();
+    let list = fs::read_to_string(format!("{}/tests/published/public-api.txt", crate::REPOSITORY)).unwrap();
     let line = Regex::new(r"(?m)^keylapse(?:::|_)(\S+) \| .*?\bfn \w+(.*)$").unwrap();
     let value = r"\b(Duration|SystemTime|When|[ui](8|16|32|64|128|size)|f(32|64)|str|String|PathBuf|Bytes|Display|KeyArgs|AsRef)\b";
     let value = Regex::new(value).unwrap();

@@ -18,9 +18,8 @@ fn words_with<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 #[test]
 fn each_metric_that_the_guide_names_is_recorded() {
     let recorded = read("src/stats/meter.rs");
-    let recorded = recorded + &read("apps/web/src/metrics.rs");
-    let pages =
-        ["docs/operations.md", "docs/running.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];
+    let recorded = recorded + &read("apps/web/src/metrics.rs") + &read("apps/relay/src/metrics.rs");
+    let pages = ["docs/monitor.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];
     for page in pages {
         // Paths of a crate stand in its programs.
         let page = read(page).replace("keylapse_console::", "");
@@ -30,7 +29,7 @@ fn each_metric_that_the_guide_names_is_recorded() {
             assert!(is_metric, "{name} is no metric");
         }
     }
-    assert!(words_with(&read("docs/running.md"), "keylapse_").len() > 5, "the alerts name metrics");
+    assert!(words_with(&read("docs/monitor.md"), "keylapse_").len() > 5, "the alerts name metrics");
 }
 
 #[test]
@@ -70,11 +69,11 @@ fn part_of(page: &str, from: &str, to: &str) -> String {
 /// An outcome is a row of the table in the source: its words and its bytes stand where users look for them.
 #[test]
 fn each_outcome_stands_on_its_pages() {
-    let attempts = part_of("docs/operations.md", "| `keylapse_lapses_total` |", " |\n");
+    let attempts = part_of("docs/monitor.md", "| `keylapse_lapses_total` |", " |\n");
     let journal = part_of("docs/internals/wire.md", "| how it ended | |", "\n\n");
     let tail = part_of("docs/internals/wire.md", "| what happened | the attempt | the time |", "\n\n");
-    let told = part_of("docs/operate.md", "| `event` (not always) |", " |\n");
-    let ended = part_of("docs/operate.md", "\n### `journal_entry`\n", "\n### ");
+    let told = part_of("docs/json-lines.md", "| `event` (optional) |", " |\n");
+    let ended = part_of("docs/json-lines.md", "\n## `journal_entry`\n", "\n## ");
     let failed = part_of("docs/messages.md", "\n## Attempts and dead letters\n", "\n## ");
     let settled = part_of("docs/internals/wire.md", "-- settle.lua:", "-- Returns:");
     let mut missing = Vec::new();
@@ -87,16 +86,16 @@ fn each_outcome_stands_on_its_pages() {
         let word = row.split('"').nth(1).expect("a word").to_owned();
         let (is_told, goes_on) = (row.contains("shown: "), row.contains("goes_on: true"));
         if row.contains("attempt: Some(") {
-            look("keylapse_lapses_total of docs/operations.md", &attempts, format!("`{word}`"));
+            look("keylapse_lapses_total of docs/monitor.md", &attempts, format!("`{word}`"));
         }
         if row.contains("\"failed\"") {
             look("the attempts of docs/messages.md", &failed, word.clone());
         }
         if is_told {
-            look("`event` of docs/operate.md", &told, format!("`{word}`"));
+            look("`event` of docs/json-lines.md", &told, format!("`{word}`"));
         }
         if is_told && !goes_on {
-            look("`journal_entry` of docs/operate.md", &ended, format!("`{word}`"));
+            look("`journal_entry` of docs/json-lines.md", &ended, format!("`{word}`"));
         }
         if let Some((_, code)) = row.split_once("code: Some(b'") {
             let code = format!("`{}`", &code[..1]);

@@ -1,4 +1,4 @@
-//! `keylapse export` and `keylapse import`: lines of JSON, which docs/operate.md describes.
+//! `keylapse export` and `keylapse import`: lines of JSON, which docs/json-lines.md describes.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};

@@ -1,6 +1,8 @@
-//! Lines of JSON have the fields that docs/operate.md lists for their type, and no others.
+//! Lines of JSON have the fields that docs/json-lines.md lists for their type, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,24 +49,26 @@ impl Destinations for Bank {
 /// The fields of a type: whether each is always there, and whose fields it has in turn.
 type Fields = BTreeMap<String, Field>;
 
+#[derive(Clone)]
 struct Field {
     always: bool,
     like: Option<String>,
 }
 
-/// By type, what the tables below `## Lines of JSON` say.
+/// By type, what the tables below headings in code font say. A type may have the fields of another one, too.
 fn documented() -> BTreeMap<String, Fields> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json-lines.md");
     let page = std::fs::read_to_string(path).expect("the page");
-    let (_, section) = page.split_once("\n## Lines of JSON\n").expect("the section");
-    let section = section.split("\n## ").next().expect("its end");
-    let mut types = BTreeMap::new();
-    for part in section.split("\n### ").skip(1) {
+    let mut types = BTreeMap::<String, Fields>::new();
+    for part in page.split("\n## ").filter(|part| part.starts_with('`')) {
         let (heading, text) = part.split_once('\n').expect("a heading");
-        let fields = text.lines().filter_map(field).collect::<Fields>();
-        assert!(!fields.is_empty(), "{heading} has no table");
+        let fields = || text.lines().filter_map(field);
+        assert!(fields().next().is_some(), "{heading} has no table");
+        let (text, _) = text.split_once("\n| ").expect("a table");
+        let other = text.split_once("fields of [`").and_then(|(_, other)| other.split_once('`'));
+        let others = other.map(|(other, _)| types.get(other).expect("a type before this one").clone());
         for name in heading.split('`').skip(1).step_by(2) {
-            types.insert(name.to_owned(), text.lines().filter_map(field).collect());
+            types.insert(name.to_owned(), others.clone().into_iter().flatten().chain(fields()).collect());
         }
     }
     types
@@ -75,7 +79,7 @@ fn field(row: &str) -> Option<(String, Field)> {
     let (mark, what) = rest.split_once('|')?;
     let like =
         what.split_once("[`").and_then(|(_, like)| like.split_once("`](#")).map(|(like, _)| like.to_owned());
-    Some((name.to_owned(), Field { always: !mark.contains("not always"), like }))
+    Some((name.to_owned(), Field { always: !mark.contains("optional"), like }))
 }
 
 /// What was found, compared with what is documented.
@@ -163,6 +167,19 @@ async fn looked_on(scene: &Scene) -> std::thread::JoinHandle<Ran> {
     tail
 }
 
+/// Answers one probe, as a program that is ready.
+fn ready() -> String {
+    let door = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let at = format!("http://{}", door.local_addr().expect("its address"));
+    std::thread::spawn(move || {
+        let (mut caller, _) = door.accept().expect("a probe");
+        let head = BufReader::new(&caller).lines().map_while(Result::ok);
+        assert!(head.take_while(|line| !line.is_empty()).count() > 0, "a request");
+        _ = caller.write_all(b"HTTP/1.1 200 OK\r\n\r\nok\n");
+    });
+    at
+}
+
 /// Lines of each type, with all that they can have.
 async fn lines(scene: &mut Scene) -> Vec<Value> {
     scene.arm(b"later", HOUR, Do::Succeed).await;
@@ -177,6 +194,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
     })
     .await;
     let mut lines = json(&tail.join().expect("the tail").out);
+    let probed = ready();
     for command in [
         &["topics"][..],
         &["status"],
@@ -189,6 +207,7 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
         &["why", "order:unpaid:fine"],
         &["journal", "order.unpaid"],
         &["doctor"],
+        &["health", "--at", &probed],
         &["attach", "--dry-run", "order:unpaid:{id}", "--watch", "0"],
         &["arm", "order:unpaid:1", "--when", "1h"],
         &["arm", "order:unpaid:1", "--when", "1h", "--only-if-absent"],

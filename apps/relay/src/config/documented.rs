@@ -1,4 +1,4 @@
-//! docs/webhooks.md documents each setting.
+//! docs/configuration.md documents each setting.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn settings_of(table: &str) -> Vec<String> {
 
 #[test]
 fn each_setting_is_documented() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/webhooks.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = std::fs::read_to_string(page).expect("the page");
     for (heading, table, least) in [
         ("### `[topics.NAME]`", "", 20),

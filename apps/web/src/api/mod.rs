@@ -96,7 +96,7 @@ fn table() -> Vec<(RouteKind, &'static str, MethodRouter<SharedState>)> {
 mod tests {
     #[test]
     fn each_route_is_documented() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dashboard.md");
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http-api.md");
         let page = std::fs::read_to_string(page).expect("the page");
         let is_missing = |path: &str| match path.rsplit_once('/') {
             _ if page.contains(&format!(" {path}`")) || page.contains(&format!(" {path}?")) => false,

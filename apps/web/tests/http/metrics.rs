@@ -69,10 +69,6 @@ async fn many_who_ask_at_once_cost_the_server_one_look() {
 /// The board and the rules name what is there.
 #[tokio::test]
 async fn each_metric_of_board_and_rules_is_there() {
-    let read = |path: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
     let shop = Shop::open().await;
     let mut known = Site::open(&shop.console).await.get("/metrics").await.body;
     known.push_str(&read("src/stats/meter.rs"));
@@ -94,15 +90,18 @@ async fn each_metric_of_board_and_rules_is_there() {
 
 /// Each name is explained, also of those that are 0.
 #[tokio::test]
-async fn each_metric_of_topics_stands_on_the_pages() {
+async fn each_metric_of_topics_stands_on_its_page() {
     let shop = Shop::open().await;
     let shown = Site::open(&shop.console).await.get("/metrics").await.body;
-    for page in ["dashboard.md", "alerts.md"] {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-        let text = names(&std::fs::read_to_string(&page).expect("the page"));
-        let missing: Vec<_> = names(&shown).into_iter().filter(|name| !text.contains(name)).collect();
-        assert!(missing.is_empty(), "{missing:?} in {}", page.display());
-    }
+    let text = names(&read("docs/monitor.md"));
+    let missing: Vec<_> = names(&shown).into_iter().filter(|name| !text.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/monitor.md lacks {missing:?}");
+}
+
+/// Returns a file of the repository.
+fn read(path: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn names(text: &str) -> std::collections::BTreeSet<String> {

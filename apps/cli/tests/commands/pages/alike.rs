@@ -25,7 +25,7 @@ fn normal(text: &str) -> String {
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"\b\d+\.\d+\b", "N"),
         (r"Redis|Valkey", "SERVER"),
-        (r"\b\d+ (keys with a time to live|B, as the server estimates)", "N $1"),
+        (r"\b\d+ (keys with a TTL|B, as the server estimates)", "N $1"),
         // More of them are made while the page is played on a busy machine.
         (r"\b\d+ of \d+ (attempts failed)", "N of N $1"),
     ];

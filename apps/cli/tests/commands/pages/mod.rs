@@ -6,9 +6,9 @@
 //! differ into the page.
 
 mod alike;
-mod dashboard;
-mod operate;
+mod http_api;
 mod readme;
+mod shop;
 mod webhooks;
 
 use std::ops::Range;

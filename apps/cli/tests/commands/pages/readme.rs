@@ -47,7 +47,8 @@ async fn the_quick_start_without_containers_delivers_a_call() {
             secret = String::from_utf8(printed.stdout).expect("text");
         } else if line.contains("receiver.py") {
             let line = format!("exec {}", line.trim_end_matches(" &").replace(PORT, "0"));
-            let started = Program::talking(&mut shell(&line, folder.path(), &server, &secret)).expect("python3");
+            let started =
+                Program::talking(&mut shell(&line, folder.path(), &server, &secret)).expect("python3");
             let port = started.says("listening at").await.rsplit_once(':').expect("its address").1.to_owned();
             let config = config.replace(&format!(":{PORT}"), &format!(":{port}"));
             std::fs::write(folder.path().join("keylapse.toml"), config).expect("a file");

@@ -20,8 +20,6 @@ struct Hooks {
     receiver: Program,
     receiver_port: String,
     relay: Option<Program>,
-    /// Where the relay answers over HTTP.
-    http: String,
     /// So many of the receiver's lines have been shown by blocks of the page.
     shown: usize,
 }
@@ -36,18 +34,7 @@ impl Hooks {
         let receiver = Program::talking(&mut receiver).expect("python3");
         let heard = receiver.says("listening at").await;
         let receiver_port = heard.rsplit_once(':').expect("its address").1.to_owned();
-        Self { server, folder, receiver, receiver_port, relay: None, http: String::new(), shown: 1 }
-    }
-
-    /// Starts the relay, in place of the one before. Answers when its log says so.
-    async fn relay(&mut self, arguments: &[&str], ready: &str) -> String {
-        self.relay = None;
-        let mut relay = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-        relay.args(["run"]).args(arguments).current_dir(self.folder.path());
-        let relay = Program::logging(relay.envs(self.variables())).expect("the program");
-        let said = relay.says(ready).await;
-        self.relay = Some(relay);
-        said
+        Self { server, folder, receiver, receiver_port, relay: None, shown: 1 }
     }
 
     /// Waits until one of the receiver's lines has all of these words.
@@ -63,7 +50,11 @@ impl Stage for Hooks {
     async fn play(&mut self, scene: &str) {
         match scene {
             "the receiver and the relay start" => {
-                self.relay(&[], "attached keys: expiries and changes are received").await;
+                let mut relay = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+                relay.arg("run").current_dir(self.folder.path()).envs(self.variables());
+                let relay = Program::logging(&mut relay).expect("the program");
+                relay.says("attached keys: expiries and changes are received").await;
+                self.relay = Some(relay);
             }
             "order 1001 is delivered" => self.hear("200 1001").await,
             "order 1002 is dead" => {
@@ -74,15 +65,6 @@ impl Stage for Hooks {
                 .await;
             }
             "order 1002 is delivered" => self.hear("200 1002").await,
-            "the relay of notices.toml listens" => {
-                let said =
-                    self.relay(&["-c", "notices.toml", "--listen", "127.0.0.1:0"], "listening at").await;
-                let (_, address) = said.split_once("listening at ").expect("an address");
-                address.trim_end_matches('/').clone_into(&mut self.http);
-                let topics = || self.sh("keylapse topics").0;
-                eventually(PATIENCE, "the topic", async || topics().contains("notices")).await;
-            }
-            "notice 7 is delivered" => self.hear("200 notice:7").await,
             _ => panic!("{scene} is not played"),
         }
     }
@@ -92,7 +74,7 @@ impl Stage for Hooks {
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
-        vec![("KEYLAPSE_URL", self.server.url()), ("KEYLAPSE_HTTP", self.http.clone())]
+        vec![("KEYLAPSE_URL", self.server.url())]
     }
 
     fn as_played(&self, file: &str) -> String {
@@ -115,5 +97,5 @@ impl Stage for Hooks {
 async fn each_command_of_the_page_of_webhooks_says_what_the_page_shows() {
     let mut hooks = Hooks::set_up().await;
     let commands = play("webhooks.md", &mut hooks).await;
-    assert!(commands > 10, "{commands} commands");
+    assert!(commands > 8, "{commands} commands");
 }
