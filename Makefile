@@ -306,7 +306,7 @@ run_recipes = $(with_server) && cargo run --release -q -p recipes --
 recipes: ## Compare eleven queue and delay designs, written by hand and with keylapse, under the same faults
 	$(run_recipes) --seed $(SEED) all $(RECIPES)
 
-recipes-record: # Run recipes, and write the figures into docs/comparison.md
+recipes-record: # Run recipes, and write the figures into docs/comparison.md and docs/internals/benchmarks.md
 	$(run_recipes) --seed $(SEED) --record recipes/recorded.jsonl all $(RECIPES)
 	KEYLAPSE_BLESS=1 cargo test -q -p recipes --test recipes page
 

@@ -5,7 +5,7 @@
 //! and counts how the jobs ended.
 //!
 //! ```text
-//! cargo run -p recipes -- zset
+//! cargo run -p recipes -- orders
 //! ```
 //!
 //! [`stage`] has the tools of the stories: servers, processes that can be killed, and a ledger outside
@@ -15,28 +15,28 @@ pub mod record;
 pub mod short;
 pub mod stage;
 
-#[path = "check_in/story.rs"]
-pub mod check_in;
 #[path = "cron/story.rs"]
 pub mod cron;
-#[path = "delay/story.rs"]
-pub mod delay;
-#[path = "list/story.rs"]
-pub mod list;
-#[path = "lock/story.rs"]
-pub mod lock;
-#[path = "mail/story.rs"]
-pub mod mail;
-#[path = "mover/story.rs"]
-pub mod mover;
+#[path = "delay_queue/story.rs"]
+pub mod delay_queue;
+#[path = "fifo_queue/story.rs"]
+pub mod fifo_queue;
+#[path = "held_lock/story.rs"]
+pub mod held_lock;
+#[path = "many_topics/story.rs"]
+pub mod many_topics;
 #[path = "notice/story.rs"]
 pub mod notice;
-#[path = "rdelayed/story.rs"]
-pub mod rdelayed;
-#[path = "topics/story.rs"]
-pub mod topics;
-#[path = "zset/story.rs"]
-pub mod zset;
+#[path = "orders/story.rs"]
+pub mod orders;
+#[path = "priority_queue/story.rs"]
+pub mod priority_queue;
+#[path = "redisson/story.rs"]
+pub mod redisson;
+#[path = "streaks/story.rs"]
+pub mod streaks;
+#[path = "worker_queue/story.rs"]
+pub mod worker_queue;
 
 use futures::future::LocalBoxFuture;
 
@@ -73,15 +73,15 @@ pub(crate) use files;
 /// All recipes, in the order of the documentation.
 pub static RECIPES: &[Recipe] = &[
     notice::RECIPE,
-    zset::RECIPE,
-    mover::RECIPE,
-    list::RECIPE,
-    delay::RECIPE,
-    lock::RECIPE,
-    rdelayed::RECIPE,
-    topics::RECIPE,
-    mail::RECIPE,
-    check_in::RECIPE,
+    orders::RECIPE,
+    worker_queue::RECIPE,
+    fifo_queue::RECIPE,
+    delay_queue::RECIPE,
+    held_lock::RECIPE,
+    redisson::RECIPE,
+    many_topics::RECIPE,
+    priority_queue::RECIPE,
+    streaks::RECIPE,
     cron::RECIPE,
 ];
 

@@ -1,4 +1,4 @@
-//! Runs recipes: `cargo run -p recipes -- zset`, or `all`.
+//! Runs recipes: `cargo run -p recipes -- orders`, or `all`.
 
 use std::path::PathBuf;
 use std::process::{self, ExitCode};

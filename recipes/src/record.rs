@@ -1,4 +1,4 @@
-//! The recorded results of a run, for the figures in docs/comparison.md.
+//! The recorded results of a run, for the figures in docs/comparison.md and docs/internals/benchmarks.md.
 
 use std::fmt::Write;
 
@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::{Account, Tale, late_in_words};
 use crate::{RECIPES, Recipe};
+
+/// The head of the table of sums.
+const SUMS: &str = "| design by hand | jobs by hand | lost | twice | jobs with keylapse | lost | twice |\n\
+                    | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
 
 /// The circumstances of a run: the first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +84,21 @@ impl Record {
         Ok(Self { circumstances, recipes })
     }
 
-    /// Returns the section of docs/comparison.md.
+    /// Returns the table of recipes in docs/comparison.md.
+    pub fn sums_to_markdown(&self) -> String {
+        let mut page = SUMS.to_owned();
+        let row = |name: &str, [hand, ours]: [Account; 2]| {
+            let cells = [hand, ours].map(|side| format!("{} | {} | {}", side.given, side.lost, side.doubled));
+            format!("| {name} | {} |\n", cells.join(" | "))
+        };
+        for Recorded { recipe, tale, .. } in &self.recipes {
+            let about = crate::recipe(recipe).map_or(recipe.as_str(), |recipe| recipe.about);
+            page += &row(&format!("{about} (`{recipe}`)"), tale.sums());
+        }
+        page + &row("**all**", self.sums())
+    }
+
+    /// Returns the table of scenes in docs/internals/benchmarks.md.
     pub fn to_markdown(&self) -> String {
         let Circumstances { seed, server, commit } = &self.circumstances;
         let mut page = format!(
@@ -91,10 +109,8 @@ impl Record {
             for scene in &tale.scenes {
                 let [hand, ours] = [&scene.by_hand, &scene.with_keylapse].map(sum);
                 let [hand_words, our_words] = scene.words.each_ref().map(|words| sentence(words));
-                page += &format!(
-                    "| [{recipe}](recipes.md#{recipe}) | {} | {hand_words}{hand} | {our_words}{ours} |\n",
-                    scene.title
-                );
+                page +=
+                    &format!("| `{recipe}` | {} | {hand_words}{hand} | {our_words}{ours} |\n", scene.title);
             }
         }
         let [hand, ours] = self.sums();

@@ -29,4 +29,16 @@ macro_rules! stories {
     };
 }
 
-stories!(notice, zset, mover, list, delay, lock, rdelayed, topics, mail, check_in, cron);
+stories!(
+    notice,
+    orders,
+    worker_queue,
+    fifo_queue,
+    delay_queue,
+    held_lock,
+    redisson,
+    many_topics,
+    priority_queue,
+    streaks,
+    cron
+);

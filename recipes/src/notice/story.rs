@@ -1,6 +1,7 @@
 //! Notices of payments, with no subscriber for a while, with two subscribers, and among many other keys.
 
 pub mod by_hand;
+pub mod merchant;
 pub mod webhook;
 pub mod with_keylapse;
 
@@ -12,7 +13,8 @@ use keylapse::{Backoff, Schedule};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 
-use self::webhook::{Merchant, Secret, Sender};
+use self::merchant::Merchant;
+use self::webhook::{Secret, Sender};
 use crate::stage::{Jobs, Part, Scene, Stage, Tale, Told, in_words};
 use crate::{Recipe, files};
 
@@ -31,7 +33,7 @@ pub const RECIPE: Recipe = Recipe {
             })
         }),
     ],
-    files: files!("webhook.rs"),
+    files: files!("webhook.rs", "merchant.rs"),
 };
 
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -4,8 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::http::StatusCode;
 use keylapse::{Backoff, Done, Failure, Lapse, Listener, Schedule, Topic, shutdown_signal};
+use reqwest::StatusCode;
 
 use super::webhook::{Notice, Sender};
 

@@ -1,15 +1,15 @@
 //! The handlers of the recipes in virtual time, as whoever copies them would test them.
 
-mod check_in;
 mod cron;
-mod delay;
-mod list;
-mod lock;
-mod mail;
-mod mover;
+mod delay_queue;
+mod fifo_queue;
+mod held_lock;
+mod many_topics;
 mod notice;
-mod rdelayed;
+mod orders;
+mod priority_queue;
+mod redisson;
 mod short;
+mod streaks;
 mod support;
-mod topics;
-mod zset;
+mod worker_queue;

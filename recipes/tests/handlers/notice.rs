@@ -6,7 +6,8 @@ use axum::{Router, routing};
 use keylapse::dead_letters::DeadReason;
 use keylapse::{Backoff, Done, Lapse};
 use keylapse_testing::TestBed;
-use recipes::notice::webhook::{Merchant, Notice, Secret, Sender};
+use recipes::notice::merchant::Merchant;
+use recipes::notice::webhook::{Notice, Secret, Sender};
 use recipes::notice::with_keylapse::{announce, notices, notify, post};
 use recipes::stage::ledger::Event;
 

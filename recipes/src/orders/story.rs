@@ -14,7 +14,7 @@ use crate::{Recipe, files};
 
 /// A sorted set that a program reads every second.
 pub const RECIPE: Recipe = Recipe {
-    name: "zset",
+    name: "orders",
     about: "a sorted set that is read every second",
     story: |stage| Box::pin(story(stage)),
     programs: &[

@@ -4,7 +4,7 @@ use keylapse::ErrorKind;
 use keylapse::dead_letters::DeadReason;
 use keylapse_console::Console;
 use keylapse_testing::TestBed;
-use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
+use recipes::redisson::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
 use recipes::stage::ledger::Event;
 
 use crate::handlers::support::Notes;

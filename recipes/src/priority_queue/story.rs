@@ -19,7 +19,7 @@ use crate::{Recipe, files};
 
 /// Callbacks by name, in three lists with priorities.
 pub const RECIPE: Recipe = Recipe {
-    name: "mail",
+    name: "priority_queue",
     about: "callbacks by name, in lists high, medium and low",
     story: |stage| Box::pin(story(stage)),
     programs: &[

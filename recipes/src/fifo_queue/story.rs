@@ -13,7 +13,7 @@ use crate::{Recipe, files};
 
 /// Producers push to a list, and workers pop from it.
 pub const RECIPE: Recipe = Recipe {
-    name: "list",
+    name: "fifo_queue",
     about: "a list: RPUSH, and workers that wait in BLPOP",
     story: |stage| Box::pin(story(stage)),
     programs: &[

@@ -16,7 +16,7 @@ use crate::{Recipe, files};
 
 /// Many kinds of delay, each with a topic.
 pub const RECIPE: Recipe = Recipe {
-    name: "topics",
+    name: "many_topics",
     about: "a set of topics, distributed at every tick",
     story: |stage| Box::pin(story(stage)),
     programs: &[

@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use keylapse::{Listener, Schedule, When};
 use keylapse_support::{Server, eventually};
-use recipes::check_in::{by_hand, with_keylapse};
 use recipes::stage::ledger::Event;
+use recipes::streaks::{by_hand, with_keylapse};
 use redis::aio::MultiplexedConnection;
 use with_keylapse::{check_in, end, lapses, streaks, visits};
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use keylapse_testing::TestBed;
+use recipes::orders::with_keylapse::{close, orders, place};
 use recipes::stage::ledger::Event;
-use recipes::zset::with_keylapse::{close, orders, place};
 
 use crate::handlers::support::Notes;
 

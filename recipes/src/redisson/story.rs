@@ -15,7 +15,7 @@ use crate::{Recipe, files};
 
 /// A queue with delays, whose clients move due values.
 pub const RECIPE: Recipe = Recipe {
-    name: "rdelayed",
+    name: "redisson",
     about: "a delayed queue whose clients move due values",
     story: |stage| Box::pin(story(stage)),
     programs: &[

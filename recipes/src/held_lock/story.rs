@@ -21,7 +21,7 @@ use crate::{Recipe, files};
 
 /// Jobs that need a lock, which may be taken.
 pub const RECIPE: Recipe = Recipe {
-    name: "lock",
+    name: "held_lock",
     about: "a lock that is taken: fail, sleep, or try again later",
     story: |stage| Box::pin(story(stage)),
     programs: &[

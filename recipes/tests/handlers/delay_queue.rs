@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keylapse::{Done, Lapse};
 use keylapse_testing::{RunEnd, TestBed};
-use recipes::delay::with_keylapse::{handle, messages, send};
+use recipes::delay_queue::with_keylapse::{handle, messages, send};
 use recipes::stage::World;
 use recipes::stage::ledger::Event;
 

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
 use keylapse_testing::TestBed;
+use recipes::many_topics::with_keylapse::{
+    UNOPENED, UNPAID, close, orders, packets, pay, pay_back, place, send,
+};
 use recipes::stage::ledger::Event;
-use recipes::topics::with_keylapse::{UNOPENED, UNPAID, close, orders, packets, pay, pay_back, place, send};
 
 use crate::handlers::support::Notes;
 

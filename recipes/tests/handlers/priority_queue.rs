@@ -3,7 +3,7 @@ use std::time::Duration;
 use keylapse::dead_letters::DeadReason;
 use keylapse::{ErrorKind, Priority, Topic};
 use keylapse_testing::{RunEnd, TestBed};
-use recipes::mail::with_keylapse::{Mail, deliver, mails, send};
+use recipes::priority_queue::with_keylapse::{Mail, deliver, mails, send};
 use recipes::stage::ledger::Event;
 use serde_json::{Value, json};
 

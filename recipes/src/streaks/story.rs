@@ -14,7 +14,7 @@ use crate::{Recipe, files};
 
 /// A bitmap of the days with a visit, and streaks.
 pub const RECIPE: Recipe = Recipe {
-    name: "check_in",
+    name: "streaks",
     about: "a bit for each day, and a streak that is never ended",
     story: |stage| Box::pin(story(stage)),
     programs: &[("with_keylapse", |part| {

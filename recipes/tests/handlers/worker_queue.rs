@@ -9,7 +9,7 @@ use keylapse::dead_letters::{DeadReason, Replayed};
 use keylapse::timers::TimerPhase;
 use keylapse::{Backoff, Lapse, Listener, Outcome, Schedule, Topic};
 use keylapse_support::{Server, eventually, skipped};
-use recipes::mover::with_keylapse::{MAX_READY, READY, delay, orders, push};
+use recipes::worker_queue::with_keylapse::{MAX_READY, READY, delay, orders, push};
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use tokio::process::Command;
@@ -156,7 +156,7 @@ async fn the_python_consumer_resumes_the_order_that_it_had_when_it_was_killed() 
     let mine = format!("{READY}:a");
     mover.redis.rpoplpush::<_, _, ()>(READY, &mine).await?;
     let killed_with = mover.orders(&mine).await?;
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/mover/consumer.py");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/worker_queue/consumer.py");
     let mut consumer = Command::new("python3");
     consumer
         .args([program, "--url", &mover.server.url(), "--name", "a", "--wait", "0.2"])

@@ -6,7 +6,7 @@ use keylapse::dead_letters::DeadReason;
 use keylapse::{Outcome, Topic};
 use keylapse_support::eventually;
 use keylapse_testing::{HandlerRun, RunEnd, TestBed};
-use recipes::lock::with_keylapse::{App, ask, handle, statements};
+use recipes::held_lock::with_keylapse::{App, ask, handle, statements};
 use recipes::stage::ledger::Event;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;

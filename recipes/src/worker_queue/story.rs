@@ -17,7 +17,7 @@ use crate::{Recipe, files};
 
 /// A mover moves due jobs from a sorted set to a list.
 pub const RECIPE: Recipe = Recipe {
-    name: "mover",
+    name: "worker_queue",
     about: "a mover from a sorted set to a list",
     story: |stage| Box::pin(story(stage)),
     programs: &[

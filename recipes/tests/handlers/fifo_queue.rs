@@ -3,7 +3,7 @@ use std::time::Duration;
 use keylapse::NewArm;
 use keylapse::dead_letters::DeadReason;
 use keylapse_testing::TestBed;
-use recipes::list::with_keylapse::{mail, sales, sold};
+use recipes::fifo_queue::with_keylapse::{mail, sales, sold};
 use recipes::stage::ledger::Event;
 
 use crate::handlers::support::Notes;

@@ -30,7 +30,7 @@ static PUSH: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Creates the topic. A failed attempt is retried after 1 s, 10 s and a minute; if all fail, the order
-/// becomes a dead letter. If the list is full, the handler runs again each second, for up to 18 hours.
+/// becomes a dead letter. If the list is full, the handler runs again each second, for up to 30 days.
 pub fn orders() -> keylapse::Result<Topic<String>> {
     let backoff = Backoff::table([1, 10, 60].map(Duration::from_secs));
     Ok(Topic::new("order:delayed:{order}")?.marker_keys(false).retry(backoff).max_snoozes(u16::MAX))

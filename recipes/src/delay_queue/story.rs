@@ -14,7 +14,7 @@ use crate::{Recipe, files};
 
 /// A delaying queue that threads poll.
 pub const RECIPE: Recipe = Recipe {
-    name: "delay",
+    name: "delay_queue",
     about: "a delaying queue, polled by two threads",
     story: |stage| Box::pin(story(stage)),
     programs: &[
