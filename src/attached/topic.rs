@@ -291,7 +291,7 @@ fn contradiction(topic: &RunningTopic, revision: u32, differs: &str) -> Error {
     let name = &topic.config.name;
     let message = format!(
         "attached topic {name}: its policy of revision {revision} differs from the one in Redis: {differs}; use one policy in \
-         both programs, or raise Attached::revision in the one that has the right policy"
+         both programs, or raise the revision in the one that has the right policy"
     );
     Error::new(ErrorKind::Conflict, message)
 }
@@ -300,7 +300,7 @@ fn unreadable(topic: &RunningTopic, revision: u32, error: &Error) -> Error {
     let (name, own) = (&topic.config.name, topic.own_policy().revision);
     let message = format!(
         "attached topic {name}: cannot read its policy of revision {revision} in Redis, where this program has {own}: \
-         {error}; a newer program has written it: upgrade this one, or raise its Attached::revision"
+         {error}; a newer program has written it: upgrade this one, or raise its revision"
     );
     Error::new(error.kind(), message)
 }

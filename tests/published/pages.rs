@@ -1,5 +1,6 @@
 //! What the documentation says of our tests is true, and what it says of others has a source.
 
+mod facts;
 mod links;
 mod messages;
 mod walks;

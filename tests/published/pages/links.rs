@@ -109,6 +109,12 @@ fn pages_of_the_book() -> Vec<PathBuf> {
     [markdown_in(&docs), markdown_in(&docs.join("internals"))].concat()
 }
 
+/// README.md and the guide without internals, each with its name.
+pub(super) fn pages_for_users() -> Vec<(String, String)> {
+    let pages = [root().join("README.md")].into_iter().chain(markdown_in(&root().join("docs")));
+    pages.map(|page| (page.display().to_string(), read(&page))).collect()
+}
+
 /// The path of a page in docs/.
 fn name(page: &Path) -> String {
     page.strip_prefix(root().join("docs")).expect("a page of the book").display().to_string()

@@ -41,7 +41,7 @@ struct ProbeEndpoint {
 struct ProbeResult<'a> {
     healthy: bool,
     status: u16,
-    says: &'a str,
+    message: &'a str,
 }
 
 pub(crate) async fn run(args: &Args, out: &mut Output) -> Result<Exit, CliError> {
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &Args, out: &mut Output) -> Result<Exit, CliError>
     let healthy = status == 200;
     let says = short(says.trim(), 1000);
     if out.is_json() {
-        out.line("health", &ProbeResult { healthy, status, says: &says })?;
+        out.line("health", &ProbeResult { healthy, status, message: &says })?;
     } else {
         out.print_line(format!("{status} {says}"))?;
     }

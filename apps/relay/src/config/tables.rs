@@ -47,13 +47,13 @@ pub(super) struct TopicTable {
     pub(super) journal: Option<KeepTable>,
 
     pub(super) marker_keys: Option<bool>,
-    pub(super) payload_limit: Option<Size>,
 
     pub(super) keep_values: Option<Size>,
     pub(super) keep_fields: Option<Vec<String>>,
     pub(super) untracked: Option<Treatment>,
     pub(super) vanished: Option<Treatment>,
     pub(super) recovered: Option<Treatment>,
+    pub(super) revision: Option<u32>,
     pub(super) cap: Option<usize>,
     pub(super) scan_rate: Option<u32>,
     pub(super) scan_every: Option<Span>,

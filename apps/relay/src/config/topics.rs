@@ -76,12 +76,7 @@ fn source(
     let topic = of_both(topic, table, delivery).map_err(|why| at.refuse(span, why))?;
     captured(&topic, delivery).map_err(|why| at.refuse(span, why))?;
     if is_attached {
-        misplaced(
-            at,
-            span,
-            "pattern",
-            &[("marker-keys", table.marker_keys.is_some()), ("payload-limit", table.payload_limit.is_some())],
-        )?;
+        misplaced(at, span, "pattern", &[("marker-keys", table.marker_keys.is_some())])?;
         Ok(TopicSource::Attached(attached(topic, table)))
     } else {
         let foreign = [
@@ -90,6 +85,7 @@ fn source(
             ("untracked", table.untracked.is_some()),
             ("vanished", table.vanished.is_some()),
             ("recovered", table.recovered.is_some()),
+            ("revision", table.revision.is_some()),
             ("cap", table.cap.is_some()),
             ("scan-rate", table.scan_rate.is_some()),
             ("scan-every", table.scan_every.is_some()),
@@ -183,9 +179,6 @@ fn managed(mut topic: Topic<Bytes>, table: &TopicTable) -> Topic<Bytes> {
     if let Some(enabled) = table.marker_keys {
         topic = topic.marker_keys(enabled);
     }
-    if let Some(limit) = table.payload_limit {
-        topic = topic.payload_limit(limit.0);
-    }
     topic
 }
 
@@ -205,6 +198,9 @@ fn attached(topic: Topic<Bytes>, table: &TopicTable) -> Attached<Bytes> {
     }
     if let Some(treatment) = table.recovered {
         attached = attached.recovered(treatment);
+    }
+    if let Some(number) = table.revision {
+        attached = attached.revision(number);
     }
     if let Some(keys) = table.cap {
         attached = attached.cap(keys);

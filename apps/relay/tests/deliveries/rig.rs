@@ -63,10 +63,20 @@ impl Rig {
 
     /// Follows a file with this webhook for keys that other programs write. Returns what the new listener cannot do.
     pub(crate) async fn follow_keys(&mut self, url: &str, webhook: &str) -> Vec<String> {
-        let text = text("attach = \"order:{id}\"", url, "", webhook);
-        let config = Config::parse(&text, self.folder.path()).expect("a file without mistakes");
-        self.relay.apply(config).await.expect("a listener");
+        self.change_keys(url, "", webhook).await.expect("a listener");
         self.relay.health().faults()
+    }
+
+    /// Applies a file with these settings of a topic of keys that other programs write.
+    pub(crate) async fn change_keys(
+        &mut self,
+        url: &str,
+        settings: &str,
+        webhook: &str,
+    ) -> keylapse::Result<()> {
+        let text = text("attach = \"order:{id}\"", url, settings, webhook);
+        let config = Config::parse(&text, self.folder.path()).expect("a file without mistakes");
+        self.relay.apply(config).await
     }
 
     /// Has a key expire whose value is known.

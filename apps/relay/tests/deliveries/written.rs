@@ -133,3 +133,18 @@ async fn payloads_reach_programs_byte_for_byte() {
         assert_eq!(std::fs::read(&file).unwrap(), *value, "{}", value.escape_ascii());
     }
 }
+
+/// Listeners follow the policy with the highest revision, and refuse another one of the same revision.
+#[tokio::test]
+async fn a_higher_revision_changes_how_keys_are_treated() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let mut rig = Rig::of_keys(&receiver.url(), "", ALLOW).await;
+    rig.enrolling().await;
+    let refused = rig.change_keys(&receiver.url(), "keep-values = \"1KiB\"", ALLOW).await;
+    assert_eq!(refused.expect_err("another policy").kind(), keylapse::ErrorKind::Conflict);
+    let settings = "keep-values = \"1KiB\"\nrevision = 2";
+    rig.change_keys(&receiver.url(), settings, ALLOW).await.expect("a higher revision");
+    rig.server.cmd(&["SET", "order:kept", "\"a value\"", "EX", "1000"]).await;
+    rig.expire("order:kept").await;
+    assert!(has(&receiver.calls(1).await[0].body, "\"a value\""));
+}

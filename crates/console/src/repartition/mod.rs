@@ -72,7 +72,8 @@ impl Console {
     /// between them.
     ///
     /// Afterwards, programs with the old number get [`Partitions`](keylapse::ErrorKind::Partitions): start them again with
-    /// the new number. A listener with the new number can start earlier; it waits.
+    /// the new number. A listener with the new number can start once the topic is closed, and waits then. Before, it ends
+    /// with `Partitions`.
     ///
     /// If the call is interrupted, another call with the same number continues, from any program. A call with another number
     /// is refused until the first change is done. A repeated call does no harm.
