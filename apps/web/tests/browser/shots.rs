@@ -1,4 +1,4 @@
-//! Pictures of the pages, for docs/dashboard.md.
+//! Pictures of the pages, for README.md, docs/index.md and docs/dashboard.md.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use keylapse_browser::Chrome;
 type Shot = (&'static str, &'static str, &'static [&'static str]);
 
 const SHOTS: [Shot; 5] = [
-    ("topics", "/topics", &["light", "narrow"]),
+    ("topics", "/topics", &["light", "dark", "narrow"]),
     ("topic", "/topic?name=order.unpaid&state=dead", &["light"]),
     ("timer", "/timer?topic=order.unpaid&key=order:unpaid:2002", &["dark"]),
     ("dead", "/dead", &["light"]),
