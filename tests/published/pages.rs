@@ -1,7 +1,7 @@
 //! What the documentation says of our tests is true, and what it says of others has a source.
 
 mod facts;
-mod links;
+pub(crate) mod links;
 mod messages;
 mod walks;
 mod words;

@@ -126,7 +126,7 @@ const FEATURES: [(&str, &str); 10] = [
 /// Returns expressions that deny this feature, in a sentence or in a cell of a table.
 fn denials(words: &str) -> Regex {
     let denial = format!(
-        r"(?i)\b(there is|has|have|offers|without|lacks) (no|a|any) ({words})\b|\bno ({words}) (yet|so far)|({words})\b[^.|]{{0,30}}\b(is|are) not (available|supported|there)|\*\*({words})\*\* \| none\b|only the one in Rust"
+        r"(?i)\b((there is|has|have|offers) no|(without|lacks) (a|any)) ({words})\b|\bno ({words}) (yet|so far)|({words})\b[^.|]{{0,30}}\b(is|are) not (available|supported|there)|\*\*({words})\*\* \| none\b|only the one in Rust"
     );
     Regex::new(&denial).unwrap()
 }

@@ -138,10 +138,15 @@ fn broken_links(root: &Path, page: &Path) -> Vec<String> {
     links(&text).into_iter().filter(leads_nowhere).map(|link| format!("{of}: {link}")).collect()
 }
 
-/// Where a page's links lead, but for those to other sites.
-fn links(text: &str) -> Vec<String> {
+/// Where a page's links and pictures lead, but for those to other sites.
+pub(crate) fn links(text: &str) -> Vec<String> {
     let prose = prose(text);
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let pictures = ["src=\"", "srcset=\""].into_iter().flat_map(|attribute| {
+        let values = prose.split(attribute).skip(1);
+        values.filter_map(|rest| rest.split('"').next()).collect::<Vec<_>>()
+    });
+    let targets = links.chain(pictures);
     targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
 }
 
@@ -195,6 +200,7 @@ fn an_anchor_is_made_of_words_and_hyphens() {
     ] {
         assert_eq!(anchor(heading), expected);
     }
-    assert_eq!(links("[a](b.md#c) `[d](e)` [f](https://g) [`h`](i.md)"), ["b.md#c", "i.md"]);
+    let page = "[a](b.md#c) `[d](e)` [f](https://g) [`h`](i.md) ![j](k.png) <img alt=\"l\" src=\"m.png\">";
+    assert_eq!(links(page), ["b.md#c", "i.md", "k.png", "m.png"]);
     assert!(anchors("# A\n## B\n```sh\n# C\n```\n## B").iter().eq(["a", "b", "b-1"]));
 }
