@@ -3,7 +3,7 @@
 
     python3 receiver.py [PORT]
 
-The secret is in the file `secret`, or in the one that WEBHOOK_SECRET_FILE names, or in WEBHOOK_SECRET itself.
+The secret is in the file that WEBHOOK_SECRET_FILE names, or else in WEBHOOK_SECRET, or else in the file `secret`.
 If the working directory has a file `broken`, each call gets the status in this file, or 500 if it is empty. The program
 needs only the standard library. Do not use it in production, except for its verification of signatures.
 """

@@ -3,6 +3,7 @@
 mod facts;
 pub(crate) mod links;
 mod messages;
+mod named;
 mod walks;
 mod words;
 

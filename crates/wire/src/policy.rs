@@ -306,7 +306,7 @@ impl Policy {
         if pattern.literal_prefix().is_empty() && !self.any_prefix {
             return Err(Error::invalid(format!(
                 "attached topic {name}: pattern {pattern} has no literal prefix, so a scan would read every key of the \
-                 database: give the keys a prefix, or call Attached::allow_any_prefix"
+                 database: give the keys a prefix, or set allow_any_prefix"
             )));
         }
         let TopicPolicy { values, dumps, fields, .. } = &self.topic;

@@ -115,6 +115,12 @@ pub(super) fn pages_for_users() -> Vec<(String, String)> {
     pages.map(|page| (page.display().to_string(), read(&page))).collect()
 }
 
+/// All pages of the root and of the book, each with its name.
+pub(super) fn pages_of_the_repository() -> Vec<(String, String)> {
+    let pages = markdown_in(&root()).into_iter().chain(pages_of_the_book());
+    pages.map(|page| (page.display().to_string(), read(&page))).collect()
+}
+
 /// The path of a page in docs/.
 fn name(page: &Path) -> String {
     page.strip_prefix(root().join("docs")).expect("a page of the book").display().to_string()

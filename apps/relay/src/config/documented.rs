@@ -35,3 +35,34 @@ fn each_setting_is_documented() {
         assert!(missing.is_empty(), "{heading}: {missing:?}");
     }
 }
+
+/// Files that pages show are applied as they are. A secret of the environment is read from a file here.
+#[test]
+fn each_file_of_the_guide_is_accepted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+    for name in ["secret", "secret-before", "token"] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, secret).expect("a file");
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("its owner");
+    }
+    let docs =
+        std::fs::read_dir(root.join("docs")).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut accepted = 0;
+    for page in
+        docs.chain([root.join("README.md")]).filter(|path| path.extension().is_some_and(|end| end == "md"))
+    {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+            let Some(name) = block.split("[topics.").nth(1) else { continue };
+            let block = block.replace("{ env = \"WEBHOOK_SECRET\" }", "{ file = \"secret\" }");
+            if let Err(error) = Config::parse(&block, folder.path()) {
+                panic!("{}: {error}\n[topics.{name}", page.display());
+            }
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 10, "{accepted} files");
+}

@@ -48,6 +48,7 @@ pub(super) struct TopicTable {
 
     pub(super) marker_keys: Option<bool>,
 
+    pub(super) allow_any_prefix: Option<bool>,
     pub(super) keep_values: Option<Size>,
     pub(super) keep_fields: Option<Vec<String>>,
     pub(super) untracked: Option<Treatment>,

@@ -80,6 +80,7 @@ fn source(
         Ok(TopicSource::Attached(attached(topic, table)))
     } else {
         let foreign = [
+            ("allow-any-prefix", table.allow_any_prefix.is_some()),
             ("keep-values", table.keep_values.is_some()),
             ("keep-fields", table.keep_fields.is_some()),
             ("untracked", table.untracked.is_some()),
@@ -184,6 +185,9 @@ fn managed(mut topic: Topic<Bytes>, table: &TopicTable) -> Topic<Bytes> {
 
 fn attached(topic: Topic<Bytes>, table: &TopicTable) -> Attached<Bytes> {
     let mut attached = Attached::new(topic);
+    if table.allow_any_prefix == Some(true) {
+        attached = attached.allow_any_prefix();
+    }
     if let Some(cap) = table.keep_values {
         attached = attached.keep_values(cap.0);
     }

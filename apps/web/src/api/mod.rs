@@ -94,6 +94,8 @@ fn table() -> Vec<(RouteKind, &'static str, MethodRouter<SharedState>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     #[test]
     fn each_route_is_documented() {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http-api.md");
@@ -106,5 +108,16 @@ mod tests {
         let missing: Vec<_> =
             super::table().into_iter().map(|(_, path, _)| path).filter(|path| is_missing(path)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn the_description_has_the_same_routes() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let text = std::fs::read_to_string(file).expect("the description");
+        let description: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let paths = description["paths"].as_object().expect("paths").keys();
+        let described: BTreeSet<_> = paths.filter_map(|path| path.strip_prefix("/api/v1")).collect();
+        let routes: BTreeSet<_> = super::table().into_iter().map(|(_, path, _)| path).collect();
+        assert_eq!(described, routes);
     }
 }

@@ -39,7 +39,8 @@ async fn the_quick_start_without_containers_delivers_a_call() {
     let config = block(&page, "Without containers", "toml");
     let (mut secret, mut running, mut receiver) = (String::new(), Vec::new(), None);
     for line in block(&page, "Without containers", "sh").lines() {
-        if let Some(package) = line.strip_prefix("cargo install --path ") {
+        if let Some(rest) = line.strip_prefix("cargo install --locked --path ") {
+            let package = rest.split(' ').next().unwrap_or_default();
             assert!(super::path("..").join(package).join("Cargo.toml").exists(), "{package}");
         } else if line.starts_with("export WEBHOOK_SECRET=") {
             let line = format!("{line}; printf %s \"$WEBHOOK_SECRET\"");
