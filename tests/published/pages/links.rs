@@ -55,7 +55,9 @@ fn each_package_that_a_page_names_by_its_folder_is_there() {
     };
     let folders = pages.iter().flat_map(|page| {
         let text = read(page);
-        [named(&text, "cargo install --path "), named(&text, "path = \"../keylapse/")].concat()
+        let folders = [named(&text, " --path "), named(&text, "path = \"")].concat().into_iter();
+        // The clone is next to the reader's project, or it is the current folder.
+        folders.map(|folder| folder.trim_start_matches("../keylapse").trim_start_matches('/').to_owned())
     });
     let (there, missing): (Vec<_>, Vec<_>) =
         folders.partition(|folder| root.join(folder).join("Cargo.toml").exists());
