@@ -197,7 +197,8 @@ impl<T> Topic<T> {
         self.with(|config| config.destinations = Some(all))
     }
 
-    /// Pauses a partition when its dead letters are full, instead of removing the oldest. [`Schedule::resume`](crate::Schedule::resume) continues it.
+    /// Pauses a partition when its dead letters are full, instead of removing the oldest.
+    /// [`Schedule::resume`](crate::Schedule::resume) continues it.
     pub fn pause_when_dead_letters_full(self) -> Self {
         self.with(|all| all.dead_letters.pause_when_full = true)
     }
