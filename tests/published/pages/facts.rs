@@ -1,11 +1,9 @@
 //! A figure that several pages state is the one of the source, and no page denies a feature that exists.
 
-use std::fs;
-use std::path::Path;
-
 use regex::Regex;
 
 use super::links::pages_for_users;
+use super::words::read;
 
 /// A figure of the source, and the forms in which pages state it. The first group of each expression is the figure.
 struct Fact {
@@ -83,13 +81,9 @@ const FACTS: [Fact; 9] = [
     },
 ];
 
-fn read(path: &str) -> String {
-    let path = Path::new(crate::REPOSITORY).join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 #[test]
 fn each_figure_of_several_pages_is_that_of_the_source() {
+    let pages = pages_for_users();
     for Fact { file, source, stated, times } in FACTS {
         let text = read(file);
         let figure =
@@ -97,8 +91,8 @@ fn each_figure_of_several_pages_is_that_of_the_source() {
         let mut found = 0;
         for form in stated {
             let form = Regex::new(form).unwrap();
-            for (name, page) in pages_for_users() {
-                for captures in form.captures_iter(&page) {
+            for (name, page) in &pages {
+                for captures in form.captures_iter(page) {
                     found += 1;
                     let on_page = captures[1].replace(',', "");
                     assert_eq!(on_page, figure, "{name}, `{}`, and {file}", &captures[0]);
@@ -137,15 +131,16 @@ const RIGHT: [&str; 1] = ["without a journal"];
 #[test]
 fn no_page_denies_a_feature_of_the_program() {
     let reference = read("docs/cli-reference.md");
+    let pages: Vec<_> =
+        pages_for_users().into_iter().map(|(name, page)| (name, page.replace('\n', " "))).collect();
     for (command, words) in FEATURES {
         assert!(
             reference.contains(&format!("\n## keylapse {command}\n")),
             "the program has no command {command}"
         );
         let denial = denials(words);
-        for (name, page) in pages_for_users() {
-            let page = page.replace('\n', " ");
-            let denied = denial.find_iter(&page).map(|found| found.as_str());
+        for (name, page) in &pages {
+            let denied = denial.find_iter(page).map(|found| found.as_str());
             let wrong: Vec<_> = denied.filter(|found| !RIGHT.contains(found)).collect();
             assert_eq!(wrong, [""; 0], "{name} denies `keylapse {command}`");
         }

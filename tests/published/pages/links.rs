@@ -161,23 +161,29 @@ pub(crate) fn links(text: &str) -> Vec<String> {
 /// A page without its programs and what stands in code font. A link's text may be in code font, so its
 /// brackets stay.
 fn prose(text: &str) -> String {
-    let lines = outside_of_fences(text).collect::<Vec<_>>().join("\n");
+    let lines = split_at_fences(text).0.join("\n");
     lines.split('`').step_by(2).collect()
 }
 
-fn outside_of_fences(text: &str) -> impl Iterator<Item = &str> {
-    let mut within = false;
-    text.lines().filter(move |line| {
-        let fence = line.trim_start().starts_with("```");
-        within ^= fence;
-        !within && !fence
-    })
+/// Returns the lines of a page outside of its programs, and those of its programs.
+pub(super) fn split_at_fences(text: &str) -> (Vec<&str>, Vec<&str>) {
+    let (mut prose, mut programs, mut within) = (Vec::new(), Vec::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            within = !within;
+        } else if within {
+            programs.push(line);
+        } else {
+            prose.push(line);
+        }
+    }
+    (prose, programs)
 }
 
 /// The anchors of a page's headings, as GitHub and mdBook make them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen = BTreeMap::new();
-    let headings = outside_of_fences(text).filter_map(|line| {
+    let headings = split_at_fences(text).0.into_iter().filter_map(|line| {
         let heading = line.trim_start_matches('#');
         (line.len() > heading.len()).then(|| heading.strip_prefix(' ')).flatten()
     });

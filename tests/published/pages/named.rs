@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::links::pages_of_the_repository;
+use super::links::{pages_of_the_repository, split_at_fences};
+use super::words::read;
 
 /// Folders of the repository. A path in code font that begins with one of them is a file or a folder.
 const FOLDERS: [&str; 10] = [
@@ -21,20 +22,10 @@ const FOLDERS: [&str; 10] = [
 
 /// Returns the code spans of a page and the lines of its programs.
 fn code(page: &str) -> Vec<String> {
-    let (mut code, mut within) = (Vec::new(), false);
-    let mut prose = String::new();
-    for line in page.lines() {
-        if line.trim_start().starts_with("```") {
-            within = !within;
-        } else if within {
-            code.push(line.trim().trim_start_matches("$ ").to_owned());
-        } else {
-            prose += line;
-            prose.push('\n');
-        }
-    }
-    code.extend(prose.split('`').skip(1).step_by(2).map(str::to_owned));
-    code
+    let (prose, programs) = split_at_fences(page);
+    let prose = prose.join("\n");
+    let lines = programs.into_iter().map(|line| line.trim().trim_start_matches("$ ").to_owned());
+    lines.chain(prose.split('`').skip(1).step_by(2).map(str::to_owned)).collect()
 }
 
 #[test]
@@ -59,7 +50,7 @@ fn each_file_that_a_page_names_exists() {
 
 #[test]
 fn each_target_of_make_that_a_page_names_exists() {
-    let makefile = std::fs::read_to_string(Path::new(crate::REPOSITORY).join("Makefile")).unwrap();
+    let makefile = read("Makefile");
     let targets: BTreeSet<_> = makefile
         .lines()
         .filter(|line| !line.starts_with(['\t', '#', ' ']))

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(crate::REPOSITORY).join(path)).expect("a file of ours")
+/// Returns a file of the repository.
+pub(super) fn read(path: &str) -> String {
+    let path = Path::new(crate::REPOSITORY).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// All words that begin so.

@@ -201,19 +201,22 @@ async fn close(lapse: &Lapse<Order>, bank_answers: bool) -> Result<Outcome, Fail
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_command_of_the_tour_says_what_the_page_shows() {
+/// Plays a page in a shop with timers and dead letters. Returns the number of its commands.
+async fn play_in_a_filled_shop(page: &str) -> usize {
     let mut shop = Shop::open().await;
     shop.fill().await;
-    let commands = play("cli.md", &mut shop).await;
+    play(page, &mut shop).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_of_the_tour_says_what_the_page_shows() {
+    let commands = play_in_a_filled_shop("cli.md").await;
     assert!(commands > 35, "{commands} commands");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_command_of_maintenance_says_what_the_page_shows() {
-    let mut shop = Shop::open().await;
-    shop.fill().await;
-    let commands = play("maintain.md", &mut shop).await;
+    let commands = play_in_a_filled_shop("maintain.md").await;
     assert!(commands > 5, "{commands} commands");
 }
 
