@@ -21,7 +21,7 @@ use crate::server::support::{Running, reporting, reports, show_log};
 const WITHIN: Duration = Duration::from_secs(30);
 /// Keys of other programs.
 const KEYS: usize = 20;
-/// So many timers are armed at most, and wake-ups work if so many in a row run without a sweep.
+/// The most timers that a service gets. Wake-ups work there if this many in a row run without a sweep.
 const ARMED: u32 = 8;
 const WOKEN: u32 = 4;
 const PAGE: &str = "../docs/providers.md";

@@ -1,4 +1,4 @@
-//! What programs can name of keylapse, one line each, in `tests/published/public-api.txt`.
+//! The items of keylapse that programs can name, one line each, in `tests/published/public-api.txt`.
 //!
 //! The list is read from the source, so that stable Rust is enough: modules, re-exports, also from one crate of the
 //! repository to another, and the crates' own `macro_rules` are followed as the compiler does; types stand as the source

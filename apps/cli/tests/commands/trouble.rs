@@ -10,7 +10,7 @@ use crate::commands::scene::{Do, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What who only looks may do, as docs/cli.md has it.
+/// The rights of a user who only reads, as docs/cli.md has them.
 pub(crate) const LOOKER: &str = "on >secret %R~* -@all +@read +@connection +evalsha_ro +eval_ro +time";
 
 /// Each command that speaks to a server, as somebody would say it.

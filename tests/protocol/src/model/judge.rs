@@ -135,7 +135,7 @@ impl Judge {
         }
     }
 
-    /// What docs/internals/wire.md says of a repeat that must not act: its answer. An
+    /// Returns the answer of a repeat that must not act, as docs/internals/wire.md defines it. An
     /// arming that has ended well may be made again, with its own id.
     fn what_a_repeat_says(&self, key: usize, before: &Timer, heard: Heard) -> Option<Told> {
         match heard.deed {
