@@ -72,9 +72,8 @@ pub enum Event {
     /// A heartbeat with this number that does not follow the last one. All listeners receive it, so its number can identify
     /// expiries from a gap. It may be forged.
     CanaryUnverified(u64),
-    /// Wake-ups of these partitions are subscribed to now. Earlier ones may have been missed, as another server held the
-    /// partitions.
-    Joined(Vec<usize>),
+    /// Wake-ups of more partitions are subscribed to now. Earlier ones may have been missed, so a sweep follows.
+    Joined,
     /// Another server may hold some slots or this server's address now: the cluster's map is stale.
     Moved,
     /// Events were lost at this point of the stream. Has the number of those that the full queue dropped.

@@ -162,6 +162,9 @@ impl<'a> Session<'a> {
         let (mut reads_in_flight, mut canary_reads, mut change_subscriptions) =
             (JoinSet::new(), JoinSet::new(), JoinSet::new());
         let mut wake_up_subscriptions = JoinSet::new();
+        if matches!(&self.opened.wake_ups, WakeUps::Of(subscribed) if !subscribed.is_empty()) {
+            self.supervisor.send_event(Event::Joined).await;
+        }
         self.plan_wake_ups();
         let refused_changes = mem::take(&mut self.opened.refused_changes);
         self.on_changes_subscribed(refused_changes, &mut change_subscriptions).await;
@@ -352,14 +355,13 @@ impl Session<'_> {
             .spawn(async move { subscribe_wake_ups(&connection, &decoder, &partitions).await });
     }
 
-    /// Handles the answer to subscriptions to wake-ups. `Event::Joined` prompts a sweep for timers whose wake-ups were
-    /// missed.
+    /// Handles the answer to subscriptions to wake-ups.
     async fn on_wake_ups_subscribed(&mut self, answer: Result<BTreeSet<usize>>) {
         match (answer, &mut self.opened.wake_ups) {
             (Ok(new), WakeUps::Of(subscribed)) => {
                 subscribed.extend(&new);
                 if !new.is_empty() {
-                    self.supervisor.send_event(Event::Joined(new.into_iter().collect())).await;
+                    self.supervisor.send_event(Event::Joined).await;
                 }
             }
             (Ok(_), WakeUps::Refused) => {}

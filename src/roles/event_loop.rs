@@ -83,7 +83,7 @@ impl EventLoop {
                 runtime.stats.anchored.add(1);
                 self.node.events_flowing.send_replace(true);
             }
-            Event::Joined(_) => self.node.request_sweep(),
+            Event::Joined => self.node.request_sweep(),
             Event::Moved => runtime.client.store.topology().mark_map_stale(),
             // The subscription has already passed written keys to the prompter.
             Event::Changed(_, Change::Written) => {}
