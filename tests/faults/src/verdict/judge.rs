@@ -222,6 +222,7 @@ impl Case<'_> {
                 let troubles = &self.oracle.troubles;
                 if troubles.excuse(before)
                     || self.oracle.ran_before_it_was_told(self.arm, before)
+                    || runs.iter().any(|run| self.oracle.was_armed_late(self.arm, run))
                     || runs.iter().any(|run| troubles.stood_still_at_its_start(run))
                 {
                     report.explained += 1;

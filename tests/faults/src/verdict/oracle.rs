@@ -1,11 +1,12 @@
 //! The ledgers' lines, put together by arming, key and process.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use super::attached::Keys;
 use super::excuse::Troubles;
 use super::orders::Orders;
-use crate::clock::Micros;
+use crate::clock::{Micros, micros};
 use crate::job::{ANSWERS_IN_A_LEASE, Work};
 use crate::ledger::{End, Entry, Line, Told};
 
@@ -149,6 +150,14 @@ impl Oracle {
     /// Whether this run of an arming began before its call returned.
     pub(super) fn ran_before_it_was_told(&self, arm: &Arm, run: &Run) -> bool {
         self.may_be_repeated(arm) && arm.told.is_none_or(|(at, _)| run.started < at)
+    }
+
+    /// Returns whether a call that the producer had given up can have armed this run after its repeat was answered. Such a call
+    /// may wait in its connection behind others that wait for replicas.
+    pub(super) fn was_armed_late(&self, arm: &Arm, run: &Run) -> bool {
+        let Some((told, _)) = arm.told.filter(|_| arm.reached.is_some()) else { return false };
+        let armed_at = run.deadline.saturating_sub(micros(Duration::from_millis(arm.delay_ms)));
+        self.may_be_repeated(arm) && (told..told + self.answer_within).contains(&armed_at)
     }
 
     /// Whether any did.

@@ -153,6 +153,24 @@ fn a_call_that_waited_too_long_was_made_again_and_may_have_armed_before() {
 }
 
 #[test]
+fn a_durable_call_that_was_given_up_may_arm_after_its_repeat_was_answered() {
+    let tale = |told: u64, reached, again: u64| {
+        let asked = Entry::ArmAsked { n: 1, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 100 };
+        let deadline = Some((told + 100) * 1000);
+        let told_at = Entry::ArmTold { n: 1, told: Told::Armed, deadline, reached };
+        let tale = Tale::new().then(0, PRODUCER, asked).then(told, PRODUCER, told_at);
+        let (key, source) = ("loud:a".to_owned(), "timer".to_owned());
+        let start = Entry::Started { n: 1, key, attempt: 1, deadline: (again + 100) * 1000, source };
+        let tale = tale.ran(told + 101, LISTENER, (1, 1)).then(again + 101, LISTENER, start);
+        tale.ended(again + 102, LISTENER, (1, 1), End::Done)
+    };
+    finds(tale(500, Some(true), 999), &[]);
+    finds(tale(500, Some(true), 1_001), &[Wrong::Unexplained]);
+    finds(tale(500, None, 999), &[Wrong::Unexplained]);
+    finds(tale(499, Some(true), 998), &[Wrong::Unexplained]);
+}
+
+#[test]
 fn what_was_never_acknowledged_may_vanish() {
     finds(Tale::new().armed(0, 1, Told::Unknown), &[]);
     finds(Tale::new().armed(0, 1, Told::Refused), &[]);
