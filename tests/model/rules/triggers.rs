@@ -179,7 +179,13 @@ async fn only_what_looks_like_ours_is_dropped(rig: &mut Rig) {
 
 async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
     let mut events = events(&rig.store, std::slice::from_ref(&rig.at));
-    while events.recv().await.expect("the stream goes on") != Event::Anchored {}
+    assert_eq!(events.recv().await, Some(Event::Joined));
+    // Where heartbeats are numbered, the first is reported before what it proves.
+    let mut first = events.recv().await;
+    if matches!(first, Some(Event::Canary(_))) {
+        first = events.recv().await;
+    }
+    assert_eq!(first, Some(Event::Anchored));
     let name = Bytes::from(key(rig));
     // A server expires keys by the real time, which the test cannot move. What has passed by it when it is
     // set is announced by Redis when it is next read, and never by Valkey since 8.0.
