@@ -11,6 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Returns a file of the repository.
+fn read(path: impl AsRef<Path>) -> String {
+    let path = Path::new(crate::REPOSITORY).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// A word in backticks with this many underscores is a test's name.
 const UNDERSCORES: usize = 3;
 
@@ -20,7 +26,7 @@ fn each_test_that_a_page_names_exists() {
     let folders = ["src", "crates", "tests"];
     let functions = functions(&folders.map(|folder| root.join(folder)));
     for (path, at_least) in [("docs/internals/reliability.md", 100), ("SECURITY.md", 20)] {
-        let page = fs::read_to_string(root.join(path)).expect("the page");
+        let page = read(path);
         let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
         assert_eq!(missing, [""; 0], "{path} names tests that do not exist");
         assert!(names(&page).count() >= at_least, "{path} names its tests");
@@ -30,8 +36,7 @@ fn each_test_that_a_page_names_exists() {
 /// In the tables of features, all columns but the first two are about others.
 #[test]
 fn each_cell_of_the_comparison_has_a_source() {
-    let path = Path::new(crate::REPOSITORY).join("docs/comparison.md");
-    let page = fs::read_to_string(path).expect("the page");
+    let page = read("docs/comparison.md");
     let (text, sources) = split_off_sources(&page);
     let (_, features) = text.split_once("\n## Features\n").expect("the features");
     let (features, _) = features.split_once("\n## ").expect("what comes after them");
@@ -88,7 +93,7 @@ fn functions(folders: &[PathBuf]) -> HashSet<String> {
         if path.is_dir() {
             left.extend(fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("a source");
+            let text = read(&path);
             let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
             found.extend(names.map(str::to_owned));
         }

@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use super::links::pages_for_users;
-use super::words::read;
+use super::read;
 
 /// A figure of the source, and the forms in which pages state it. The first group of each expression is the figure.
 struct Fact {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::read;
+
 /// Pages that are not in the repository's root or in docs/, and link into it.
 const OTHERS: [&str; 2] = ["bench/README.md", "crates/testserver/README.md"];
 /// Its programs are whole files of a package of their own, which compiles them.
@@ -34,8 +36,7 @@ fn no_page_of_the_book_links_out_of_it() {
 
 #[test]
 fn the_book_has_each_page_of_docs_exactly_once() {
-    let docs = root().join("docs");
-    let mut listed = links(&read(&docs.join("SUMMARY.md")));
+    let mut listed = links(&read("docs/SUMMARY.md"));
     listed.sort();
     let mut pages: Vec<_> =
         pages_of_the_book().iter().map(|page| name(page)).filter(|page| page != "SUMMARY.md").collect();
@@ -67,7 +68,7 @@ fn each_package_that_a_page_names_by_its_folder_is_there() {
 
 #[test]
 fn each_program_of_the_book_is_compiled() {
-    let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("apps/web/src/lib.rs"));
+    let compile = read("tests/guides/lib.rs") + &read("apps/web/src/lib.rs");
     for page in pages_of_the_book() {
         let (name, text) = (name(&page), read(&page));
         let fences: BTreeSet<_> =
@@ -88,21 +89,17 @@ fn each_program_of_the_book_is_compiled() {
 /// It is run and tested there: `make test` runs the tests of examples.
 #[test]
 fn the_first_program_and_its_tests_are_an_example() {
-    let page = read(&root().join("docs/first-steps.md"));
+    let page = read("docs/first-steps.md");
     let programs: Vec<_> =
         page.split("```rust,no_run\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let [program, _attached, tests, ..] = programs[..] else { panic!("{} programs", programs.len()) };
-    let example = read(&root().join("examples/first_steps.rs"));
+    let example = read("examples/first_steps.rs");
     let (_, example) = example.split_once("\n\n").expect("what it is for");
     assert_eq!(format!("{program}\n{tests}"), example, "docs/first-steps.md shows examples/first_steps.rs");
 }
 
 fn root() -> PathBuf {
     PathBuf::from(crate::REPOSITORY)
-}
-
-fn read(page: &Path) -> String {
-    fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
 
 /// The guide, and the internals, which are in a folder of their own.

@@ -7,6 +7,10 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use super::read;
+
+const PAGE: &str = "docs/messages.md";
+
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
@@ -36,11 +40,11 @@ fn is(line: &Line, shown: &Line) -> bool {
 
 #[test]
 fn each_kind_of_error_stands_on_the_page() {
-    let source = fs::read_to_string(root().join("crates/connection/src/error.rs")).expect("the source");
+    let source = read("crates/connection/src/error.rs");
     let (_, kinds) = source.split_once("pub enum ErrorKind {").expect("the kinds");
     let (kinds, _) = kinds.split_once("\n}").expect("their end");
     let kinds = kinds.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(','));
-    let page = page();
+    let page = read(PAGE);
     let (_, page) = page.split_once("\n## Kinds of errors\n").expect("their section");
     let listed: BTreeSet<_> = page
         .lines()
@@ -58,13 +62,9 @@ fn root() -> PathBuf {
     PathBuf::from(crate::REPOSITORY)
 }
 
-fn page() -> String {
-    fs::read_to_string(root().join("docs/messages.md")).expect("the page")
-}
-
 /// What stands there as `` `text` (level) ``, also beyond the end of a line.
 fn lines_of_page() -> BTreeSet<Line> {
-    let page = page().split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = read(PAGE).split_whitespace().collect::<Vec<_>>().join(" ");
     let quoted: Vec<_> = page.split('`').collect();
     let pairs = quoted.windows(2).skip(1).step_by(2);
     let lines = pairs.filter_map(|pair| {
@@ -83,7 +83,7 @@ fn lines_of_source() -> BTreeSet<Line> {
             let entries = fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path());
             left.extend(entries.filter(|entry| !is_for_tests(entry)));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let source = fs::read_to_string(&path).expect("a source");
+            let source = read(&path);
             collect(TokenStream::from_str(&source).expect("Rust"), &mut found);
         }
     }

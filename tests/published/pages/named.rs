@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::links::{pages_of_the_repository, split_at_fences};
-use super::words::read;
+use super::read;
 
 /// Folders of the repository. A path in code font that begins with one of them is a file or a folder.
 const FOLDERS: [&str; 10] = [

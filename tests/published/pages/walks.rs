@@ -1,8 +1,8 @@
 //! The ways through the code on ARCHITECTURE.md: each step is a call that the source has, and few files are opened.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+
+use super::read;
 
 /// The headings, and how many files a way may open.
 const WALKS: [(&str, usize); 3] = [
@@ -17,11 +17,6 @@ struct Step<'a> {
     file: &'a str,
     callee: &'a str,
     callee_file: &'a str,
-}
-
-fn source(file: &str) -> String {
-    let path = Path::new(crate::REPOSITORY).join(file);
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{file} of ARCHITECTURE.md: {error}"))
 }
 
 /// The rows of the table under a heading: caller, its file, callee, its file.
@@ -70,17 +65,17 @@ fn calls(body: &str, name: &str) -> bool {
 
 #[test]
 fn each_step_of_a_way_is_a_call_of_the_source() {
-    let page = source("ARCHITECTURE.md");
+    let page = read("ARCHITECTURE.md");
     for (heading, _) in WALKS {
         let steps = steps(&page, heading);
         assert!(steps.len() > 5, "{heading} has steps");
         for Step { caller, file, callee, callee_file } in steps {
-            let callers = source(file);
+            let callers = read(file);
             let bodies_of_caller = bodies(&callers, last(caller));
             assert!(!bodies_of_caller.is_empty(), "{heading}: {file} has no function {caller}");
             let is_called = bodies_of_caller.iter().any(|body| calls(body, last(callee)));
             assert!(is_called, "{heading}: {caller} in {file} does not call {callee}");
-            let is_there = !bodies(&source(callee_file), last(callee)).is_empty();
+            let is_there = !bodies(&read(callee_file), last(callee)).is_empty();
             assert!(is_there, "{heading}: {callee_file} has no function {callee}");
         }
     }
@@ -88,7 +83,7 @@ fn each_step_of_a_way_is_a_call_of_the_source() {
 
 #[test]
 fn a_way_opens_few_files() {
-    let page = source("ARCHITECTURE.md");
+    let page = read("ARCHITECTURE.md");
     for (heading, at_most) in WALKS {
         let steps = steps(&page, heading);
         let files: BTreeSet<_> = steps.iter().flat_map(|step| [step.file, step.callee_file]).collect();

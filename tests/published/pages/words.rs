@@ -1,14 +1,8 @@
 //! Words of ours on the guide's pages are those of the source.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
-/// Returns a file of the repository.
-pub(super) fn read(path: &str) -> String {
-    let path = Path::new(crate::REPOSITORY).join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
+use super::read;
 
 /// All words that begin so.
 fn words_with<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
