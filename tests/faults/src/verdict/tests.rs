@@ -138,14 +138,18 @@ fn what_was_acknowledged_and_has_no_end_is_lost() {
     finds(Tale::new().armed(0, 1, Told::Armed).started(101, LISTENER, (1, 1)), &[Wrong::Lost]);
 }
 
+/// The call that arms timer 1 for 100 ms later, and its answer at this time, in ms.
+fn slow_arm(told: u64, reached: Option<bool>) -> [Entry; 2] {
+    let asked = Entry::ArmAsked { n: 1, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 100 };
+    [asked, Entry::ArmTold { n: 1, told: Told::Armed, deadline: Some((told + 100) * 1000), reached }]
+}
+
 #[test]
 fn a_call_that_waited_too_long_was_made_again_and_may_have_armed_before() {
     let tale = |told: u64| {
-        let asked = Entry::ArmAsked { n: 1, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 100 };
-        let deadline = Some((told + 100) * 1000);
-        let told_at = Entry::ArmTold { n: 1, told: Told::Armed, deadline, reached: None };
+        let [asked, answer] = slow_arm(told, None);
         let tale =
-            Tale::new().then(0, PRODUCER, asked).ran(101, LISTENER, (1, 1)).then(told, PRODUCER, told_at);
+            Tale::new().then(0, PRODUCER, asked).ran(101, LISTENER, (1, 1)).then(told, PRODUCER, answer);
         tale.ran(told + 101, LISTENER, (1, 1))
     };
     finds(tale(500), &[]);
@@ -155,10 +159,8 @@ fn a_call_that_waited_too_long_was_made_again_and_may_have_armed_before() {
 #[test]
 fn a_durable_call_that_was_given_up_may_arm_after_its_repeat_was_answered() {
     let tale = |told: u64, reached, again: u64| {
-        let asked = Entry::ArmAsked { n: 1, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 100 };
-        let deadline = Some((told + 100) * 1000);
-        let told_at = Entry::ArmTold { n: 1, told: Told::Armed, deadline, reached };
-        let tale = Tale::new().then(0, PRODUCER, asked).then(told, PRODUCER, told_at);
+        let [asked, answer] = slow_arm(told, reached);
+        let tale = Tale::new().then(0, PRODUCER, asked).then(told, PRODUCER, answer);
         let (key, source) = ("loud:a".to_owned(), "timer".to_owned());
         let start = Entry::Started { n: 1, key, attempt: 1, deadline: (again + 100) * 1000, source };
         let tale = tale.ran(told + 101, LISTENER, (1, 1)).then(again + 101, LISTENER, start);
