@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse_bench::Fault;
-use keylapse_bench::scale::owner;
+use keylapse_bench::scale::{key_in_each_slot, owner};
 use tokio::time::sleep;
 
 use crate::listening::{Starts, until};
@@ -57,6 +57,15 @@ impl Scene {
             one.end().await?;
         }
         Ok(used)
+    }
+
+    /// Writes a key into each slot. Redis 8 allocates 2.6 KB for the first key of a slot, which is not the cost of a timer.
+    pub(crate) async fn fill_slots(&mut self) -> Result<(), Fault> {
+        let day = 86_400;
+        let set = |pipe: &mut redis::Pipeline, key: &str| {
+            pipe.cmd("SET").arg(key).arg("1").arg("EX").arg(day);
+        };
+        self.send_to_owners(&key_in_each_slot(), set).await
     }
 
     /// Sends a command for each key to the server that has it.

@@ -123,6 +123,9 @@ impl Scene {
 
     /// Measures timers that tasks arm one by one, and that stay armed.
     pub(crate) async fn arm(&mut self) -> Result<(), Fault> {
+        if let Servers::Several(_) = self.servers {
+            self.fill_slots().await?;
+        }
         let (count, tasks) = (self.size.armed * self.primaries, self.size.tasks * self.primaries);
         let span = self.begin().await?;
         let (begun, mut arming) = (Instant::now(), JoinSet::new());

@@ -10,6 +10,6 @@ mod plan;
 mod record;
 
 pub use costs::{Costs, Further};
-pub use evenness::{busiest, is_even, owner};
+pub use evenness::{busiest, is_even, key_in_each_slot, owner};
 pub use plan::{Goal, Plan};
 pub use record::{Record, Row};
