@@ -63,7 +63,8 @@ impl Meter {
 
     /// Sends each server its pipeline, and waits for the answers.
     pub(crate) async fn send(&mut self, commands: Vec<redis::Pipeline>) -> Result<(), Fault> {
-        for (connection, commands) in self.0.iter_mut().zip(commands) {
+        let each = self.0.iter_mut().zip(commands);
+        for (connection, commands) in each.filter(|(_, commands)| !commands.is_empty()) {
             commands.exec_async(connection).await?;
         }
         Ok(())
