@@ -7,7 +7,7 @@ use keylapse_bench::scale::{key_in_each_slot, owner};
 use tokio::time::sleep;
 
 use crate::listening::{Starts, until};
-use crate::scene::{AFTERMATH, Scene, key};
+use crate::scene::{AFTERMATH, DAY, Scene, key};
 use crate::usage::Usage;
 
 /// Keys that one pipeline writes or reads.
@@ -61,11 +61,10 @@ impl Scene {
 
     /// Writes a key into each slot. Redis 8 allocates 2.6 KB for the first key of a slot, which is not the cost of a timer.
     pub(crate) async fn fill_slots(&mut self) -> Result<(), Fault> {
-        let day = 86_400;
         let set = |pipe: &mut redis::Pipeline, key: &str| {
-            pipe.cmd("SET").arg(key).arg("1").arg("EX").arg(day);
+            pipe.cmd("SET").arg(key).arg("1").arg("EX").arg(DAY.as_secs());
         };
-        self.send_to_owners(&key_in_each_slot(), set).await
+        self.send_to_owners(&key_in_each_slot().collect::<Vec<_>>(), set).await
     }
 
     /// Sends a command for each key to the server that has it.

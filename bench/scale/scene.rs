@@ -17,7 +17,7 @@ use crate::servers::Servers;
 use crate::usage::{Meter, Usage, own_processor_us};
 
 const PAYLOAD: &[u8] = br#"{"merchant":"m-000000017","order":"o-0000000000042","amount":1234567890}"#;
-const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// Partitions for each primary: the advice is two or more.
 const PARTITIONS: usize = 2;
 /// The time after the last handler in which its attempt is settled, and the expiry of its marker key is published.

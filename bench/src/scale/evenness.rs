@@ -1,11 +1,7 @@
 //! How evenly the partitions of a topic fall on the primaries of a cluster.
 
-use std::collections::BTreeMap;
-
-use keylapse_connection::slot_of;
-
-/// How many slots a cluster has.
-const SLOTS: usize = 16_384;
+use keylapse_connection::{CLUSTER_SLOTS, slot_of};
+use keylapse_wire::names::{canary, tag_of};
 
 /// Returns how many partitions of a topic each primary has, if slots are assigned evenly and in order.
 fn shares(topic: &str, partitions: u32, primaries: usize) -> Vec<u32> {
@@ -22,21 +18,13 @@ pub fn owner(key: &[u8], primaries: usize) -> usize {
 }
 
 /// Returns a key for each slot.
-pub fn key_in_each_slot() -> Vec<String> {
-    let mut keys = BTreeMap::new();
-    for number in 0_u32.. {
-        let key = format!("other:{number}");
-        keys.entry(slot_of(key.as_bytes())).or_insert(key);
-        if keys.len() == SLOTS {
-            break;
-        }
-    }
-    keys.into_values().collect()
+pub fn key_in_each_slot() -> impl Iterator<Item = String> {
+    (0..CLUSTER_SLOTS).map(|slot| canary("other", tag_of(slot)))
 }
 
 /// Returns the last primary whose slots begin at or before this slot.
 fn owner_of_slot(slot: usize, primaries: usize) -> usize {
-    ((slot + 1) * primaries).div_ceil(SLOTS) - 1
+    ((slot + 1) * primaries).div_ceil(usize::from(CLUSTER_SLOTS)) - 1
 }
 
 /// Returns the share of the busiest primary as a multiple of an even share.
@@ -61,7 +49,7 @@ mod tests {
         assert_eq!(shares("app.order", 64, 7).iter().sum::<u32>(), 64);
         // A primary has 5,461.33 slots. `CLUSTER KEYSLOT` returns 12,182 for `foo` and 5,061 for `bar`.
         assert_eq!((owner(b"foo", 3), owner(b"bar", 3), owner(b"foo", 1)), (2, 0, 0));
-        assert_eq!(key_in_each_slot().len(), SLOTS);
+        assert!(key_in_each_slot().map(|key| slot_of(key.as_bytes())).eq(0..CLUSTER_SLOTS));
         for (slot, owner) in [(0, 0), (5_460, 0), (5_461, 1), (10_921, 1), (10_922, 2), (16_383, 2)] {
             assert_eq!(owner_of_slot(slot, 3), owner, "{slot}");
         }

@@ -10,6 +10,7 @@ use crate::servers::cluster::{LocalCluster, view};
 use crate::servers::instance::{Kind, ServerSpec, Settings};
 use crate::servers::{LocalNode, bounded, failed, poll_until};
 use keylapse::Result;
+use keylapse_connection::CLUSTER_SLOTS;
 
 /// The settings of a [`LocalCluster`]; see [`LocalCluster::builder`].
 #[derive(Clone, Debug)]
@@ -114,7 +115,6 @@ impl LocalClusterBuilder {
     }
 }
 
-const SLOTS: usize = 16_384;
 const CLUSTER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts the nodes of a cluster that serves all slots. The primaries come first.
@@ -145,7 +145,7 @@ pub(super) async fn cluster(builder: &LocalClusterBuilder) -> Result<Vec<LocalNo
 async fn give_slots(at: usize, primaries: usize, node: &LocalNode) -> Result<()> {
     let mut commands = vec![format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)];
     if at < primaries {
-        let [first, end] = [at, at + 1].map(|at| at * SLOTS / primaries);
+        let [first, end] = [at, at + 1].map(|at| at * usize::from(CLUSTER_SLOTS) / primaries);
         commands.push(format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
     }
     node.execute_all(&commands).await
